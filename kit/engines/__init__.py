@@ -1,0 +1,1 @@
+"""The engines: what can run a worker in an isolated environment."""

@@ -1,0 +1,356 @@
+"""What passes between orchestrator and worker: one request file in, one result file out.
+
+Standard library only. Every type here is a frozen dataclass that `to_json` writes and `from_json` reads back equal;
+unknown or missing keys and wrong types are a `ContractError`, so that a broken file never passes for a result.
+Times are seconds unless the name says milliseconds; `*_at` are readings of the monotonic clock.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import types
+import typing
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+SCHEMA = 1
+REQUEST_FILE = "request.json"
+RESULT_FILE = "result.json"
+EVENTS_FILE = "events.jsonl"
+REFERENCE_FILE = "reference.npz"
+
+T = TypeVar("T")
+
+
+class ContractError(ValueError):
+    """A request or result file that is not what this version writes; the text says where."""
+
+
+class Status(StrEnum):
+    """How a launch ended."""
+
+    OK = "ok"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    OUT_OF_MEMORY = "out_of_memory"
+    SKIPPED = "skipped"
+    WRONG_DEVICE = "wrong_device"
+    BROKEN_CONTRACT = "broken_contract"
+
+
+class Code(StrEnum):
+    """Why a launch did not end `ok`. The comment names the status it goes with."""
+
+    WORKER_ERROR = "worker_error"  # failed: an exception or a crash inside the worker
+    REFERENCE_MISMATCH = "reference_mismatch"  # failed: does not compute the scenario's function
+    MISSING_PROOF = "missing_proof"  # failed: a piece of evidence is absent
+    SPEC_MISMATCH = "spec_mismatch"  # failed: the image holds another version of the scenario
+    DATA_UNAVAILABLE = "data_unavailable"  # failed
+    DATA_CORRUPT = "data_corrupt"  # failed
+    IMAGE_FAILED = "image_failed"  # failed: image or environment could not be made
+    ENGINE_FAILED = "engine_failed"  # failed: the engine refused to start the launch or lost it
+    DISK_FULL = "disk_full"  # failed
+    DEADLINE = "deadline"  # timeout
+    MEMORY_LIMIT = "memory_limit"  # out_of_memory
+    DEVICE_MEMORY = "device_memory"  # out_of_memory: the GPU's own memory
+    NO_DEVICE = "no_device"  # skipped: the machine has no such device
+    NO_GPU_RUNTIME = "no_gpu_runtime"  # skipped: the engine cannot hand a GPU to a container
+    NOT_OFFERED = "not_offered"  # skipped: the framework or engine does not offer this
+    WRONG_DEVICE = "wrong_device"  # wrong_device: ran, but elsewhere
+    NO_RESULT = "no_result"  # broken_contract: exit 0 and no result file
+    INVALID_RESULT = "invalid_result"  # broken_contract
+
+
+@dataclass(frozen=True)
+class Reason:
+    """What went wrong in one sentence, and what the reader can do about it in another."""
+
+    code: Code
+    message: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much a launch measures. None means no such limit; `epochs` switches to whole, evaluated epochs.
+
+    steps: training steps in all. seconds: of steady training windows. test_images: None for the whole test set.
+    """
+
+    steps: int | None = None
+    seconds: float | None = None
+    epochs: int | None = None
+    test_images: int | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """Everything a worker is told. `spec` is the digest of the catalogue's scenario (before `batch` and `epochs`).
+
+    settings: a flat map for the adapter. environment: variables that must exist when the process starts; the engine
+    sets them, the worker verifies them. data: `real` reads /data (or the folder given), `synthetic` makes its own.
+    """
+
+    key: str
+    launch: int
+    scenario: str
+    variant: str
+    spec: str
+    framework: str
+    device: Literal["cpu", "cuda"]
+    devices: int
+    lane: Literal["stock", "tuned"]
+    precision: Literal["fp32", "tf32", "bf16"]
+    batch: int
+    seed: int
+    threads: int
+    data: Literal["real", "synthetic"]
+    budget: Budget
+    purpose: Literal["measure", "tune", "probe"] = "measure"
+    settings: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of training steps between two synchronised clock readings."""
+
+    start_at: float
+    seconds: float
+    steps: int
+    images: int
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One whole epoch. seconds: training alone. train_*: running means over the epoch, as the framework saw them
+    (before each update, dropout on); test_*: over the test set after the epoch. Losses in nats, accuracies 0 to 1."""
+
+    index: int
+    seconds: float
+    images: int
+    train_loss: float
+    train_accuracy: float
+    test_loss: float
+    test_accuracy: float
+
+
+@dataclass(frozen=True)
+class Training:
+    """windows: all of them, warm-up too; the first is the first step alone. steady_from: index of the first that
+    counts. images_per_s: median over steady windows (whole epochs: over epochs after the first where there are
+    more). epoch_s: time of one epoch over the real training set; `projected` where no whole epoch was timed.
+    epoch_images: images in one epoch of the published set. final_loss: training loss at the end of the last window
+    or epoch."""
+
+    windows: list[Window]
+    steady_from: int
+    images_per_s: float
+    epoch_s: float
+    projected: bool
+    epoch_images: int
+    steps: int
+    final_loss: float
+    epochs: list[Epoch]
+
+
+@dataclass(frozen=True)
+class Inference:
+    """latency_ms: each call at batch 1, host array to host array; p50, p90, p99 of it. windows: calls at `batch`.
+    test_accuracy and test_loss: of the trained weights on `test_images` images; the launch's training may have
+    been far too short for them to mean anything (see the profile)."""
+
+    latency_ms: list[float]
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    batch: int
+    windows: list[Window]
+    images_per_s: float
+    test_images: int
+    test_loss: float
+    test_accuracy: float
+
+
+@dataclass(frozen=True)
+class Check:
+    """One comparison with the reference: `error` must not exceed `tolerance`."""
+
+    name: str
+    error: float
+    tolerance: float
+    passed: bool
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The launch held against `reference.py`. seconds: what the proof cost. cached: reference values were reused."""
+
+    passed: bool
+    checks: list[Check]
+    optimizer_form: str
+    seed: int
+    seconds: float
+    cached: bool
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What really ran, as the framework itself tells it (or as probed), never as it was asked for.
+
+    device: where the outputs of a training step lie. provider: execution provider or backend. tf32: whether a probe
+    product was rounded to TF32 (None on the CPU). threads: the framework's own count of intra-op threads.
+    training, loader: what trains and what feeds it, in words for the report.
+    """
+
+    device: str
+    device_name: str
+    provider: str
+    layout: str
+    tf32: bool | None
+    threads: int
+    training: str
+    loader: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """placement: see there. versions: package to version, always with `python` and the framework. *_digest: SHA-256
+    over content. environment: the requested variables as the process sees them."""
+
+    placement: Placement
+    versions: dict[str, str]
+    data_kind: str
+    data_digest: str
+    train_images: int
+    test_images: int
+    initial_weights_digest: str
+    final_weights_digest: str
+    environment: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Where the launch's time went, in seconds: each part once, in the order in which they run."""
+
+    import_s: float
+    data_s: float
+    proof_s: float
+    build_s: float
+    first_step_s: float
+    warmup_s: float
+    training_s: float
+    inference_s: float
+    total_s: float
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """Of the worker's own process tree. cpu_s: user and system time while training windows ran; cpu_cores: that
+    over the wall time. throttled_s: from the cgroup, None where it cannot be read. gpu_peak_bytes: the framework's
+    allocator, None on the CPU."""
+
+    peak_rss_bytes: int
+    cpu_s: float
+    cpu_cores: float
+    throttled_s: float | None
+    gpu_peak_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a worker reports. `ok` carries every part; any other status carries a reason and what is known so far."""
+
+    key: str
+    launch: int
+    status: Status
+    reason: Reason | None = None
+    timings: Timings | None = None
+    training: Training | None = None
+    inference: Inference | None = None
+    proof: Proof | None = None
+    evidence: Evidence | None = None
+    telemetry: Telemetry | None = None
+    schema: int = SCHEMA
+
+    def missing(self) -> list[str]:
+        """Names of the parts that an `ok` result must have and this one lacks."""
+        parts = ("timings", "training", "inference", "proof", "evidence", "telemetry")
+        return [name for name in parts if getattr(self, name) is None]
+
+
+def to_json(value: Any) -> str:
+    """Dataclass to JSON text. NaN and infinity are refused with ContractError: they are not JSON."""
+    try:
+        return json.dumps(dataclasses.asdict(value), indent=1, sort_keys=True, allow_nan=False)
+    except ValueError as error:
+        raise ContractError(f"{type(value).__name__} holds a number that JSON cannot: {error}") from error
+
+
+def from_json(cls: type[T], text: str | bytes) -> T:
+    """JSON text to `cls`. Raises ContractError where it is not exactly that."""
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise ContractError(f"not JSON: {error}") from error
+    if isinstance(data, dict) and isinstance(data.get("schema"), int) and data["schema"] > SCHEMA:
+        raise ContractError(f"schema {data['schema']} is newer than {SCHEMA}, the newest this version reads")
+    decoded: T = _decode(cls, data, cls.__name__)
+    return decoded
+
+
+def write(path: Path, value: Any) -> None:
+    """Write atomically: whoever sees `path` sees all of it. Raises OSError, ContractError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(to_json(value))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def _decode(kind: Any, data: Any, where: str) -> Any:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if dataclasses.is_dataclass(kind):
+        return _decode_fields(typing.cast("type[Any]", kind), data, where)
+    if origin in (typing.Union, types.UnionType):
+        if data is None and type(None) in arguments:
+            return None
+        (only,) = (a for a in arguments if a is not type(None))
+        return _decode(only, data, where)
+    if origin is Literal and data in arguments:
+        return data
+    if origin is list and isinstance(data, list):
+        return [_decode(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(data)]
+    if origin is dict and isinstance(data, dict):
+        return {key: _decode(arguments[1], item, f"{where}[{key!r}]") for key, item in data.items()}
+    if isinstance(kind, type):
+        if issubclass(kind, StrEnum) and data in [member.value for member in kind]:
+            return kind(data)
+        if kind is float and type(data) in (int, float):
+            return float(data)
+        if kind in (int, str, bool) and type(data) is kind:
+            return data
+    raise ContractError(f"{where}: {data!r:.80} is not {kind}")
+
+
+def _decode_fields(cls: type[Any], data: Any, where: str) -> Any:
+    if not isinstance(data, dict):
+        raise ContractError(f"{where}: expected an object, got {type(data).__name__}")
+    hints = typing.get_type_hints(cls)
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    if unknown := sorted(set(data) - set(fields)):
+        raise ContractError(f"{where}: unknown keys {', '.join(unknown)}")
+    optional = {
+        n
+        for n, f in fields.items()
+        if f.default is not dataclasses.MISSING or f.default_factory is not dataclasses.MISSING
+    }
+    if absent := sorted(set(fields) - set(data) - optional):
+        raise ContractError(f"{where}: missing keys {', '.join(absent)}")
+    return cls(**{name: _decode(hints[name], value, f"{where}.{name}") for name, value in data.items()})

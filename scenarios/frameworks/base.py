@@ -1,0 +1,152 @@
+"""What an adapter is: the one place where a framework's name for a thing meets ours.
+
+A module `scenarios/frameworks/<framework>.py` defines `ADAPTER`, a class that meets `Adapter`; the folder
+`docker/<framework>/` holds its image. Nothing else names a framework.
+
+Everything at this boundary is canonical: float32 NHWC images already divided by 255, int64 labels, `Weights`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from scenarios.contract import Placement
+from scenarios.spec import Augment, Scenario
+from scenarios.weights import Weights
+
+Images = npt.NDArray[np.float32]
+Labels = npt.NDArray[np.int64]
+Logits = npt.NDArray[np.float32]
+
+
+class DeviceUnavailable(RuntimeError):
+    """The requested device is not visible to the framework in this process."""
+
+
+class NotOffered(RuntimeError):
+    """The adapter does not do this (a lane, a precision, several devices). The text says what and why."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What holds for the whole process. threads: intra-op threads, to be set explicitly. settings: as in Request."""
+
+    device: Literal["cpu", "cuda"] = "cpu"
+    devices: int = 1
+    threads: int = 1
+    lane: Literal["stock", "tuned"] = "stock"
+    precision: Literal["fp32", "tf32", "bf16"] = "fp32"
+    seed: int = 0
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """A labelled set held in memory. images: (N, H, W, C) float32 in [0, 1]; labels: (N,)."""
+
+    images: Images
+    labels: Labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Photos:
+    """A labelled set of JPEG files of varying size, to be decoded, scaled to `size` (H, W) and divided by 255."""
+
+    paths: Sequence[Path]
+    labels: Labels
+    size: tuple[int, int]
+    augment: Augment | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+TrainSet = Arrays | Photos
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Running sums over the images a training loop saw, taken before each update, dropout on."""
+
+    images: int
+    loss: float
+    correct: int
+
+
+class Meter(Protocol):
+    """The clock that a training loop carries. The loop calls `begin` once, right before it asks for its first batch,
+    `step` after each step, and, where that returns True, waits for the device and calls `mark`."""
+
+    def begin(self) -> None:
+        """A new epoch starts."""
+
+    def step(self, images: int) -> bool:
+        """Count one step over `images` images; True where a window ends here."""
+
+    def mark(self) -> bool:
+        """The device is synchronised: close the window. False: stop training now, mid-epoch."""
+
+
+class Model(Protocol):
+    """A scenario turned into something that trains and predicts."""
+
+    def weights(self) -> Weights:
+        """Read the weights back from wherever the framework keeps them."""
+
+    def load(self, weights: Weights) -> None:
+        """Replace the weights; the optimizer starts anew (state zero, step 0)."""
+
+    def step(self, images: Images, labels: Labels) -> float:
+        """One training step on this batch, dropout on, through the same path that `train_epoch` uses; returns the
+        mean loss before the update."""
+
+    def train_epoch(self, train: TrainSet, epoch: int, meter: Meter) -> Sums:
+        """One pass over `train`, in the framework's own shuffled order seeded by (options.seed, epoch), the short
+        last batch included, as the lane has it. Stops early where `meter.mark` says so."""
+
+    def logits(self, images: Images) -> Logits:
+        """Evaluate (dropout off): (N, units) before the last activation. Any N from 1; the caller chunks."""
+
+    def predictor(self, batch: int) -> Callable[[Images], npt.NDArray[np.float32]]:
+        """Freeze the present weights for inference at this batch size, as the framework's users would serve it.
+        The callable takes a host array (batch, H, W, C), returns the network's output (after the last activation;
+        (batch, units)) as a host array, finished."""
+
+    def placement(self) -> Placement:
+        """Evidence of what really ran; called after training."""
+
+    def device_peak_bytes(self) -> int | None:
+        """Peak of the framework's own allocator on the GPU; None on the CPU."""
+
+
+class Adapter(Protocol):
+    """One framework in one process. Importing the module imports the framework.
+
+    optimizer_form: where Adam's epsilon stands. "keras": lr * sqrt(1-b2^t)/(1-b1^t) * m / (sqrt(v) + eps);
+    "torch": lr * m/(1-b1^t) / (sqrt(v/(1-b2^t)) + eps).
+    """
+
+    name: ClassVar[str]
+    optimizer_form: ClassVar[Literal["keras", "torch"]]
+
+    def __init__(self, options: Options) -> None:
+        """Configure the process: threads, device, precision, seeds. Raises DeviceUnavailable, NotOffered."""
+
+    def versions(self) -> dict[str, str]:
+        """Versions of the framework and of the libraries that do its work (CUDA, cuDNN, oneDNN where known)."""
+
+    def build(self, scenario: Scenario, weights: Weights) -> Model:
+        """A model with these weights, ready for its first step. Several may live in one process (the proof builds
+        its own). Raises NotOffered."""
+
+    def read_photos(self, photos: Photos) -> Images:
+        """Decode and scale as this framework's loader does in evaluation: (N, H, W, 3), no augmentation."""
