@@ -311,7 +311,7 @@ def write(path: Path, value: Any) -> None:
         file.write(to_json(value))
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temporary, path)
+    temporary.replace(path)
 
 
 def _decode(kind: Any, data: Any, where: str) -> Any:

@@ -18,7 +18,9 @@ def load() -> dict[str, dict[str, Scenario]]:
         module = importlib.import_module(f"{__name__}.{module_info.name}")
         scenario = getattr(module, "SCENARIO", None)
         if not isinstance(scenario, Scenario) or scenario.variant:
-            raise ValueError(f"scenarios/catalog/{module_info.name}.py must define SCENARIO, a Scenario without variant")
+            raise ValueError(
+                f"scenarios/catalog/{module_info.name}.py must define SCENARIO, a Scenario without variant"
+            )
         if scenario.name in found:
             raise ValueError(f"scenarios/catalog/{module_info.name}.py: the name {scenario.name!r} is taken")
         variants = {"": scenario}

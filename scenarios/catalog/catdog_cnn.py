@@ -40,9 +40,7 @@ CONV_DROPOUT = replace(
     title="Cats and dogs, one more convolution, dropout",
     layers=(*BLOCK_32, *BLOCK_32, *BLOCK_64, *DROPOUT_HEAD),
 )
-NO_AUGMENT = replace(
-    CONV_DROPOUT, variant="no-augment", title="Cats and dogs, dropout, no augmentation", augment=None
-)
+NO_AUGMENT = replace(CONV_DROPOUT, variant="no-augment", title="Cats and dogs, dropout, no augmentation", augment=None)
 LARGE = replace(
     CONV_DROPOUT,
     variant="128",

@@ -1,0 +1,173 @@
+"""The files of a run as types: record, plan, machine. Versioned JSON; older versions are upgraded, newer refused.
+
+A record holds the worker's own request and result unchanged, and beside them what the orchestrator knows: status,
+reason, environment, machine, the log's tail. Nothing here names a host, a user, a home folder, a serial or a UUID
+unless the run was made with `--identify`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict
+
+from kit.errors import UsageError
+from scenarios.contract import Code, Reason, Request, Result, Status
+
+SCHEMA = 1
+
+# Step N turns a document of version N into one of version N + 1. Version 1 is the first.
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+
+
+class Document(BaseModel):
+    """A versioned JSON file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+    schema_: int = SCHEMA
+
+    def to_json(self) -> str:
+        """JSON text with the version under `schema`."""
+        fields = self.model_dump(mode="json")
+        return json.dumps({"schema": fields.pop("schema_"), **fields}, indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes, source: str) -> Self:
+        """Read any version up to ours. Raises UsageError naming `source` where it is newer or not such a file."""
+        try:
+            data = json.loads(text)
+            version = data.pop("schema")
+            if version > SCHEMA:
+                raise UsageError(
+                    f"{source} was written by a newer kit (schema {version}, this one reads up to {SCHEMA}).",
+                    "Update kit, or read it with the version that wrote it.",
+                )
+            for step in range(version, SCHEMA):
+                data = UPGRADES[step](data)
+            return cls.model_validate({"schema_": SCHEMA, **data})
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UsageError(
+                f"{source} is not a valid {cls.__name__.lower()}: {error}",
+                "Restore the file, or move it away and run again with --resume.",
+            ) from error
+
+
+class Part(BaseModel):
+    """A part of a document."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Gpu(Part):
+    """One NVIDIA GPU. uuid only with --identify. power limits in watts."""
+
+    index: int
+    name: str
+    memory_bytes: int
+    compute_capability: tuple[int, int]
+    power_limit_w: float | None
+    default_power_limit_w: float | None
+    uuid: str | None = None
+
+
+class Machine(Document):
+    """The machine that measured. cpus: logical CPUs that may be used (affinity and quota); quota_cpus: the cgroup's
+    quota in CPUs, None where there is none. caches: level name to bytes. id: a hash that is equal for equal
+    hardware and software, so that runs of one machine can be told from runs of another; not a serial."""
+
+    id: str
+    cpu_model: str
+    architecture: str
+    sockets: int
+    physical_cores: int
+    logical_cpus: int
+    cpus: int
+    quota_cpus: float | None
+    caches: dict[str, int]
+    cpu_flags: list[str]
+    memory_bytes: int
+    memory_limit_bytes: int | None
+    gpus: list[Gpu]
+    driver: str | None
+    cuda_driver: str | None
+    os: str
+    kernel: str
+    container_runtime: dict[str, str]
+    virtualization: str | None
+    python: str
+    kit: str
+    hostname: str | None = None
+    user: str | None = None
+
+
+class Image(Part):
+    """What a launch ran in: see model.Environment. digest: the image's id, or the hash of the lock or packages."""
+
+    kind: Literal["image", "venv", "system"]
+    reference: str
+    digest: str
+    size_bytes: int | None
+
+
+class Record(Document):
+    """All that is known of one launch. result is None where the worker left none. profile: its name. data: what the
+    launch was given, and why (`data_note`). started_at: UTC, ISO 8601, to the second. seconds: of the process."""
+
+    key: str
+    launch: int
+    status: Status
+    reason: Reason | None
+    request: Request
+    result: Result | None
+    machine: Machine
+    image: Image | None
+    engine: str
+    profile: str
+    data_note: str
+    started_at: str
+    seconds: float
+    warnings: list[str]
+    log_tail: str
+
+
+class PlannedLaunch(Part):
+    """One launch to be. named: asked for by name, not only swept up by --all or a default."""
+
+    key: str
+    launch: int
+    scenario: str
+    variant: str
+    framework: str
+    device: Literal["cpu", "cuda"]
+    devices: int
+    lane: Literal["stock", "tuned"]
+    precision: Literal["fp32", "tf32", "bf16"]
+    batch: int
+    named: bool
+
+
+class Plan(Document):
+    """What a run set out to do, in order; written before the first launch, so that --resume knows what is missing."""
+
+    run: str
+    created_at: str
+    profile: str
+    engine: str
+    environment: str
+    seed: int
+    data: Literal["auto", "real", "synthetic"]
+    epochs: int | None
+    timeout_s: float
+    memory_bytes: int | None
+    threads: int | None
+    gpus: str | None
+    identify: bool
+    launches: list[PlannedLaunch]
+
+
+def reason(code: Code, message: str, remedy: str) -> Reason:
+    """Short for `Reason`, in one line of text each."""
+    return Reason(code, " ".join(message.split()), " ".join(remedy.split()))
