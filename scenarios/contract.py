@@ -251,9 +251,9 @@ class Timings:
 
 @dataclass(frozen=True)
 class Telemetry:
-    """Of the worker's own process tree. cpu_s: user and system time while training windows ran; cpu_cores: that
-    over the wall time. throttled_s: from the cgroup, None where it cannot be read. gpu_peak_bytes: the framework's
-    allocator, None on the CPU."""
+    """Of the worker's own process tree. cpu_s: user and system time of the training phase (whole epochs: with their
+    evaluation); cpu_cores: that over its wall time. throttled_s: from the cgroup, None where it cannot be read.
+    gpu_peak_bytes: the framework's allocator, None on the CPU."""
 
     peak_rss_bytes: int
     cpu_s: float

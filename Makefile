@@ -1,0 +1,51 @@
+# One word an action; CI calls the same words. `make` alone lists them.
+PYTHON ?= python3
+BIN := .venv/bin
+RUN_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-docker test-gpu lint format lock images clean
+
+help: ## list these words
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(BIN)/kit ## make the environment alone: .venv with an executable kit
+
+$(BIN)/kit: requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kit needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+run: setup ## measure this machine: kit run --all in the quick profile (RUN_ARGS adds options)
+	$(BIN)/kit run --all $(RUN_ARGS)
+
+test: setup ## all tests that this machine can run; says what it skipped and why
+	$(BIN)/python -m pytest tests/unit -n auto
+	$(BIN)/python -m tests.run_contract
+
+test-docker: setup ## the container tests; they need a Docker daemon and a base image
+	$(BIN)/python -m pytest tests/docker
+
+test-gpu: setup ## the tests that need an NVIDIA GPU
+	$(BIN)/python -m pytest tests/gpu
+
+lint: setup ## formatting, ruff and mypy --strict
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: setup ## format and mend what ruff can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: setup ## refresh all hash-locked lists
+	$(BIN)/python docker/lock.py
+
+images: setup ## build every image, CPU and CUDA
+	$(BIN)/kit build --device cpu --device cuda --engine docker
+
+clean: ## remove leftovers of dead runs, then the environment and caches of this folder
+	[ ! -x $(BIN)/kit ] || $(BIN)/kit clean
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

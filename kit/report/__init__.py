@@ -1,0 +1,1 @@
+"""The report: records -> view (what is said) -> charts -> one HTML file that needs nothing else."""

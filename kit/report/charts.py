@@ -1,0 +1,78 @@
+"""Charts as static SVG, drawn by Vega-Altair through vl-convert: no script in the report, and it prints."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+import vl_convert
+
+from kit.report import text
+from kit.report.parts import Bar, Point
+
+# Two hues that stay apart for colour-blind readers and in grey print.
+DEVICE_COLOURS = {"cpu": "#2b6ca3", "cuda": "#e08214"}
+OTHER_COLOUR = "#7a7a7a"
+WIDTH = 190
+
+
+def bars(title: str, values: tuple[Bar, ...]) -> str:
+    """Horizontal bars, one a framework and device, each labelled with its number. Returns SVG text."""
+    data = pd.DataFrame(
+        {
+            "framework": [b.framework for b in values],
+            "device": [b.device for b in values],
+            "value": [b.value for b in values],
+            "label": [text.number(b.value) for b in values],
+        }
+    )
+    devices = sorted({b.device for b in values})
+    colours = [DEVICE_COLOURS.get(device.split()[0], OTHER_COLOUR) for device in devices]
+    base = alt.Chart(data).encode(
+        x=alt.X("value:Q", title=None, axis=alt.Axis(tickCount=3, grid=True, domain=False, format="~s")),
+        y=alt.Y("framework:N", title=None, sort=None),
+        yOffset=alt.YOffset("device:N", sort=devices),
+    )
+    legend = alt.Legend(orient="bottom", title=None) if len(devices) > 1 else None
+    drawn = base.mark_bar(cornerRadiusEnd=2).encode(
+        color=alt.Color("device:N", scale=alt.Scale(domain=devices, range=colours), legend=legend)
+    )
+    labels = base.mark_text(align="left", dx=4, fontSize=11).encode(text="label:N")
+    return _svg((drawn + labels).properties(width=WIDTH, height=alt.Step(22 if len(devices) > 1 else 30), title=title))
+
+
+def curve(points: tuple[Point, ...]) -> str:
+    """Accuracy over epochs, test solid and train dashed, a colour a cell. Returns SVG text."""
+    data = pd.DataFrame(
+        {
+            "cell": [p.series for p in points],
+            "part": [p.part for p in points],
+            "epoch": [p.epoch for p in points],
+            "accuracy": [p.accuracy for p in points],
+        }
+    )
+    chart = (
+        alt.Chart(data)
+        .mark_line(point={"size": 16})
+        .encode(
+            x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, format="d")),
+            y=alt.Y("accuracy:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(format=".0%")),
+            color=alt.Color("cell:N", legend=alt.Legend(orient="bottom", title=None, columns=2)),
+            strokeDash=alt.StrokeDash(
+                "part:N",
+                scale=alt.Scale(domain=["test", "train"], range=[[1, 0], [4, 3]]),
+                legend=alt.Legend(orient="bottom", title=None),
+            ),
+        )
+        .properties(width=3 * WIDTH, height=180, title="Accuracy over epochs")
+    )
+    return _svg(chart)
+
+
+def _svg(chart: alt.LayerChart | alt.Chart) -> str:
+    configured = (
+        chart.configure(font="sans-serif", background="transparent")
+        .configure_view(stroke=None)
+        .configure_title(anchor="start", fontSize=13, fontWeight=600)
+        .configure_axis(labelFontSize=11, titleFontSize=11, labelLimit=160)
+    )
+    return str(vl_convert.vegalite_to_svg(configured.to_json()))

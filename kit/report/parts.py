@@ -1,0 +1,68 @@
+"""The nouns of a report: texts, tables, charts' data. No markup, no logic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of texts under headers. caption: what it shows. marks: row indices measured on synthetic data."""
+
+    caption: str
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: tuple[int, ...] = ()
+    marks: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar of a chart."""
+
+    framework: str
+    device: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a learning curve. part: train or test."""
+
+    series: str
+    part: str
+    epoch: int
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Section:
+    """One scenario or variant. bars: chart title (with unit) to its bars."""
+
+    label: str
+    title: str
+    facts: tuple[str, ...]
+    synthetic: bool
+    table: Table
+    bars: Mapping[str, tuple[Bar, ...]]
+    curve: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """The whole report."""
+
+    title: str
+    subtitle: str
+    verdict: tuple[str, ...]
+    notices: tuple[str, ...]
+    summary: Table
+    speedups: Table | None
+    sections: tuple[Section, ...]
+    problems: Table | None
+    machine: Table
+    proof: Table
+    launches: Table
+    provenance: Table
+    method: tuple[str, ...]

@@ -1,0 +1,52 @@
+"""View -> one HTML file: no script, no outside resource, every text escaped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from kit import catalog
+from kit.errors import DiskError
+from kit.records import Machine, Plan, Record
+from kit.report import charts
+from kit.report.parts import Section, View
+from kit.report.view import make_view
+
+
+def write_report(target: Path, plan: Plan, machine: Machine, records: Sequence[Record]) -> Path:
+    """Write the report of a run to `target`, atomically, and return it. Raises DiskError where it cannot."""
+    titles = {name: framework.title for name, framework in catalog.frameworks().items()}
+    html = render(make_view(plan, machine, records, catalog.scenarios(), titles))
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        temporary.write_text(html, encoding="utf-8")
+        temporary.replace(target)
+    except OSError as error:
+        raise DiskError(
+            f"The report {target} cannot be written: {error.strerror}.", "Free disk space or choose another --out."
+        ) from error
+    return target
+
+
+def render(view: View) -> str:
+    """The HTML text of a view."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("kit.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html").render(view=view, drawings=_drawings)
+
+
+def _drawings(section: Section) -> list[Markup]:
+    """The section's charts as SVG. Safe as markup: the SVG writer escapes every text in it."""
+    drawn = [charts.bars(title, bars) for title, bars in section.bars.items()]
+    if section.curve:
+        drawn.append(charts.curve(section.curve))
+    return [Markup(svg) for svg in drawn]  # noqa: S704

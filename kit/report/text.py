@@ -1,0 +1,50 @@
+"""How numbers are written: three significant digits, with units, never a bare float."""
+
+from __future__ import annotations
+
+import math
+
+MISSING = "–"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Rounded to significant digits, thousands separated: 12345.6 -> "12,300"."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    if value == 0:
+        return "0"
+    decimals = digits - 1 - math.floor(math.log10(abs(value)))
+    return f"{round(value, decimals):,.{max(decimals, 0)}f}"
+
+
+def seconds(value: float | None) -> str:
+    """A duration in the unit that suits it: "850 ms", "12.3 s", "4.2 min"."""
+    if value is None:
+        return MISSING
+    if value < 1:
+        return f"{number(value * 1e3)} ms"
+    if value < 120:
+        return f"{number(value)} s"
+    return f"{number(value / 60)} min" if value < 7200 else f"{number(value / 3600)} h"
+
+
+def percent(value: float | None) -> str:
+    """A share as a percentage with two decimals: "99.12 %"."""
+    return MISSING if value is None else f"{100 * value:.2f} %"
+
+
+def size(value: int | None) -> str:
+    """Bytes in binary units: "1.5 GiB"."""
+    if value is None:
+        return MISSING
+    amount = float(value)
+    for unit in ("B", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{number(amount)} {unit}"
+        amount /= 1024
+    return f"{number(amount)} GiB"
+
+
+def ratio(value: float) -> str:
+    """A speedup: "3.1×"."""
+    return f"{number(value, 2)}×"

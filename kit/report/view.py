@@ -1,0 +1,253 @@
+"""What the report says, as plain data: every text, number and table, but no markup. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from kit.analysis import CellSummary, Speedup, speedups, summarise
+from kit.records import Machine, Plan, Record
+from kit.report import evidence, text
+from kit.report.parts import Bar, Point, Section, Table, View
+from scenarios.spec import DATASETS, Scenario
+
+METHOD = (
+    (
+        "Each launch is one fresh process (in a container: no network, read-only, no privileges) that runs one cell: "
+        "a scenario in one framework on one device."
+    ),
+    (
+        "Before anything is timed, the launch is held against a reference in float64: logits, loss, gradients and the "
+        "optimizer's own update on fixed weights. A launch that computes something else is failed and shows no speed."
+    ),
+    (
+        "Training starts from weights that are equal in all frameworks, read back and compared by hash. The stock lane "
+        "is what the framework's own tutorial would have you type; ONNX Runtime, which has no trainer, runs one graph "
+        "with forward, backward and update made by the kit (“kit step graph”)."
+    ),
+    (
+        "Time is cut into windows of about a quarter of a second; the device is synchronised at the end of a window, "
+        "never at a step. First step, warm-up and steady state are kept apart. A launch's value is the median of its "
+        "steady windows; a cell's is the median over its launches."
+    ),
+    "Latency is measured at batch 1 from host array to host array; throughput at a large batch, named in the table.",
+    "A single launch has no interval: differences of a few percent between cells mean nothing then.",
+)
+
+
+def make_view(
+    plan: Plan,
+    machine: Machine,
+    records: Sequence[Record],
+    scenarios: Mapping[str, Mapping[str, Scenario]],
+    titles: Mapping[str, str],
+) -> View:
+    """Everything the report of one run says. titles: framework name to display name; unknown ones keep their name."""
+    summaries = summarise(records)
+    ok = [s for s in summaries if s.launches]
+    pairs = speedups(ok)
+    return View(
+        title="Deep learning on this machine",
+        subtitle=f"{machine.cpu_model}, {_devices(machine)} · {plan.profile} profile · {plan.created_at}",
+        verdict=_verdict(ok, pairs, titles),
+        notices=_notices(plan, records, ok),
+        summary=_summary(ok, titles),
+        speedups=_speedups(pairs, titles),
+        sections=tuple(_sections(ok, scenarios, titles)),
+        problems=evidence.problems(records, plan),
+        machine=evidence.machine_table(machine),
+        proof=evidence.proof(records),
+        launches=evidence.launches(records),
+        provenance=evidence.provenance(plan, machine, records),
+        method=METHOD,
+    )
+
+
+def _devices(machine: Machine) -> str:
+    gpus = Counter(gpu.name for gpu in machine.gpus)
+    cpus = f"{machine.cpus} CPU{'s' if machine.cpus != 1 else ''}"
+    return f"{cpus}, {', '.join(f'{n} × {name}' for name, n in gpus.items()) or 'no NVIDIA GPU'}"
+
+
+def _name(framework: str, titles: Mapping[str, str]) -> str:
+    return titles.get(framework, framework)
+
+
+def _variant_of(cell: CellSummary) -> str:
+    """Framework and device, with what differs from the default lane and precision."""
+    extra = [cell.lane] * (cell.lane != "stock") + [cell.precision] * (cell.precision != "fp32")
+    device = cell.device if cell.devices == 1 else f"{cell.devices} × {cell.device}"
+    return " ".join([device, *extra])
+
+
+def _verdict(ok: Sequence[CellSummary], pairs: Sequence[Speedup], titles: Mapping[str, str]) -> tuple[str, ...]:
+    if not ok:
+        return ("Nothing was measured: see below what failed and why.",)
+    lines = []
+    wins = Counter(max((c for c in ok if c.label == label), key=_rate).framework for label in {c.label for c in ok})
+    total = sum(wins.values())
+    for framework, count in wins.most_common(1):
+        lines.append(f"{_name(framework, titles)} trained fastest in {count} of {total} scenarios measured.")
+    if pairs:
+        low, high = min(p.ratio for p in pairs), max(p.ratio for p in pairs)
+        lines.append(f"CUDA against CPU in training: {text.ratio(low)} to {text.ratio(high)}, depending on the cell.")
+    else:
+        lines.append("CPU and CUDA were not both measured, so there is no speedup to show.")
+    return tuple(lines)
+
+
+def _rate(cell: CellSummary) -> float:
+    return cell.images_per_s or 0.0
+
+
+def _notices(plan: Plan, records: Sequence[Record], ok: Sequence[CellSummary]) -> tuple[str, ...]:
+    notices = []
+    missing = len(plan.launches) - sum((r.key, r.launch) in {(p.key, p.launch) for p in plan.launches} for r in records)
+    if missing:
+        notices.append(f"This run is not complete: {missing} planned launches have no record (kit run --resume).")
+    if any(c.synthetic for c in ok):
+        marked = sorted({c.label for c in ok if c.synthetic})
+        notices.append(
+            "Measured on synthetic data, so accuracies say nothing about the real task: " + ", ".join(marked) + "."
+        )
+    if any(c.launches == 1 for c in ok):
+        notices.append("Cells with one launch have no interval; take small differences for noise.")
+    if any(c.projected for c in ok):
+        notices.append("Times per epoch marked ≈ are projected from steady windows, not timed as a whole.")
+    return tuple(notices)
+
+
+def _summary(ok: Sequence[CellSummary], titles: Mapping[str, str]) -> Table:
+    columns = sorted({(c.framework, _variant_of(c)) for c in ok}, key=lambda c: (c[1] != "cpu", c))
+    rows: list[tuple[str, ...]] = []
+    marks: set[int] = set()
+    for label in dict.fromkeys(c.label for c in ok):
+        cells = {(c.framework, _variant_of(c)): c for c in ok if c.label == label}
+        if any(c.synthetic for c in cells.values()):
+            marks.add(len(rows))
+        best = max(map(_rate, cells.values()))
+        row = [label]
+        for column in columns:
+            cell = cells.get(column)
+            star = " ★" if cell and _rate(cell) == best else ""
+            row.append(f"{text.number(cell.images_per_s)}{star}" if cell else text.MISSING)
+        rows.append(tuple(row))
+    return Table(
+        caption="Training, images/s (★ fastest of the row)",
+        headers=("Scenario", *(f"{_name(f, titles)} {v}" for f, v in columns)),
+        rows=tuple(rows),
+        numeric=tuple(range(1, len(columns) + 1)),
+        marks=frozenset(marks),
+    )
+
+
+def _speedups(pairs: Sequence[Speedup], titles: Mapping[str, str]) -> Table | None:
+    if not pairs:
+        return None
+    return Table(
+        caption="CUDA against CPU, training images/s",
+        headers=("Scenario", "Framework", "CPU", "CUDA", "Speedup", "Launches"),
+        rows=tuple(
+            (
+                p.cuda.label,
+                f"{_name(p.cuda.framework, titles)} {_variant_of(p.cuda)}",
+                text.number(p.cpu.images_per_s),
+                text.number(p.cuda.images_per_s),
+                text.ratio(p.ratio),
+                f"{p.launches}{' (no interval)' if p.launches == 1 else ''}",
+            )
+            for p in pairs
+        ),
+        numeric=(2, 3, 4),
+        marks=frozenset(i for i, p in enumerate(pairs) if p.cuda.synthetic),
+    )
+
+
+def _sections(
+    ok: Sequence[CellSummary], scenarios: Mapping[str, Mapping[str, Scenario]], titles: Mapping[str, str]
+) -> list[Section]:
+    sections = []
+    for label in dict.fromkeys(c.label for c in ok):
+        cells = sorted((c for c in ok if c.label == label), key=lambda c: (c.device, c.framework))
+        scenario = scenarios.get(cells[0].scenario, {}).get(cells[0].variant)
+        bars = {
+            "Training, images/s": tuple(_bar(c, c.images_per_s, titles) for c in cells),
+            "Inference, images/s": tuple(_bar(c, c.inference_images_per_s, titles) for c in cells),
+            "One training epoch, s": tuple(_bar(c, c.epoch_s, titles) for c in cells),
+        }
+        sections.append(
+            Section(
+                label=label,
+                title=scenario.title if scenario else label,
+                facts=_facts(scenario, cells[0]),
+                synthetic=any(c.synthetic for c in cells),
+                table=_cells_table(cells, titles),
+                bars=bars,
+                curve=tuple(_curve(cells, titles)),
+            )
+        )
+    return sections
+
+
+def _bar(cell: CellSummary, value: float | None, titles: Mapping[str, str]) -> Bar:
+    return Bar(_name(cell.framework, titles), _variant_of(cell), value or 0.0)
+
+
+def _facts(scenario: Scenario | None, cell: CellSummary) -> tuple[str, ...]:
+    if scenario is None:
+        return (f"Batch {cell.batch}.",)
+    height, width, channels = scenario.image
+    optimizer = scenario.optimizer
+    loss = f"{scenario.loss} cross-entropy from {scenario.output.activation.replace('linear', 'logits')}"
+    return (
+        f"{DATASETS[scenario.dataset].title}, {height}×{width}×{channels}, batch {cell.batch}.",
+        f"{type(optimizer).__name__}, learning rate {optimizer.learning_rate:g}; {loss}.",
+        f"From study {scenario.study}." if scenario.study else "",
+    )
+
+
+def _cells_table(cells: Sequence[CellSummary], titles: Mapping[str, str]) -> Table:
+    rows = []
+    for c in cells:
+        spread = f"{c.launches}: {text.number(c.lowest)} to {text.number(c.highest)}" if c.launches > 1 else "1"
+        rows.append(
+            (
+                _name(c.framework, titles),
+                _variant_of(c),
+                text.number(c.images_per_s),
+                spread,
+                ("≈ " if c.projected else "") + text.seconds(c.epoch_s),
+                text.percent(c.test_accuracy),
+                " / ".join(text.number(value) for value in (c.p50_ms, c.p90_ms, c.p99_ms)),
+                f"{text.number(c.inference_images_per_s)} (b{c.inference_batch})",
+                text.number(c.cpu_cores, 2),
+            )
+        )
+    return Table(
+        caption="Training and inference",
+        headers=(
+            "Framework",
+            "Device",
+            "Training images/s",
+            "Launches",
+            "Epoch",
+            "Test accuracy",
+            "Latency p50 / p90 / p99, ms",
+            "Inference images/s",
+            "CPUs busy",
+        ),
+        rows=tuple(rows),
+        numeric=(2, 3, 4, 5, 6, 7, 8),
+        marks=frozenset(i for i, c in enumerate(cells) if c.synthetic),
+    )
+
+
+def _curve(cells: Sequence[CellSummary], titles: Mapping[str, str]) -> list[Point]:
+    points = []
+    for c in cells:
+        if len(c.curve) < 2:
+            continue
+        series = f"{_name(c.framework, titles)} {_variant_of(c)}"
+        for epoch, train, test in c.curve:
+            points += [Point(series, "train", epoch, train), Point(series, "test", epoch, test)]
+    return points

@@ -1,0 +1,80 @@
+"""Where packages come from when environments and images are made: options, else what pip is configured with.
+
+None of it is part of an environment's identity: the lock's hashes decide what is accepted.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kit.errors import UsageError
+
+# PyTorch publishes its CPU builds (+cpu) on a page of its own.
+CPU_WHEELS = "https://download.pytorch.org/whl/cpu/torch/"
+
+
+@dataclass(frozen=True)
+class Sources:
+    """index_url: package index; None: the installer's default. find_links: a folder or page with further wheels,
+    for CPU environments only (in a CUDA build it would shadow the CUDA wheel). ca_bundle: certificates of a proxy
+    or mirror, as a PEM file. base_image: what images are made from."""
+
+    index_url: str | None = None
+    find_links: str = CPU_WHEELS
+    ca_bundle: Path | None = None
+    base_image: str = "debian:bookworm-slim"
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Sources:
+        """`KIT_INDEX_URL`, `KIT_FIND_LINKS`, `KIT_CA_BUNDLE`, `KIT_BASE_IMAGE`; where unset, pip's own settings, so
+        that a machine on which pip works needs no second configuration. Raises UsageError for a CA bundle that
+        is not there."""
+        given = os.environ if environment is None else environment
+        pip = _pip_settings(given)
+        bundle = given.get("KIT_CA_BUNDLE") or pip.get("cert") or given.get("SSL_CERT_FILE")
+        if bundle and not Path(bundle).is_file():
+            raise UsageError(f"The CA bundle {bundle} is not a file.", "Set KIT_CA_BUNDLE to a PEM file.")
+        return cls(
+            index_url=given.get("KIT_INDEX_URL") or pip.get("index-url"),
+            find_links=given.get("KIT_FIND_LINKS") or pip.get("find-links", "").split(" ")[0] or CPU_WHEELS,
+            ca_bundle=Path(bundle) if bundle else None,
+            base_image=given.get("KIT_BASE_IMAGE") or cls.base_image,
+        )
+
+    def find_links_folder(self) -> Path | None:
+        """The wheel folder where `find_links` is one, None where it is a page."""
+        if "://" in self.find_links:
+            return None
+        folder = Path(self.find_links)
+        if not folder.is_dir():
+            raise UsageError(f"The wheel folder {folder} is not there.", "Set KIT_FIND_LINKS to a folder or a URL.")
+        return folder
+
+
+def without_user_info(text: str) -> str:
+    """The text with `user:password@` cut out of every URL in it."""
+    return re.sub(r"(\w+://)[^/@\s]+@", r"\1", text)
+
+
+def _pip_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """pip's effective cert, index-url and find-links, from its files and from PIP_* variables."""
+    listing = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"],
+        env=dict(environment),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    settings = {}
+    for scope in ("global", "install", ":env:"):  # later ones override earlier ones, as in pip
+        for name in ("cert", "index-url", "find-links"):
+            found = re.search(rf"^{scope}\.{name}=(['\"])(.*)\1$", listing.stdout, re.MULTILINE)
+            if found:
+                settings[name] = found[2].strip()
+    return settings

@@ -1,0 +1,1 @@
+"""The adapters, one module a framework: see `base.py`."""

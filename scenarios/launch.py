@@ -1,0 +1,224 @@
+"""One launch: find the scenario, import the framework, prove, train, infer, collect the evidence."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import math
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scenarios import catalog, measure, proof, spec, weights
+from scenarios import data as data_sets
+from scenarios.contract import (
+    EVENTS_FILE,
+    REFERENCE_FILE,
+    Code,
+    Evidence,
+    Inference,
+    Proof,
+    Reason,
+    Request,
+    Result,
+    Status,
+    Telemetry,
+    Timings,
+    Training,
+)
+from scenarios.frameworks.base import Adapter, Model, Options, Photos, TrainSet
+from scenarios.spec import Scenario
+from scenarios.telemetry import peak_rss_bytes, throttled_seconds, tree_cpu_seconds
+
+PROFILED_INFERENCE_S = 1.0
+SMOKE_INFERENCE_S = 0.2
+
+
+class Refused(Exception):
+    """The launch ends here with this status and reason."""
+
+    def __init__(self, status: Status, code: Code, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = Reason(code, message, remedy)
+
+
+@dataclass
+class Launch:
+    """One launch on its way to a result: what is known so far survives a failure."""
+
+    request: Request
+    io: Path
+    data: Path | None
+    started_at: float = field(default_factory=time.monotonic)
+    spent: dict[str, float] = field(default_factory=dict)
+    proof: Proof | None = None
+    training: Training | None = None
+    inference: Inference | None = None
+    evidence: Evidence | None = None
+    telemetry: Telemetry | None = None
+
+    def phase(self, name: str) -> Phase:
+        """Time a part of the launch and announce it in events.jsonl."""
+        return Phase(self, name)
+
+    def result(self, status: Status, reason: Reason | None = None) -> Result:
+        """The result file's content as things stand."""
+        timings = None
+        if status is Status.OK:
+            known = {f.name: self.spent[f.name] for f in dataclasses.fields(Timings) if f.name != "total_s"}
+            timings = Timings(**known, total_s=time.monotonic() - self.started_at)
+        return Result(
+            key=self.request.key,
+            launch=self.request.launch,
+            status=status,
+            reason=reason,
+            timings=timings,
+            training=self.training,
+            inference=self.inference,
+            proof=self.proof,
+            evidence=self.evidence,
+            telemetry=self.telemetry,
+        )
+
+
+class Phase:
+    """Context manager that adds its duration to `launch.spent` under `<name>_s`."""
+
+    def __init__(self, launch: Launch, name: str) -> None:
+        self._launch = launch
+        self._name = name
+        self._start = 0.0
+
+    def __enter__(self) -> None:
+        self._start = time.monotonic()
+        event = json.dumps({"at": self._start, "phase": self._name})
+        with open(self._launch.io / EVENTS_FILE, "a", encoding="utf-8") as file:
+            file.write(event + "\n")
+        print(f"[{self._start - self._launch.started_at:7.2f} s] {self._name}", flush=True)  # noqa: T201
+
+    def __exit__(self, *_: object) -> None:
+        self._launch.spent[f"{self._name}_s"] = time.monotonic() - self._start
+
+
+def find_scenario(request: Request) -> Scenario:
+    """The catalogue's scenario, with the request's batch size. Raises Refused where it is not the one meant."""
+    found = catalog.load().get(request.scenario, {}).get(request.variant)
+    if found is None or spec.digest(found) != request.spec:
+        state = "is missing here" if found is None else "is defined differently here"
+        raise Refused(
+            Status.FAILED,
+            Code.SPEC_MISMATCH,
+            f"The scenario {request.scenario}{'+' + request.variant if request.variant else ''} {state}.",
+            "Build the images again (kit build).",
+        )
+    return dataclasses.replace(found, batch=request.batch)
+
+
+def measure_launch(launch: Launch) -> None:
+    """Prove and measure; fills `launch`. Raises Refused and whatever the framework raises."""
+    request = launch.request
+    scenario = find_scenario(request)
+    check_environment(request)
+    with launch.phase("import"):
+        adapter = start_adapter(request)
+    with launch.phase("data"):
+        loaded = data_sets.load(scenario, request.data, launch.data, launch.io, request.budget.test_images)
+        test = decode(adapter, loaded.test)
+    prove(launch, adapter, scenario)
+    with launch.phase("build"):
+        initial = weights.initial_weights(scenario, request.seed)
+        model = adapter.build(scenario, initial)
+        initial_digest = weights.digest(model.weights())
+        if initial_digest != weights.digest(initial):
+            raise Refused(
+                Status.FAILED,
+                Code.REFERENCE_MISMATCH,
+                "The initial weights read back from the framework are not the ones that were loaded.",
+                "Report this: the adapter is wrong.",
+            )
+    train_and_infer(launch, model, scenario, loaded.train, test)
+    launch.evidence = Evidence(
+        placement=model.placement(),
+        versions=adapter.versions(),
+        data_kind=loaded.kind,
+        data_digest=loaded.digest,
+        train_images=len(loaded.train),
+        test_images=len(test.labels),
+        initial_weights_digest=initial_digest,
+        final_weights_digest=weights.digest(model.weights()),
+        environment={name: os.environ.get(name, "") for name in request.environment},
+    )
+
+
+def start_adapter(request: Request) -> Adapter:
+    """Import the framework and configure the process."""
+    options = Options(
+        device=request.device,
+        devices=request.devices,
+        threads=request.threads,
+        lane=request.lane,
+        precision=request.precision,
+        seed=request.seed,
+        settings=request.settings,
+    )
+    adapter: Adapter = importlib.import_module(f"scenarios.frameworks.{request.framework}").ADAPTER(options)
+    return adapter
+
+
+def train_and_infer(launch: Launch, model: Model, scenario: Scenario, data: TrainSet, test: measure.TestSet) -> None:
+    """The measured part: training within the budget, then inference with the weights it left."""
+    budget = launch.request.budget
+    meter = measure.WindowMeter(budget, math.ceil(len(data) / scenario.batch))
+    with launch.phase("training"):
+        cpu_start, wall_start = tree_cpu_seconds(), time.monotonic()
+        launch.training = measure.train(model, scenario, data, test, meter)
+        cpu_s, wall_s = tree_cpu_seconds() - cpu_start, time.monotonic() - wall_start
+    steady = meter.windows[meter.steady_from]
+    launch.spent["first_step_s"] = meter.first_step_s
+    launch.spent["warmup_s"] = max(0.0, steady.start_at - meter.windows[0].start_at - meter.first_step_s)
+    with launch.phase("inference"):
+        seconds = SMOKE_INFERENCE_S if budget.steps is not None else PROFILED_INFERENCE_S
+        launch.inference = measure.infer(model, scenario, test, seconds)
+    launch.telemetry = Telemetry(
+        peak_rss_bytes=peak_rss_bytes(),
+        cpu_s=cpu_s,
+        cpu_cores=cpu_s / wall_s,
+        throttled_s=throttled_seconds(),
+        gpu_peak_bytes=model.device_peak_bytes(),
+    )
+
+
+def check_environment(request: Request) -> None:
+    """The engine must have set every requested variable before the process started."""
+    for name, value in request.environment.items():
+        if os.environ.get(name) != value:
+            raise Refused(
+                Status.FAILED,
+                Code.MISSING_PROOF,
+                f"The environment variable {name} should be {value!r} and is {os.environ.get(name)!r}.",
+                "Report this: the engine did not pass the request's environment on.",
+            )
+
+
+def decode(adapter: Adapter, test: TrainSet) -> measure.TestSet:
+    """The test set in memory, photos decoded by the framework's own loader."""
+    images = adapter.read_photos(test) if isinstance(test, Photos) else test.images
+    return measure.TestSet(images, test.labels)
+
+
+def prove(launch: Launch, adapter: Adapter, scenario: Scenario) -> None:
+    """Hold the adapter against the reference. Raises Refused where it computes something else."""
+    request = launch.request
+    with launch.phase("proof"):
+        launch.proof = proof.prove(adapter, scenario, request.seed, request.precision, launch.io / REFERENCE_FILE)
+    if not launch.proof.passed:
+        failed = ", ".join(f"{c.name} ({c.error:.2g} > {c.tolerance:.2g})" for c in launch.proof.checks if not c.passed)
+        raise Refused(
+            Status.FAILED,
+            Code.REFERENCE_MISMATCH,
+            f"{request.framework} does not compute this scenario's function: {failed}.",
+            "No speed of this launch is shown. If the framework is as shipped with the kit, report this.",
+        )

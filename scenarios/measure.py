@@ -1,0 +1,250 @@
+"""Clocks around training and inference. Raw samples only; what they mean is decided by the orchestrator's analysis.
+
+All clock readings are `time.monotonic`, which host and containers share, so that host samples can be merged by time.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from scenarios import reference
+from scenarios.contract import Budget, Epoch, Inference, Training, Window
+from scenarios.frameworks.base import Images, Labels, Model, Sums, TrainSet
+from scenarios.spec import DATASETS, Scenario
+
+WINDOW_S = 0.25  # long enough that one clock reading and one synchronisation vanish in it
+WARMUP_S = 0.5  # after the first step; caches, allocators and clocks settle
+EVALUATION_CHUNK = 256
+
+Clock = Callable[[], float]
+
+
+class WindowMeter:
+    """The `Meter` of the worker: cuts training into windows and says when it is enough.
+
+    The first window is the first step alone (compilation, allocation). Then windows grow, at most doubling, to
+    `WINDOW_S`; with `whole_epochs` there is one window an epoch. A window never spans two epochs. Steady is what
+    comes after `WARMUP_S` and from the first window of full length; `budget.seconds` of that are measured, or
+    `budget.steps` in all.
+    """
+
+    def __init__(self, budget: Budget, epoch_steps: int, clock: Clock = time.monotonic) -> None:
+        self.windows: list[Window] = []
+        self.steps = 0
+        self.first_step_s = 0.0
+        self.budget = budget
+        self._epoch_steps = epoch_steps
+        self._clock = clock
+        self._start = math.nan
+        self._epoch_step = 0
+        self._pending_steps = 0
+        self._pending_images = 0
+        self._size = 1
+        self._steady_from: int | None = None
+        self._trained_at: float | None = None
+
+    @property
+    def whole_epochs(self) -> bool:
+        """Whether epochs, not windows, are what is measured."""
+        return self.budget.epochs is not None
+
+    @property
+    def steady_from(self) -> int:
+        """Index of the first window that counts. Where a launch was too short for one of full length (smoke), the
+        later half; where there is only the first step, that."""
+        if self._steady_from is not None:
+            return self._steady_from
+        return len(self.windows) // 2
+
+    @property
+    def finished(self) -> bool:
+        """Whether the budget of steps or steady seconds is used up."""
+        if self.budget.steps is not None and self.steps >= self.budget.steps:
+            return True
+        if self.budget.seconds is None or self._steady_from is None:
+            return False
+        return sum(w.seconds for w in self.windows[self._steady_from :]) >= self.budget.seconds
+
+    def begin(self) -> None:
+        """A new epoch starts; what was pending from the last one is dropped."""
+        self._epoch_step = self._pending_steps = self._pending_images = 0
+        self._start = self._clock()
+
+    def step(self, images: int) -> bool:
+        """Count one step; True where a window ends here."""
+        self.steps += 1
+        self._epoch_step += 1
+        self._pending_steps += 1
+        self._pending_images += images
+        return (
+            self._pending_steps >= self._size
+            or self.steps == self.budget.steps
+            or (self.whole_epochs and self._epoch_step == self._epoch_steps)
+        )
+
+    def mark(self) -> bool:
+        """Close the window; False where the budget is used up."""
+        now = self._clock()
+        window = Window(self._start, now - self._start, self._pending_steps, self._pending_images)
+        self.windows.append(window)
+        if len(self.windows) == 1:
+            self.first_step_s = window.seconds
+            self._trained_at = now
+        self._note_steady(window)
+        self._size = self._next_size(window)
+        self._pending_steps = self._pending_images = 0
+        self._start = self._clock()
+        return not self.finished
+
+    def _note_steady(self, window: Window) -> None:
+        assert self._trained_at is not None
+        full_length = window.seconds >= WINDOW_S / 2 or window.steps == self._epoch_steps
+        warm = window.start_at - self._trained_at >= WARMUP_S and full_length
+        if self._steady_from is None and len(self.windows) > 1 and (warm or self.whole_epochs):
+            self._steady_from = len(self.windows) - 1
+
+    def _next_size(self, window: Window) -> int:
+        if self.whole_epochs:
+            return self._epoch_steps
+        per_step = max(window.seconds / window.steps, 1e-9)
+        return max(1, min(round(WINDOW_S / per_step), 2 * window.steps, self._epoch_steps))
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """Decoded test images, (N, H, W, C), and their labels."""
+
+    __test__ = False  # not a pytest class
+
+    images: Images
+    labels: Labels
+
+
+def train(model: Model, scenario: Scenario, data: TrainSet, test: TestSet, meter: WindowMeter) -> Training:
+    """Train within the meter's budget and describe it. Epochs are evaluated only where whole epochs are asked for."""
+    epochs: list[Epoch] = []
+    sums = Sums(0, 0.0, 0)
+    for index in _epoch_numbers(meter.budget):
+        start = time.monotonic()
+        sums = model.train_epoch(data, index, meter)
+        seconds = time.monotonic() - start
+        if sums.images and not math.isfinite(sums.loss):
+            raise FloatingPointError(f"the training loss of epoch {index + 1} is not a number: training diverged")
+        if not meter.whole_epochs:
+            if meter.finished:
+                break
+            continue
+        test_loss, test_accuracy = evaluate(model, scenario, test)
+        epochs.append(
+            Epoch(
+                index=index + 1,
+                seconds=seconds,
+                images=sums.images,
+                train_loss=sums.loss / sums.images,
+                train_accuracy=sums.correct / sums.images,
+                test_loss=test_loss,
+                test_accuracy=test_accuracy,
+            )
+        )
+    return _describe(scenario, data, meter, epochs, sums)
+
+
+def evaluate(model: Model, scenario: Scenario, test: TestSet) -> tuple[float, float]:
+    """(mean loss in nats, accuracy) over the test set, from the framework's logits by the reference's formulas."""
+    chunks = range(0, len(test.labels), EVALUATION_CHUNK)
+    logits = np.concatenate([model.logits(test.images[i : i + EVALUATION_CHUNK]) for i in chunks])
+    loss = reference.losses(scenario, logits, test.labels).mean()
+    return float(loss), float(np.mean(reference.predictions(scenario, logits) == test.labels))
+
+
+def infer(model: Model, scenario: Scenario, test: TestSet, seconds: float) -> Inference:
+    """Latency at batch 1 and throughput at the scenario's inference batch, each for about `seconds`."""
+    latency_ms = _latencies(model.predictor(1), test.images, seconds)
+    p50, p90, p99 = (float(np.percentile(latency_ms, q)) for q in (50, 90, 99))
+    batch = scenario.inference_batch
+    windows = _throughput(model.predictor(batch), _batch_of(test.images, batch), seconds)
+    loss, accuracy = evaluate(model, scenario, test)
+    return Inference(
+        latency_ms=latency_ms,
+        p50_ms=p50,
+        p90_ms=p90,
+        p99_ms=p99,
+        batch=batch,
+        windows=windows,
+        images_per_s=statistics.median(w.images / w.seconds for w in windows),
+        test_images=len(test.labels),
+        test_loss=loss,
+        test_accuracy=accuracy,
+    )
+
+
+def _epoch_numbers(budget: Budget) -> Iterator[int]:
+    index = 0
+    while budget.epochs is None or index < budget.epochs:
+        yield index
+        index += 1
+
+
+def _describe(scenario: Scenario, data: TrainSet, meter: WindowMeter, epochs: list[Epoch], last: Sums) -> Training:
+    published = DATASETS[scenario.dataset].train
+    if epochs:
+        timed = epochs[1:] or epochs
+        rate = statistics.median(e.images / e.seconds for e in timed)
+        epoch_s = statistics.median(e.seconds for e in timed)
+    else:
+        rate = statistics.median(w.images / w.seconds for w in meter.windows[meter.steady_from :])
+        epoch_s = published / rate
+    projected = not epochs or len(data) != published
+    return Training(
+        windows=meter.windows,
+        steady_from=meter.steady_from,
+        images_per_s=rate,
+        epoch_s=published / rate if projected else epoch_s,
+        projected=projected,
+        epoch_images=published,
+        steps=meter.steps,
+        final_loss=last.loss / max(last.images, 1),
+        epochs=epochs,
+    )
+
+
+def _latencies(call: Callable[[Images], object], images: Images, seconds: float) -> list[float]:
+    singles = [np.ascontiguousarray(images[i : i + 1]) for i in range(min(32, len(images)))]
+    warm_until = time.monotonic() + seconds / 4
+    call(singles[0])
+    while time.monotonic() < warm_until:
+        call(singles[0])
+    samples: list[float] = []
+    end = time.monotonic() + seconds
+    while len(samples) < 5 or (time.monotonic() < end and len(samples) < 2000):
+        single = singles[len(samples) % len(singles)]
+        start = time.monotonic()
+        call(single)
+        samples.append((time.monotonic() - start) * 1e3)
+    return samples
+
+
+def _throughput(call: Callable[[Images], object], images: Images, seconds: float) -> list[Window]:
+    call(images)
+    start = time.monotonic()
+    call(images)
+    calls = max(1, round(0.05 / max(time.monotonic() - start, 1e-6)))  # a window lasts 50 ms or one call
+    windows: list[Window] = []
+    end = time.monotonic() + seconds
+    while len(windows) < 3 or time.monotonic() < end:
+        start = time.monotonic()
+        for _ in range(calls):
+            call(images)
+        windows.append(Window(start, time.monotonic() - start, calls, calls * len(images)))
+    return windows
+
+
+def _batch_of(images: Images, batch: int) -> Images:
+    """`batch` images, repeated from the start where there are fewer."""
+    return np.ascontiguousarray(np.resize(images, (batch, *images.shape[1:])))
