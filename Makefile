@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 RUN_ARGS ?=
+LOCK = $(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-docker test-gpu lint format lock images clean
@@ -41,7 +43,10 @@ format: setup ## format and mend what ruff can
 	$(BIN)/ruff check --fix .
 
 lock: setup ## refresh all hash-locked lists
-	$(BIN)/python docker/lock.py
+	$(LOCK) pyproject.toml --universal -o requirements.lock
+	$(LOCK) pyproject.toml --universal --group dev -c requirements.lock -o requirements-dev.lock
+	$(LOCK) tests/contract/tools.in --no-annotate -c requirements-dev.lock -o tests/contract/tools.lock
+	$(BIN)/python -m kit.lock_packages
 
 images: setup ## build every image, CPU and CUDA
 	$(BIN)/kit build --device cpu --device cuda --engine docker

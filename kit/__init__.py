@@ -6,7 +6,6 @@ from kit.assets import ROOT
 
 __version__ = "0.1.0"
 
-# In an installed wheel the `scenarios` package lies among the assets; in a checkout beside this package. Appended,
-# so that the folder `docker` there never hides docker-py.
-if str(ROOT) not in sys.path:
-    sys.path.append(str(ROOT))
+# The `scenarios` package of the chosen assets, before any other. The folder `docker` beside it has no __init__.py,
+# so docker-py, a regular package, wins over it wherever it stands on the path.
+sys.path.insert(0, str(ROOT))

@@ -12,7 +12,9 @@ from kit.progress import Progress
 class Engine(Protocol):
     """Runs workers. All methods may block; `launch` must return within the deadline plus seconds."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """`docker`, `podman` or `local`."""
 
     def describe(self) -> dict[str, str]:
         """Name, version and what else belongs into a record (rootless, storage driver); nothing personal.

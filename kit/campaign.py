@@ -1,0 +1,275 @@
+"""A plan carried out: environments and data first, then one launch after the other, each leaving its record at once.
+
+Whatever ends the process, what was measured is on disk, and `--resume` does the rest: the launches without a record.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import platformdirs
+
+from kit import catalog, gpus, locks
+from kit.datasets import Source
+from kit.engines.base import Engine
+from kit.errors import DataError, DiskError, EngineError, ImageError, Interrupted, unknown
+from kit.interrupts import Interrupts
+from kit.limits import choose_gpus, launch_limits
+from kit.machine import usable_cpus
+from kit.model import Device, Environment, Framework
+from kit.plan import PROFILES, budget, find_scenario
+from kit.progress import Progress
+from kit.records import Machine, Plan, PlannedLaunch, Record, reason
+from kit.reference_cache import ReferenceCache
+from kit.run import Job, Setting, record_without_launch, run_launch
+from kit.store import RunFolder
+from scenarios.contract import Code, Reason, Request, Status
+from scenarios.spec import Scenario, digest
+
+Place = tuple[str, Device]
+DataKind = Literal["real", "synthetic"]
+Resolve = Callable[[str, Literal["auto", "real", "synthetic"], Progress], Source]
+
+MACHINE_CHANGED = "The machine or its software changed since this run began; see the machine in each record."
+CAUSE_EXIT_CODES = {
+    Code.ENGINE_FAILED: EngineError.exit_code,
+    Code.IMAGE_FAILED: ImageError.exit_code,
+    Code.DATA_UNAVAILABLE: DataError.exit_code,
+    Code.DATA_CORRUPT: DataError.exit_code,
+    Code.DISK_FULL: DiskError.exit_code,
+}
+
+
+def run_campaign(
+    folder: RunFolder,
+    engine: Engine,
+    machine: Machine,
+    resolve: Resolve,
+    progress: Progress,
+    *,
+    retry_failed: bool = False,
+) -> list[Record]:
+    """Run what the folder's plan still lacks and return all records. For the main thread: it handles signals.
+
+    machine: as it is now. resolve: `kit.datasets.resolve`. retry_failed: also repeat, as further launches, what ended
+    neither `ok` nor skipped. Raises EngineError (another run measures; no GPU for a cell asked for by name; the engine
+    is gone), DiskError, UsageError (a scenario that the catalogue has no more), Interrupted. Records made until then
+    are kept.
+    """
+    interrupts = Interrupts()
+    try:
+        with interrupts.handled(), locks.measuring(folder.plan.run):
+            _Campaign(folder, engine, machine, resolve, progress, interrupts).run(retry_failed=retry_failed)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            "Interrupted. What was measured is kept.", f"Continue with `{folder.resume_command}`."
+        ) from None
+    return folder.records()
+
+
+def refusals(plan: Plan, engine: Engine, frameworks: Mapping[str, Framework]) -> dict[Place, str]:
+    """The (framework, device) pairs of the plan that cannot run here, and why. Raises UsageError for a framework that
+    is no more."""
+    found = {}
+    for name, device in dict.fromkeys((launch.framework, launch.device) for launch in plan.launches):
+        if name not in frameworks:
+            raise unknown("framework", name, frameworks)
+        framework = frameworks[name]
+        offered = device in framework.devices
+        why = engine.refusal(framework, device) if offered else f"{framework.title} is not offered on {device}."
+        if why is not None:
+            found[name, device] = why
+    return found
+
+
+def exit_code(plan: Plan, records: Sequence[Record]) -> int:
+    """What the process ends with: 0 where each cell has as many `ok` launches as were planned, or was skipped without
+    having been asked for by name. Else 1; or the cause's own code where nothing is ok and all have that one cause."""
+    ok = Counter(record.key for record in records if record.status is Status.OK)
+    skipped = {record.key for record in records if record.status is Status.SKIPPED}
+    wanted = Counter(launch.key for launch in plan.launches)
+    named = {launch.key for launch in plan.launches if launch.named}
+    if all(ok[key] >= count or (key in skipped and key not in named) for key, count in wanted.items()):
+        return 0
+    causes = {record.reason.code for record in records if record.reason and record.status is not Status.SKIPPED}
+    codes = {CAUSE_EXIT_CODES.get(cause, 1) for cause in causes}
+    return codes.pop() if len(codes) == 1 and not ok else 1
+
+
+class _Campaign:
+    """One go at a plan, under the machine's lock."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        engine: Engine,
+        machine: Machine,
+        resolve: Resolve,
+        progress: Progress,
+        interrupts: Interrupts,
+    ) -> None:
+        self.folder, self.plan, self.engine, self.resolve = folder, folder.plan, engine, resolve
+        self.progress, self.interrupts = progress, interrupts
+        self.frameworks = catalog.frameworks()
+        self.scenarios = catalog.scenarios()
+        self.limits = launch_limits(self.plan, usable_cpus(), machine.memory_limit_bytes)
+        self.gpus = choose_gpus(self.plan.gpus, machine.gpus, gpus.busy())
+        self.setting = Setting(
+            run=self.plan.run,
+            profile=self.plan.profile,
+            identify=self.plan.identify,
+            machine=machine,
+            engine=engine,
+            references=ReferenceCache(platformdirs.user_cache_path("kit") / "reference"),
+            warnings=() if machine.id == folder.machine.id else (MACHINE_CHANGED,),
+        )
+
+    def run(self, *, retry_failed: bool) -> None:
+        """All steps, in order."""
+        self.folder.clean()
+        for leftover in self.engine.sweep(lambda run: False):  # the lock is ours: no other run is alive
+            self.progress.line(f"Removed what a dead run left: {leftover}")
+        launches = self.folder.missing() + (self.folder.retries() if retry_failed else [])
+        launches = self._without_refused(launches)
+        launches, sources = self._with_data(launches)
+        launches, environments = self._with_environments(launches)
+        self._measure(launches, sources, environments)
+
+    def _without_refused(self, launches: list[PlannedLaunch]) -> list[PlannedLaunch]:
+        """Those that can run here; the others get `skipped` records, or end it all where they were asked for."""
+        refused = refusals(self.plan, self.engine, self.frameworks)
+        for launch in launches:
+            if launch.named and (why := refused.get((launch.framework, launch.device))):
+                raise EngineError(
+                    f"{launch.framework} cannot run on {launch.device} here: {why}",
+                    "Leave --device out: then such cells are skipped. kit doctor looks into GPU and engine.",
+                )
+        causes = {place: self._skip_reason(place, why) for place, why in refused.items()}
+        return self._settle(launches, lambda launch: causes.get((launch.framework, launch.device)))
+
+    def _skip_reason(self, place: Place, why: str) -> Reason:
+        framework, device = self.frameworks[place[0]], place[1]
+        if device not in framework.devices:
+            return reason(Code.NOT_OFFERED, why, "Nothing: the framework has no such environment.")
+        if not self.setting.machine.gpus:
+            return reason(Code.NO_DEVICE, why, "Run on a machine with an NVIDIA GPU; kit doctor looks for one.")
+        code = Code.NOT_OFFERED if gpus.refusal(framework) else Code.NO_GPU_RUNTIME
+        return reason(code, why, "kit doctor looks into driver, toolkit and engine.")
+
+    def _with_data(self, launches: list[PlannedLaunch]) -> tuple[list[PlannedLaunch], dict[str, Source]]:
+        """The launches whose data set is here, and those data sets. A continued run keeps the kind of data it began
+        with."""
+        begun = {record.request.scenario: record.request.data for record in self.folder.records() if record.image}
+        sources: dict[str, Source] = {}
+        failed: dict[str, Reason] = {}
+        for launch in launches:
+            name = self._scenario(launch).dataset
+            if name in sources or name in failed:
+                continue
+            try:
+                sources[name] = self.resolve(name, begun.get(launch.scenario, self.plan.data), self.progress)
+            except DataError as error:
+                failed[name] = reason(Code.DATA_UNAVAILABLE, error.message, error.remedy)
+        return self._settle(launches, lambda launch: failed.get(self._scenario(launch).dataset)), sources
+
+    def _with_environments(self, launches: list[PlannedLaunch]) -> tuple[list[PlannedLaunch], dict[Place, Environment]]:
+        """The launches whose environment could be made, and those environments. All are made before anything is
+        measured, so that measuring has the machine to itself."""
+        environments: dict[Place, Environment] = {}
+        failed: dict[Place, Reason] = {}
+        for framework, device in dict.fromkeys((launch.framework, launch.device) for launch in launches):
+            try:
+                environments[framework, device] = self.engine.prepare(self.frameworks[framework], device, self.progress)
+            except ImageError as error:
+                self.progress.line(f"{framework} {device}: {error}")
+                failed[framework, device] = reason(Code.IMAGE_FAILED, error.message, error.remedy)
+        return self._settle(launches, lambda launch: failed.get((launch.framework, launch.device))), environments
+
+    def _settle(
+        self, launches: list[PlannedLaunch], cause_of: Callable[[PlannedLaunch], Reason | None]
+    ) -> list[PlannedLaunch]:
+        """Leave a record for each launch that has a cause not to run; the others."""
+        left = []
+        for launch in launches:
+            cause = cause_of(launch)
+            if cause is None:
+                left.append(launch)
+            else:
+                kind: DataKind = "synthetic" if self.plan.data == "synthetic" else "real"
+                self.folder.save(record_without_launch(self.setting, self._request(launch, kind), cause))
+        return left
+
+    def _measure(
+        self,
+        launches: Sequence[PlannedLaunch],
+        sources: Mapping[str, Source],
+        environments: Mapping[Place, Environment],
+    ) -> None:
+        with self.progress.task("Measuring", total=len(launches), unit="launches") as task:
+            for launch in launches:
+                task.describe(launch.key)
+                self.folder.require_space()
+                source = sources[self._scenario(launch).dataset]
+                environment = environments[launch.framework, launch.device]
+                with self.interrupts.deferred():
+                    record = run_launch(self.setting, self._job(launch, source, environment), self.interrupts.pending)
+                    self.folder.save(record)
+                if self.interrupts.pending():
+                    raise KeyboardInterrupt
+                self.progress.line(told(record))
+                task.advance(1)
+                if record.reason is not None and record.reason.code is Code.ENGINE_FAILED:
+                    self._require_engine()
+
+    def _require_engine(self) -> None:
+        """Raise EngineError where the engine failed for good, so that not every further launch fails of it."""
+        try:
+            self.engine.describe()
+        except EngineError as error:
+            remedy = f"{error.remedy} Then continue with `{self.folder.resume_command}`."
+            raise EngineError(error.message, remedy) from error
+
+    def _job(self, launch: PlannedLaunch, source: Source, environment: Environment) -> Job:
+        real = source.kind == "real"
+        return Job(
+            request=self._request(launch, source.kind),
+            environment=environment,
+            limits=replace(self.limits, gpus=self.gpus if launch.device == "cuda" else ()),
+            data=source.folder if real else None,
+            data_note=source.note,
+            work=self.folder.work(launch),
+            log=self.folder.log(launch),
+        )
+
+    def _request(self, launch: PlannedLaunch, data: DataKind) -> Request:
+        scenario = self._scenario(launch)
+        return Request(
+            key=launch.key,
+            launch=launch.launch,
+            scenario=launch.scenario,
+            variant=launch.variant,
+            spec=digest(scenario),
+            framework=launch.framework,
+            device=launch.device,
+            devices=launch.devices,
+            lane=launch.lane,
+            precision=launch.precision,
+            batch=launch.batch,
+            seed=self.plan.seed,
+            threads=len(self.limits.cpus),
+            data=data,
+            budget=budget(PROFILES[self.plan.profile], self.plan.epochs, scenario),
+        )
+
+    def _scenario(self, launch: PlannedLaunch) -> Scenario:
+        return find_scenario(launch, self.scenarios)
+
+
+def told(record: Record) -> str:
+    """One line on a launch that ended."""
+    if record.result is not None and record.result.training is not None and record.status is Status.OK:
+        return f"{record.key}: {record.result.training.images_per_s:,.0f} images/s"
+    return f"{record.key}: {record.status}" + (f", {record.reason.message}" if record.reason else "")

@@ -1,0 +1,30 @@
+"""Removes what is ours and no longer needed: leftovers of dead runs always, images and environments when asked."""
+
+from __future__ import annotations
+
+from kit import environments, locks
+from kit.engines.docker import DockerEngine
+from kit.engines.local import LocalEngine
+from kit.errors import EngineError
+from kit.sources import Sources
+
+
+def clean(sources: Sources, *, images: bool, environments_too: bool) -> list[str]:
+    """Containers and processes of runs that are dead; then images that kit built and environments that it made.
+
+    Returns what was removed, a line each. An engine that does not answer holds nothing that could be removed.
+    Raises EngineError where one fails while it removes, DiskError.
+    """
+    removed = []
+    for engine in (DockerEngine(sources), DockerEngine(sources, "podman")):
+        try:
+            engine.describe()
+        except EngineError:
+            continue
+        removed += [f"container {name}" for name in engine.sweep(locks.is_alive)]
+        if images:
+            removed += [f"image {tag}" for tag in engine.remove_images()]
+    removed += LocalEngine(sources).sweep(locks.is_alive)
+    if environments_too:
+        removed += [f"environment {name}" for name in environments.remove_all()]
+    return removed

@@ -1,0 +1,122 @@
+"""What a launch's container looks like: user, variables, limits, mounts. Says what; the engine's module does it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from kit.model import LaunchFolder, Limits
+
+IO = PurePosixPath("/io")
+DATA = PurePosixPath("/data")
+NOBODY = 65534
+LOG_BYTES = 10_000_000
+
+# Every place that libraries write to by default, as a folder below the scratch mount.
+FOLDERS = {
+    "HOME": "home",
+    "TMPDIR": "tmp",
+    "XDG_CACHE_HOME": "cache",
+    "XDG_CONFIG_HOME": "home/.config",
+    "TORCHINDUCTOR_CACHE_DIR": "cache/inductor",
+    "TRITON_CACHE_DIR": "cache/triton",
+    "MPLCONFIGDIR": "cache/matplotlib",
+    "CUDA_CACHE_PATH": "cache/cuda",
+}
+
+
+@dataclass(frozen=True)
+class Host:
+    """What the engine says of itself (`/info`), as far as a container depends on it."""
+
+    rootless: bool
+    selinux: bool
+    cdi: bool
+    memory: bool
+    swap: bool
+    pids: bool
+    cpuset: bool
+
+    @classmethod
+    def of(cls, info: Mapping[str, Any]) -> Host:
+        """From the engine's answer. A limit that it does not mention is one that it can set."""
+        security = {str(option).removeprefix("name=").split(",")[0] for option in info.get("SecurityOptions") or ()}
+        return cls(
+            rootless="rootless" in security,
+            selinux="selinux" in security,
+            cdi=_offers_cdi(info),
+            memory=bool(info.get("MemoryLimit", True)),
+            swap=bool(info.get("SwapLimit", True)),
+            pids=bool(info.get("PidsLimit", True)),
+            cpuset=bool(info.get("CPUSet", True)),
+        )
+
+
+def _offers_cdi(info: Mapping[str, Any]) -> bool:
+    """Does the engine know NVIDIA's devices by CDI? Before Docker 28 it names only the folders that it looks in."""
+    found = [str(device.get("ID", "")) for device in info.get("DiscoveredDevices") or ()]
+    specifications = [path for folder in info.get("CDISpecDirs") or () for path in Path(folder).glob("nvidia*")]
+    return bool(specifications) or any(device.startswith("nvidia.com/gpu=") for device in found)
+
+
+def user(host: Host) -> tuple[int, int]:
+    """uid and gid of the worker: the caller's; nobody's for root; 0 in a rootless engine, where it is the caller."""
+    if host.rootless:
+        return 0, 0
+    return (os.getuid(), os.getgid()) if os.getuid() else (NOBODY, NOBODY)
+
+
+def variables(request: Mapping[str, str]) -> dict[str, str]:
+    """The worker's variables: the request's, and every home and cache in the scratch mount."""
+    places = {name: str(IO / folder) for name, folder in FOLDERS.items()}
+    return {**request, **places, "USER": "kit", "LOGNAME": "kit"}
+
+
+def command(folder: LaunchFolder) -> list[str]:
+    """The worker's arguments; the image's entry point is the worker."""
+    return [str(IO), "--data", str(DATA)] if folder.data else [str(IO)]
+
+
+def host_options(host: Host, folder: LaunchFolder, limits: Limits) -> tuple[dict[str, Any], list[str]]:
+    """`HostConfig` of the engine's API, and a warning for every limit that this engine cannot set."""
+    options: dict[str, Any] = {
+        "NetworkMode": "none",
+        "ReadonlyRootfs": True,
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges", *(["label=disable"] if host.selinux else [])],
+        "ShmSize": limits.shm_bytes,
+        "Mounts": _mounts(folder),
+        "LogConfig": {"Type": "none", "Config": {}},  # we read the output while it comes
+    }
+    settable = {
+        "memory": (host.memory, {"Memory": limits.memory_bytes}),
+        "swap": (host.memory and host.swap, {"MemorySwap": limits.memory_bytes}),  # memory and swap together
+        "processes": (host.pids, {"PidsLimit": limits.pids}),
+        "CPUs": (host.cpuset, {"CpusetCpus": ",".join(map(str, limits.cpus))}),
+    }
+    warnings = []
+    for name, (possible, values) in settable.items():
+        if possible:
+            options |= values
+        else:
+            warnings.append(f"The engine cannot limit {name} here; the launch ran without that limit.")
+    if limits.gpus:
+        options["DeviceRequests"] = [gpu_request(host, limits.gpus)]
+    return options, warnings
+
+
+def gpu_request(host: Host, gpus: tuple[str, ...]) -> dict[str, Any]:
+    """A device request for these GPUs, through CDI where the engine knows NVIDIA's devices by it."""
+    if host.cdi:
+        return {"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={gpu}" for gpu in gpus]}
+    return {"Driver": "nvidia", "DeviceIDs": list(gpus), "Capabilities": [["gpu", "compute", "utility"]]}
+
+
+def _mounts(folder: LaunchFolder) -> list[dict[str, Any]]:
+    mounts = [{"Type": "bind", "Source": str(folder.scratch.resolve()), "Target": str(IO), "ReadOnly": False}]
+    if folder.data:
+        mounts.append({"Type": "bind", "Source": str(folder.data.resolve()), "Target": str(DATA), "ReadOnly": True})
+    return mounts

@@ -1,0 +1,101 @@
+"""Processes found by a variable in their environment, which every descendant inherits: their memory and their end."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+import psutil
+
+from kit.errors import EngineError
+
+TERM_S = 2
+KILL_S = 20
+POLL_S = 0.05
+
+
+def marked(variable: str, matches: Callable[[str], bool]) -> list[psutil.Process]:
+    """This user's living processes whose start environment has `variable` with such a value; never this process."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            mine = process.pid != os.getpid() and process.uids().real == os.getuid()
+            value = process.environ().get(variable) if mine else None
+        except (psutil.NoSuchProcess, psutil.AccessDenied):  # ended meanwhile, or not ours to look at
+            continue
+        if value is not None and matches(value):
+            found.append(process)
+    return found
+
+
+def end(find: Callable[[], list[psutil.Process]], *, gently: bool) -> None:
+    """End what `find` finds, and what is born meanwhile. gently: ask first (SIGTERM).
+
+    Raises EngineError where something survives. Exit codes are left for the parents to collect.
+    """
+    if gently:
+        _signal(find(), psutil.Process.terminate)
+        _wait_until_none(find, TERM_S)
+    deadline = time.monotonic() + KILL_S
+    while left := find():
+        if time.monotonic() > deadline:
+            raise EngineError(
+                f"The processes {', '.join(str(process.pid) for process in left)} could not be killed.",
+                "They hang in the kernel, often in a GPU driver or a network disk: restart the machine.",
+            )
+        _signal(left, psutil.Process.kill)
+        _wait_until_none(find, POLL_S)
+
+
+def _signal(processes: list[psutil.Process], send: Callable[[psutil.Process], None]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            send(process)
+
+
+def _wait_until_none(find: Callable[[], list[psutil.Process]], patience_s: float) -> None:
+    deadline = time.monotonic() + patience_s
+    while find() and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+
+
+class MemoryMeter:
+    """Memory of a process and its descendants.
+
+    Resident sizes count shared pages once a process, forked loader workers in full: an upper bound, and cheap. The
+    proportional size counts them once, but reading it holds up the process; it is read only where the bound is over
+    the limit.
+    """
+
+    def __init__(self, pid: int, limit_bytes: int) -> None:
+        self._root = psutil.Process(pid)
+        self._limit = limit_bytes
+        self._tree = [self._root]
+        self.peak_bytes = 0
+
+    def find_descendants(self) -> None:
+        """Look for new ones; looks at every process of the machine."""
+        try:
+            self._tree = [self._root, *self._root.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            self._tree = []
+
+    def over_limit(self) -> bool:
+        """Read, and keep the peak."""
+        used = _total(self._tree, lambda process: process.memory_info().rss)
+        if used > self._limit:
+            used = _total(self._tree, lambda process: process.memory_full_info().pss)
+        self.peak_bytes = max(self.peak_bytes, used)
+        return used > self._limit
+
+
+def _total(processes: Iterable[psutil.Process], read: Callable[[psutil.Process], int]) -> int:
+    total = 0
+    for process in processes:
+        try:
+            total += read(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return total

@@ -1,0 +1,67 @@
+"""Resolves `docker/<framework>/<device>.in` into hash-locked lists: `python -m kit.lock_packages [FRAMEWORK ...]`.
+
+For maintainers (`make lock`). Images and environments install exactly what the lists say, whichever index serves it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import uv
+
+from kit import catalog
+from kit.errors import ImageError, KitError
+from kit.model import Device, Framework
+from kit.sources import Sources, without_user_info
+
+# What every list is resolved for: Python 3.11 of the images and environments; glibc 2.28 is older than any supported.
+TARGET = ("--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28")
+
+
+def lock(framework: Framework, device: Device, sources: Sources) -> None:
+    """Resolve anew and overwrite the list. Raises ImageError with uv's explanation where there is no solution."""
+    options = [
+        *TARGET,
+        "--generate-hashes",
+        "--no-annotate",
+        "--no-emit-index-url",
+        "--no-emit-find-links",
+        "--upgrade",
+    ]
+    if sources.index_url:
+        options += ["--default-index", sources.index_url]
+    if device == "cpu":
+        options += ["--find-links", sources.find_links]
+    command = [uv.find_uv_bin(), "pip", "compile", "--quiet", "--custom-compile-command", "make lock", *options]
+    done = subprocess.run(
+        [*command, f"{device}.in", "--output-file", f"{device}.lock"],
+        cwd=framework.folder,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise ImageError(
+            f"No list for {framework.name} on {device}:\n{without_user_info(done.stderr)}",
+            f"Correct {framework.folder / device}.in, or name an index by KIT_INDEX_URL and wheels by KIT_FIND_LINKS.",
+        )
+
+
+def main(names: Sequence[str]) -> int:
+    """Lock the named frameworks, or all."""
+    try:
+        sources = Sources.from_environment()
+        for framework in catalog.frameworks().values():
+            if not names or framework.name in names:
+                for device in framework.devices:
+                    lock(framework, device, sources)
+    except KitError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,186 @@
+"""From what a person asked for to a finished run: engine and plan, then campaign and report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kit import campaign, catalog, datasets, engines, machine
+from kit.console import Column
+from kit.engines.base import Engine
+from kit.errors import DataError, unknown
+from kit.model import Device, Environment
+from kit.plan import Estimate, Options, Scenarios, Selection, estimate, find_scenario, make_plan
+from kit.progress import Progress
+from kit.records import Plan, Record
+from kit.run import now
+from kit.runs import new_run_id
+from kit.sources import Sources
+from kit.store import RunFolder
+from kit.typical import DOWNLOAD_BYTES_PER_S
+from kit.units import format_bytes, format_duration
+
+CELL_COLUMNS = (Column("Cell"), Column("Launches", number=True), Column("Note"))
+
+
+@dataclass(frozen=True)
+class Downloads:
+    """The data sets that a run will download, in bytes, and a line for each that is not here."""
+
+    bytes: int
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """A run before it starts. note: which engine it has, and why. refusals: (framework, device) to the reason why
+    the engine will skip its cells."""
+
+    plan: Plan
+    engine: Engine
+    note: str
+    refusals: Mapping[campaign.Place, str]
+    estimate: Estimate
+    downloads: Downloads
+
+    @property
+    def seconds(self) -> float:
+        """About how long it will take, from now to the report."""
+        return self.estimate.seconds + self.downloads.bytes / DOWNLOAD_BYTES_PER_S
+
+    @property
+    def disk_bytes(self) -> int:
+        """About how much disk it will take: environments, and data sets as downloaded, unpacked and prepared."""
+        return self.estimate.disk_bytes + 3 * self.downloads.bytes
+
+    def cells(self) -> list[list[str]]:
+        """One row a cell in the order of the plan; see CELL_COLUMNS."""
+        keys = [launch.key for launch in self.plan.launches]
+        skipped = {launch.key for launch in self.plan.launches if (launch.framework, launch.device) in self.refusals}
+        return [[key, str(keys.count(key)), "skipped" if key in skipped else ""] for key in dict.fromkeys(keys)]
+
+    def lines(self) -> list[str]:
+        """Engine, reasons for what will be skipped, time and disk; a line each."""
+        reasons: dict[str, list[str]] = {}
+        for (framework, device), reason in self.refusals.items():
+            reasons.setdefault(reason, []).append(f"{framework} on {device}")
+        total = f"{format_duration(self.seconds)} and {format_bytes(self.disk_bytes)} of disk"
+        return [
+            self.note,
+            *(f"Skipped: {', '.join(where)}. {reason}" for reason, where in reasons.items()),
+            *self.estimate.lines,
+            *self.downloads.lines,
+            f"In all about {total}",
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan with its estimate."""
+        return {
+            "engine": self.plan.engine,
+            "engine_note": self.note,
+            "profile": self.plan.profile,
+            "seconds": round(self.seconds),
+            "disk_bytes": self.disk_bytes,
+            "timeout_s": self.plan.timeout_s,
+            "skipped": [
+                {"framework": framework, "device": device, "reason": reason}
+                for (framework, device), reason in self.refusals.items()
+            ],
+            "launches": [launch.model_dump() for launch in self.plan.launches],
+        }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run after it ended. exit_code: see campaign.exit_code."""
+
+    run: str
+    folder: Path
+    report: Path
+    records: list[Record]
+    exit_code: int
+
+
+def prepare(selection: Selection, options: Options, sources: Sources) -> Prospect:
+    """Choose the engine, make the plan and estimate its cost; nothing is built. options.engine may be `auto`.
+
+    Raises UsageError for names and numbers that make no sense, EngineError where the engine asked for is not there.
+    """
+    engine, note = engines.choose(options.engine, options.environment, sources)
+    scenarios, frameworks = catalog.scenarios(), catalog.frameworks()
+    wishes = replace(options, engine=engine.name)
+    plan = make_plan(selection, wishes, scenarios, frameworks, run=new_run_id(), created_at=now())
+    refusals = campaign.refusals(plan, engine, frameworks)
+    cost = estimate(plan, scenarios, left_out=refusals.keys())
+    return Prospect(plan, engine, note, refusals, cost, _downloads(plan, scenarios))
+
+
+def start(prospect: Prospect, out: Path, progress: Progress) -> Outcome:
+    """Carry out a new run in a folder of its own below `out`. Raises what campaign.run_campaign raises."""
+    machine.require_supported()
+    here = machine.describe(prospect.engine.describe(), prospect.plan.identify)
+    folder = RunFolder.create(out / prospect.plan.run, prospect.plan, here)
+    campaign.run_campaign(folder, prospect.engine, here, datasets.resolve, progress)
+    return report(folder)
+
+
+def resume(folder: RunFolder, sources: Sources, progress: Progress, *, retry_failed: bool) -> Outcome:
+    """Go on with a run where it stopped. Raises what campaign.run_campaign raises."""
+    machine.require_supported()
+    engine, note = engines.choose(folder.plan.engine, folder.plan.environment, sources)
+    progress.line(note)
+    here = machine.describe(engine.describe(), folder.plan.identify)
+    campaign.run_campaign(folder, engine, here, datasets.resolve, progress, retry_failed=retry_failed)
+    return report(folder)
+
+
+def report(folder: RunFolder, target: Path | None = None) -> Outcome:
+    """Write the report of what a run has measured so far to `target`, or into the run's folder."""
+    from kit.report.render import write_report  # seconds of imports, which a plan or a wrong name need not wait for
+
+    records = folder.records()
+    page = write_report(target or folder.index, folder.plan, folder.machine, records)
+    return Outcome(folder.plan.run, folder.path, page, records, campaign.exit_code(folder.plan, records))
+
+
+def _downloads(plan: Plan, scenarios: Scenarios) -> Downloads:
+    size, lines = 0, []
+    names = dict.fromkeys(find_scenario(launch, scenarios).dataset for launch in plan.launches)
+    for name in names if plan.data != "synthetic" else ():
+        try:
+            found = datasets.status(name)
+        except DataError as error:  # its cells will fail with it; the others go on
+            lines.append(str(error))
+            continue
+        if found.prepared is not None:
+            continue
+        told = f"{found.title} ({format_bytes(found.download_bytes)})"
+        if plan.data == "auto" and found.download_bytes > datasets.AUTO_BUDGET.bytes:
+            lines.append(f"{told} is not here; its synthetic set is used. `kit data fetch {name}` gets the real one.")
+        else:
+            size += found.download_bytes
+            lines.append(f"{told} will be downloaded")
+    return Downloads(size, tuple(lines))
+
+
+def build(engine: Engine, framework_names: list[str], device_names: list[str], progress: Progress) -> list[Environment]:
+    """Make the environments of these frameworks (none named: all) for these devices (none named: those that the
+    engine can use here). Raises UsageError for unknown names, ImageError where one cannot be made."""
+    machine.require_supported()
+    frameworks = catalog.frameworks()
+    for kind, names, known in (
+        ("framework", framework_names, list(frameworks)),
+        ("device", device_names, catalog.DEVICES),
+    ):
+        for name in names:
+            if name not in known:
+                raise unknown(kind, name, known)
+    wanted: list[tuple[str, Device]] = [
+        (name, device)
+        for name in framework_names or frameworks
+        for device in frameworks[name].devices
+        if device in device_names or (not device_names and engine.refusal(frameworks[name], device) is None)
+    ]
+    return [engine.prepare(frameworks[name], device, progress) for name, device in wanted]

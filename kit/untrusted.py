@@ -1,0 +1,25 @@
+"""Reading what a worker left: it may have been replaced by a link, a pipe or something endless."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+
+def read_untrusted(path: Path, limit: int) -> bytes | None:
+    """The content of a plain file; None where there is none. Links are not followed.
+
+    Raises ValueError where it is not a plain file or larger than `limit` bytes; OSError where it cannot be read.
+    """
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise ValueError(f"{path.name} is not a plain file")
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    with open(descriptor, "rb") as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise ValueError(f"{path.name} is larger than {limit} bytes")
+    return content

@@ -1,0 +1,101 @@
+"""Data sets as the worker sees them: real ones from the folder it is given, synthetic ones of its own making."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from scenarios.data import readers, synthetic
+from scenarios.data.errors import DataUnavailable
+from scenarios.data.readers import Bytes
+from scenarios.frameworks.base import Arrays, Photos, TrainSet
+from scenarios.spec import DATASETS, Dataset, Scenario
+
+Kind = Literal["real", "synthetic"]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """digest: SHA-256 (hex) over the content of both parts in full, whatever part of the test set is taken.
+    note: what a reader of the result should know about it; empty for a whole real set."""
+
+    train: TrainSet
+    test: TrainSet
+    kind: Kind
+    digest: str
+    note: str
+
+
+def load(scenario: Scenario, kind: Kind, folder: Path | None, scratch: Path, test_images: int | None) -> DataSet:
+    """The data set of a scenario, values divided by 255.
+
+    folder: where the prepared real sets lie, one folder each. scratch: where synthetic photos are written.
+    test_images: takes that many images of the test set, the first of a fixed random order, so that the classes are
+    about as frequent as in the whole; None, or more than there are, takes all.
+    Raises DataUnavailable, DataCorrupt.
+    """
+    dataset = DATASETS[scenario.dataset]
+    if kind == "real":
+        if folder is None:
+            raise DataUnavailable(
+                f"Real data was asked for ({dataset.title}), and no data folder was given.",
+                "Name the folder with the prepared data sets, or measure with `--data synthetic`.",
+            )
+        note = ""
+    else:
+        folder = scratch / "synthetic"
+        note = f"synthetic stand-in for {dataset.title}: its accuracies say nothing about the real set"
+    if dataset.shape is None:
+        if kind == "synthetic":
+            synthetic.write_photos(dataset, folder / dataset.name)
+            sizes = synthetic.PHOTOS
+            note += f"; {sizes['train']:,} + {sizes['test']:,} photos instead of {dataset.train:,} + {dataset.test:,}"
+        return _load_photos(scenario, dataset, kind, folder / dataset.name, test_images, note)
+    if kind == "synthetic":
+        parts = synthetic.images(dataset)
+    else:
+        parts = {part: readers.read_images(folder / dataset.name, dataset, part) for part in ("train", "test")}
+    digest = _digest(array for part in ("train", "test") for array in parts[part])
+    test, test_labels = parts["test"]
+    chosen = _choose(len(test), test_images)
+    return DataSet(_arrays(*parts["train"]), _arrays(test[chosen], test_labels[chosen]), kind, digest, note)
+
+
+def _load_photos(
+    scenario: Scenario, dataset: Dataset, kind: Kind, folder: Path, test_images: int | None, note: str
+) -> DataSet:
+    size = scenario.image[:2]
+    paths, labels = readers.list_photos(folder, dataset, "train")
+    test_paths, test_labels = readers.list_photos(folder, dataset, "test")
+    digest = hashlib.sha256()
+    for path in (*paths, *test_paths):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    chosen = _choose(len(test_paths), test_images)
+    test = Photos([test_paths[i] for i in chosen], test_labels[chosen], size)
+    return DataSet(Photos(paths, labels, size, scenario.augment), test, kind, digest.hexdigest(), note)
+
+
+def _choose(available: int, wanted: int | None) -> npt.NDArray[np.int64]:
+    if wanted is None or wanted >= available:
+        return np.arange(available)
+    return np.random.default_rng(0).permutation(available)[:wanted]
+
+
+def _arrays(images: Bytes, labels: Bytes) -> Arrays:
+    return Arrays(np.divide(images, np.float32(255), dtype=np.float32), labels.astype(np.int64))
+
+
+def _digest(arrays: Iterable[Bytes]) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

@@ -1,0 +1,120 @@
+"""A scenario in PyTorch's terms: `nn.Sequential`, weights in and out of canonical layout, optimizer, loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - PyTorch's own name for it
+from torch import nn
+
+from scenarios import spec
+from scenarios.spec import Adadelta, Adam, Conv, Dense, Dropout, Flatten, MaxPool, Scenario, Sgd
+from scenarios.weights import Weights
+
+LossFunction = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def build_net(scenario: Scenario) -> nn.Sequential:
+    """The network up to the logits; the last activation is left to loss and predictor."""
+    modules: list[nn.Module] = []
+    for _, layer, before, _ in spec.shapes(scenario):
+        match layer:
+            case Conv(filters=filters, kernel=kernel, padding=padding):
+                modules.append(nn.Conv2d(before[2], filters, kernel, padding=padding))
+            case MaxPool(size=size):
+                modules.append(nn.MaxPool2d(size))
+            case Dropout(rate=rate):
+                modules.append(nn.Dropout(rate))
+            case Flatten():
+                modules.append(nn.Flatten())
+            case Dense(units=units):
+                modules.append(nn.Linear(before[0], units))
+        if isinstance(layer, Conv | Dense) and layer.activation == "relu":
+            modules.append(nn.ReLU())
+    return nn.Sequential(*modules)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where the two parameters of one layer live, and how they turn into canonical layout and back.
+
+    Every kernel is seen as (height, width, in, out): a `Dense` right after `Flatten` spans the whole height and width
+    of what was flattened, which turns the canonical NHWC order into the NCHW order that `nn.Flatten` leaves; other
+    dense layers have height and width 1.
+    """
+
+    index: int
+    module: nn.Module
+    hwio: spec.Shape
+    canonical: spec.Shape
+
+    def write(self, weights: Weights) -> None:
+        """Copy kernel and bias into the module."""
+        height, width, inputs, outputs = self.hwio
+        kernel = weights[f"{self.index}/kernel"].reshape(height, width, inputs, outputs).transpose(3, 2, 0, 1)
+        with torch.no_grad():
+            self.module.weight.copy_(torch.tensor(kernel.reshape(self.module.weight.shape)))
+            self.module.bias.copy_(torch.tensor(weights[f"{self.index}/bias"]))
+
+    def read(self) -> Weights:
+        """Kernel and bias as new canonical arrays."""
+        height, width, inputs, outputs = self.hwio
+        kernel = self.module.weight.detach().cpu().numpy().reshape(outputs, inputs, height, width)
+        return {
+            f"{self.index}/kernel": kernel.transpose(2, 3, 1, 0).reshape(self.canonical).copy(),
+            f"{self.index}/bias": self.module.bias.detach().cpu().numpy().copy(),
+        }
+
+
+def find_slots(scenario: Scenario, net: nn.Sequential) -> list[Slot]:
+    """The slots of all Conv and Dense layers of `net`, in order."""
+    slots = []
+    modules = (module for module in net if isinstance(module, nn.Conv2d | nn.Linear))
+    flattened: spec.Shape = (1, 1)
+    for index, layer, before, after in spec.shapes(scenario):
+        match layer:
+            case Conv(kernel=kernel):
+                shape = (kernel, kernel, before[2], after[2])
+                slots.append(Slot(index, next(modules), shape, shape))
+            case Flatten():
+                flattened = before[:2]
+            case Dense():
+                hwio = (*flattened, before[0] // math.prod(flattened), *after)
+                slots.append(Slot(index, next(modules), hwio, (*before, *after)))
+                flattened = (1, 1)
+            case MaxPool() | Dropout():
+                pass
+    return slots
+
+
+def build_optimizer(optimizer: spec.Optimizer, net: nn.Module) -> torch.optim.Optimizer:
+    """PyTorch's own optimizer, every hyper-parameter that changes the update spelled out."""
+    parameters = net.parameters()
+    match optimizer:
+        case Sgd(learning_rate=rate):
+            return torch.optim.SGD(parameters, lr=rate, momentum=0, dampening=0, weight_decay=0, nesterov=False)
+        case Adam(learning_rate=rate, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon):
+            return torch.optim.Adam(
+                parameters, lr=rate, betas=(beta_1, beta_2), eps=epsilon, weight_decay=0, amsgrad=False
+            )
+        case Adadelta(learning_rate=rate, rho=rho, epsilon=epsilon):
+            return torch.optim.Adadelta(parameters, lr=rate, rho=rho, eps=epsilon, weight_decay=0)
+
+
+def loss_function(scenario: Scenario) -> LossFunction:
+    """(logits, labels) to the mean loss, as `Scenario` defines it."""
+    if scenario.loss == "binary":
+        return lambda logits, labels: F.binary_cross_entropy_with_logits(logits.squeeze(1), labels.to(logits.dtype))
+    if scenario.output.activation == "sigmoid":
+        return sigmoid_categorical
+    softmax_categorical: LossFunction = F.cross_entropy
+    return softmax_categorical
+
+
+def sigmoid_categorical(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Keras' categorical loss after sigmoid outputs: clip, normalise to sum 1, -log of the label's share."""
+    outputs = logits.sigmoid().clamp(1e-7, 1 - 1e-7)
+    return F.nll_loss(outputs.log() - outputs.sum(1, keepdim=True).log(), labels)

@@ -1,0 +1,331 @@
+"""TensorFlow through Keras, as its tutorials have you type it: `compile`, `fit`, every default spelled out."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, ClassVar, Literal
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # the log keeps warnings, not what TensorFlow was built with
+os.environ["KERAS_BACKEND"] = "tensorflow"
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+from tensorflow import keras
+
+from scenarios import spec
+from scenarios.contract import Placement
+from scenarios.frameworks import _tensorflow_feeds as feeds
+from scenarios.frameworks.base import (
+    Arrays,
+    DeviceUnavailable,
+    Images,
+    Labels,
+    Logits,
+    Meter,
+    NotOffered,
+    Options,
+    Photos,
+    Sums,
+    TrainSet,
+)
+from scenarios.spec import Adadelta, Adam, Conv, Dense, Dropout, Flatten, MaxPool, Scenario, Sgd
+from scenarios.weights import Weights
+
+# Two, as Keras' loader runs on these threads too and should not wait for a step; more would compete with the
+# intra-op threads, which already fill the machine.
+INTER_OP_THREADS = 2
+
+TrainStep = Callable[[Any], dict[str, Any]]  # an iterator over batches to Keras' running means
+
+
+class TensorFlowAdapter:
+    """Meets `base.Adapter`."""
+
+    name: ClassVar[str] = "tensorflow"
+    optimizer_form: ClassVar[Literal["keras", "torch"]] = "keras"
+
+    def __init__(self, options: Options) -> None:
+        refuse(options)
+        gpus = tf.config.list_physical_devices("GPU")
+        if options.device == "cuda" and not gpus:
+            built = "was built with CUDA" if tf.test.is_built_with_cuda() else "was built without CUDA"
+            raise DeviceUnavailable(f"TensorFlow {tf.__version__} sees no GPU; it {built}.")
+        set_devices(gpus[:1] if options.device == "cuda" else [])
+        set_threads(options.threads)
+        tf.config.experimental.enable_tensor_float_32_execution(options.precision == "tf32")
+        keras.config.set_image_data_format("channels_last")
+        keras.config.set_floatx("float32")
+        keras.config.set_epsilon(1e-7)
+        self._options = options
+
+    def versions(self) -> dict[str, str]:
+        """Python, TensorFlow, Keras, numpy, and the CUDA and cuDNN that TensorFlow was built with."""
+        build = tf.sysconfig.get_build_info()
+        cuda = {name: str(build[f"{name}_version"]) for name in ("cuda", "cudnn") if f"{name}_version" in build}
+        return {
+            "python": platform.python_version(),
+            "tensorflow": str(tf.__version__),
+            "keras": str(keras.__version__),
+            "numpy": np.__version__,
+            **cuda,
+        }
+
+    def build(self, scenario: Scenario, weights: Weights) -> KerasModel:
+        """A compiled model with these weights on the adapter's device."""
+        return KerasModel(self._options, scenario, weights)
+
+    def read_photos(self, photos: Photos) -> Images:
+        """(N, H, W, 3) float32 in [0, 1], decoded and scaled by the same functions as for training."""
+        return feeds.read_photos(photos, self._options.threads)
+
+
+ADAPTER = TensorFlowAdapter
+
+
+class KerasModel:
+    """Meets `base.Model`."""
+
+    def __init__(self, options: Options, scenario: Scenario, weights: Weights) -> None:
+        self._options = options
+        self._scenario = scenario
+        self._parameters = spec.parameters(scenario)
+        inputs, logits, outputs = build_layers(scenario, options.precision)
+        self._keras = keras.Model(inputs, outputs)
+        self._keras.compile(
+            build_optimizer(scenario.optimizer),
+            loss_function(scenario),
+            metrics=[accuracy(scenario)],
+            # "auto" is XLA wherever a GPU is plugged in, even one hidden from this process
+            jit_compile="auto" if options.device == "cuda" else False,
+        )
+        self._make_variables()
+        self._keras.make_train_function()
+        self._train_step: TrainStep = self._keras.train_function
+        up_to_logits = keras.Model(inputs, logits)
+        self._logits = tf.function(
+            lambda images: tf.cast(up_to_logits(images, training=False), tf.float32),
+            input_signature=[tf.TensorSpec((None, *scenario.image), tf.float32)],
+        )
+        self._fed: tuple[TrainSet, feeds.ArrayFeed | feeds.PhotoFeed] | None = None
+        self.load(weights)
+
+    def weights(self) -> Weights:
+        """Copies of the trainable variables; Keras' layout is the canonical one."""
+        variables = self._keras.trainable_variables
+        return {p.name: variable.numpy().copy() for p, variable in zip(self._parameters, variables, strict=True)}
+
+    def load(self, weights: Weights) -> None:
+        """Replace the weights; the optimizer's state and step count become 0. Nothing is traced anew."""
+        for parameter, variable in zip(self._parameters, self._keras.trainable_variables, strict=True):
+            variable.assign(weights[parameter.name])
+        optimizer = self._keras.optimizer
+        for variable in optimizer.variables:
+            if variable is not optimizer.learning_rate:
+                variable.assign(tf.zeros(variable.shape, variable.dtype))
+        self._seed_dropout(0)
+
+    def step(self, images: Images, labels: Labels) -> float:
+        """One step of the very function that `fit` calls; returns the mean loss before the update."""
+        self._keras.reset_metrics()
+        batch = tf.data.Dataset.from_tensor_slices((images, labels)).batch(len(labels))
+        return float(self._train_step(iter(batch))["loss"])
+
+    def train_epoch(self, train: TrainSet, epoch: int, meter: Meter) -> Sums:
+        """One epoch of `Model.fit`.
+
+        Steps are counted around the function that `fit` calls for each: a callback at the end of a batch would make
+        Keras wait for the device after every step, to hand it the losses as numbers.
+        """
+        batches = self._feed(train).epoch(epoch)
+        self._seed_dropout(epoch)
+        seen = 0
+
+        def counted_step(iterator: Any) -> dict[str, Any]:
+            nonlocal seen
+            logs = self._train_step(iterator)
+            images = min(self._scenario.batch, len(train) - seen)
+            seen += images
+            if meter.step(images):
+                tf.test.experimental.sync_devices()
+                if not meter.mark():
+                    self._keras.stop_training = True
+            return logs
+
+        self._keras.train_function = counted_step
+        start = keras.callbacks.LambdaCallback(on_epoch_begin=lambda _epoch, _logs: meter.begin())
+        with feeds.unreadable_named(train) if isinstance(train, Photos) else nullcontext():
+            history = self._keras.fit(batches, epochs=1, shuffle=False, verbose=0, callbacks=[start]).history
+        return Sums(seen, history["loss"][0] * seen, round(history["accuracy"][0] * seen))
+
+    def logits(self, images: Images) -> Logits:
+        """(N, units) before the last activation, dropout off; one traced function for every N."""
+        found: Logits = self._logits(images).numpy()
+        return found
+
+    def predictor(self, batch: int) -> Callable[[Images], npt.NDArray[np.float32]]:
+        """The network as one `tf.function` of this batch size on a copy of the weights: Keras' documentation advises
+        to call the model itself, rather than `predict`, on inputs that fit in one batch."""
+        weights = [tf.identity(variable.value) for variable in self._keras.trainable_variables]
+        others = [tf.identity(variable.value) for variable in self._keras.non_trainable_variables]
+        serve = tf.function(
+            lambda images: self._keras.stateless_call(weights, others, images, training=False)[0],
+            input_signature=[tf.TensorSpec((batch, *self._scenario.image), tf.float32)],
+            jit_compile=self._keras.jit_compile,
+        )
+        serve.get_concrete_function()  # traced here, not in the first call
+
+        def predict(images: Images) -> npt.NDArray[np.float32]:
+            found: npt.NDArray[np.float32] = serve(images).numpy()
+            return found
+
+        return predict
+
+    def placement(self) -> Placement:
+        """Where the weights lie: TensorFlow runs an update on the device of the variable that it changes."""
+        place = tf.DeviceSpec.from_string(self._keras.trainable_variables[0].value.device)
+        cuda = place.device_type == "GPU"
+        return Placement(
+            device=f"cuda:{place.device_index}" if cuda else place.device_type.lower(),
+            device_name=gpu_name(place.device_index) if cuda else f"CPU ({platform.machine()})",
+            provider="XLA" if self._keras.jit_compile else "TensorFlow kernels",
+            layout="NHWC",
+            tf32=rounds_to_tf32() if cuda else None,
+            threads=tf.config.threading.get_intra_op_parallelism_threads(),
+            training=f"Keras fit, keras.optimizers.{type(self._keras.optimizer).__name__}",
+            loader="none, single batches" if self._fed is None else self._fed[1].description,
+        )
+
+    def device_peak_bytes(self) -> int | None:
+        """Peak of TensorFlow's GPU allocator."""
+        return int(tf.config.experimental.get_memory_info("GPU:0")["peak"]) if self._options.device == "cuda" else None
+
+    def _make_variables(self) -> None:
+        """Make those of optimizer and metrics now: left to the first step, they would have it traced twice."""
+        self._keras.optimizer.build(self._keras.trainable_variables)
+        labels, outputs = tf.zeros(1, tf.int64), tf.zeros((1, self._scenario.output.units))
+        self._keras.compute_metrics(None, labels, outputs)
+
+    def _feed(self, train: TrainSet) -> feeds.ArrayFeed | feeds.PhotoFeed:
+        """The loader over `train`, made once: epochs differ by what its variables hold."""
+        if self._fed is None or self._fed[0] is not train:
+            how = self._scenario.batch, self._options.seed, self._options.threads
+            self._fed = (
+                train,
+                feeds.ArrayFeed(train, *how) if isinstance(train, Arrays) else feeds.PhotoFeed(train, *how),
+            )
+        return self._fed[1]
+
+    def _seed_dropout(self, epoch: int) -> None:
+        for place, layer in enumerate(self._keras.layers):
+            if isinstance(layer, keras.layers.Dropout) and layer.rate > 0:
+                words = np.random.SeedSequence([self._options.seed, epoch, place]).generate_state(1)
+                layer.seed_generator.state.assign([int(words[0]), 0])
+
+
+def build_layers(scenario: Scenario, precision: str) -> tuple[Any, Any, Any]:
+    """Symbolic input, logits and output. Weights are zero: the caller loads its own."""
+    policy = keras.DTypePolicy("mixed_bfloat16" if precision == "bf16" else "float32")
+    inputs = values = keras.Input(scenario.image, dtype="float32")
+    for layer in scenario.layers:
+        activation = None if layer is scenario.layers[-1] else getattr(layer, "activation", None)
+        common = {"dtype": policy, "activation": activation, "kernel_initializer": "zeros"}
+        match layer:
+            case Conv(filters=filters, kernel=kernel, padding=padding):
+                values = keras.layers.Conv2D(filters, kernel, padding=padding, **common)(values)
+            case MaxPool(size=size):
+                values = keras.layers.MaxPooling2D(size, dtype=policy)(values)
+            case Dropout(rate=rate):
+                values = keras.layers.Dropout(rate, seed=0, dtype=policy)(values)
+            case Flatten():
+                values = keras.layers.Flatten(dtype=policy)(values)
+            case Dense(units=units):
+                values = keras.layers.Dense(units, **common)(values)
+    outputs = keras.layers.Activation(scenario.output.activation, dtype="float32")(values)
+    return inputs, values, outputs
+
+
+def build_optimizer(optimizer: spec.Optimizer) -> Any:
+    """Keras' own optimizer, every hyper-parameter that changes the update spelled out."""
+    match optimizer:
+        case Sgd(learning_rate=rate):
+            return keras.optimizers.SGD(rate, momentum=0.0, nesterov=False)
+        case Adam(learning_rate=rate, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon):
+            return keras.optimizers.Adam(rate, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon, amsgrad=False)
+        case Adadelta(learning_rate=rate, rho=rho, epsilon=epsilon):
+            return keras.optimizers.Adadelta(rate, rho=rho, epsilon=epsilon)
+
+
+def loss_function(scenario: Scenario) -> Any:
+    """Keras' loss. From softmax or sigmoid outputs it goes back to the logits by itself."""
+    if scenario.loss == "binary":
+        return keras.losses.BinaryCrossentropy(from_logits=scenario.output.activation == "linear")
+    if scenario.output.activation == "sigmoid":
+        return sigmoid_categorical
+    return keras.losses.SparseCategoricalCrossentropy(from_logits=scenario.output.activation == "linear")
+
+
+def sigmoid_categorical(labels: Any, outputs: Any) -> Any:
+    """Keras' categorical loss of outputs that are no softmax: clip, normalise to sum 1, -log of the label's share.
+
+    Keras marks what its sigmoid returns with its logits, and would take their softmax instead. A copy has no mark.
+    """
+    return keras.losses.sparse_categorical_crossentropy(labels, tf.identity(outputs))
+
+
+def accuracy(scenario: Scenario) -> Any:
+    """Keras' metric named "accuracy"; of one unit, whether the output is on the side of even odds that the label is."""
+    if scenario.loss == "binary":
+        even = 0.0 if scenario.output.activation == "linear" else 0.5
+        return keras.metrics.BinaryAccuracy("accuracy", threshold=even)
+    return keras.metrics.SparseCategoricalAccuracy("accuracy")
+
+
+def refuse(options: Options) -> None:
+    """Raise NotOffered for what this adapter does not do."""
+    if options.lane != "stock" or options.settings:
+        raise NotOffered("The TensorFlow adapter offers the stock lane alone, which takes no settings.")
+    if options.devices != 1:
+        raise NotOffered("The TensorFlow adapter trains on one device.")
+    if options.precision == "tf32" and options.device == "cpu":
+        raise NotOffered("TF32 is a mode of NVIDIA GPUs; the CPU has fp32 and bf16.")
+
+
+def set_devices(gpus: list[Any]) -> None:
+    """Make exactly these GPUs visible, memory taken as it is needed. Raises RuntimeError where TensorFlow already
+    runs with others: one process serves one device."""
+    tf.config.set_visible_devices(gpus, "GPU")
+    for gpu in gpus:
+        tf.config.experimental.set_memory_growth(gpu, True)
+
+
+def set_threads(threads: int) -> None:
+    """Raises RuntimeError where TensorFlow already runs with other thread counts."""
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(INTER_OP_THREADS)
+    except RuntimeError as error:
+        running = tf.config.threading.get_intra_op_parallelism_threads()
+        raise RuntimeError(
+            f"TensorFlow already runs with {running} intra-op threads in this process and cannot change to {threads}; "
+            "start a new process."
+        ) from error
+
+
+def gpu_name(index: int) -> str:
+    """The model of a visible GPU, as its driver tells it."""
+    gpu = tf.config.get_visible_devices("GPU")[index]
+    return str(tf.config.experimental.get_device_details(gpu)["device_name"])
+
+
+def rounds_to_tf32() -> bool:
+    """Whether the GPU multiplies float32 in TF32 now.
+
+    1.0001 lies between two TF32 numbers, 1 and 1 + 2^-10, so 1024 such products by 1 sum up to 1024.0 instead of
+    1024.1 (the probe in TensorFlow's documentation of `enable_tensor_float_32_execution`).
+    """
+    values = tf.fill((1024, 1024), 1.0001)
+    return abs(float(tf.reduce_mean(tf.linalg.matmul(values, tf.ones_like(values)))) - 1024) < 0.05

@@ -1,0 +1,279 @@
+"""PyTorch, as its tutorials have you type it: `nn.Sequential` in NCHW and an eager loop over a `DataLoader`."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib.metadata
+import platform
+import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F  # noqa: N812 - PyTorch's own name for it
+from torch.utils.data import DataLoader, TensorDataset
+
+from scenarios.contract import Placement
+from scenarios.frameworks._torch_network import build_net, build_optimizer, find_slots, loss_function
+from scenarios.frameworks._torch_photos import photo_loader
+from scenarios.frameworks.base import (
+    Arrays,
+    DeviceUnavailable,
+    Images,
+    Labels,
+    Logits,
+    Meter,
+    NotOffered,
+    Options,
+    Photos,
+    Sums,
+    TrainSet,
+)
+from scenarios.spec import Scenario
+from scenarios.weights import Weights
+
+EVALUATION_BATCH = 256
+
+
+class TorchAdapter:
+    """Meets `base.Adapter`."""
+
+    name: ClassVar[str] = "torch"
+    optimizer_form: ClassVar[Literal["keras", "torch"]] = "torch"
+
+    def __init__(self, options: Options) -> None:
+        refuse(options)
+        if options.device == "cuda" and not torch.cuda.is_available():
+            raise DeviceUnavailable(f"PyTorch {torch.__version__} sees no CUDA device: {cuda_failure()}")
+        torch.set_num_threads(options.threads)
+        if torch.get_num_interop_threads() != 1:  # may be set only once in a process
+            torch.set_num_interop_threads(1)
+        set_float32_rounding("tf32" if options.precision == "tf32" else "ieee")
+        torch.manual_seed(options.seed)
+        self._options = options
+
+    def versions(self) -> dict[str, str]:
+        """Python, PyTorch, what it was built with, and what reads the images."""
+        onednn = re.search(r"(?:MKL-DNN|oneDNN) v([\d.]+)", torch.__config__.show())
+        known = {
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+            "onednn": onednn and onednn[1],
+            "cuda": torch.version.cuda,
+            "cudnn": str(torch.backends.cudnn.version() or "") if torch.version.cuda else None,
+            **{name: importlib.metadata.version(name) for name in ("numpy", "pillow")},
+        }
+        return {name: version for name, version in known.items() if version}
+
+    def build(self, scenario: Scenario, weights: Weights) -> TorchModel:
+        """A model with these weights on the adapter's device."""
+        return TorchModel(self._options, scenario, weights)
+
+    def read_photos(self, photos: Photos) -> Images:
+        """(N, H, W, 3) float32 in [0, 1], through the loader that training uses, in order and not augmented."""
+        loader = photo_loader(replace(photos, augment=None), EVALUATION_BATCH, self._options.threads)
+        return np.ascontiguousarray(np.concatenate([images.permute(0, 2, 3, 1).numpy() for images, _ in loader]))
+
+
+ADAPTER = TorchAdapter
+
+
+class TorchModel:
+    """Meets `base.Model`."""
+
+    def __init__(self, options: Options, scenario: Scenario, weights: Weights) -> None:
+        self._options = options
+        self._scenario = scenario
+        self._device = torch.device(options.device)
+        self._net = build_net(scenario).to(self._device)
+        self._slots = find_slots(scenario, self._net)
+        self._loss = loss_function(scenario)
+        self._autocast: Callable[[], AbstractContextManager[Any]] = (
+            functools.partial(torch.autocast, options.device, torch.bfloat16)
+            if options.precision == "bf16"
+            else nullcontext
+        )
+        self._fed: tuple[TrainSet, DataLoader[Any]] | None = None
+        self._seen: tuple[torch.Tensor, torch.Tensor] | None = None
+        self.load(weights)
+
+    def weights(self) -> Weights:
+        """Canonical copies of the parameters."""
+        return {name: array for slot in self._slots for name, array in slot.read().items()}
+
+    def load(self, weights: Weights) -> None:
+        """Replace the weights; the optimizer starts anew."""
+        for slot in self._slots:
+            slot.write(weights)
+        self._optimizer = build_optimizer(self._scenario.optimizer, self._net)
+
+    def step(self, images: Images, labels: Labels) -> float:
+        """One training step; returns the mean loss before the update."""
+        self._net.train()
+        loss, _ = self._step(nchw(images), torch.from_numpy(np.array(labels, np.int64)))
+        return float(loss)
+
+    def train_epoch(self, train: TrainSet, epoch: int, meter: Meter) -> Sums:
+        """One pass in a DataLoader's shuffled order. Loss and hits are summed on the device; the device is waited for
+        only where a window of `meter` ends."""
+        seed = int(np.random.SeedSequence([self._options.seed, epoch]).generate_state(1, np.uint64)[0])
+        torch.manual_seed(seed)  # dropout
+        loader = self._loader(train)
+        loader.generator.manual_seed(seed)  # order, and with it the seeds of the loader's workers
+        loss_sum = torch.zeros((), dtype=torch.float64, device=self._device)
+        correct = torch.zeros((), dtype=torch.int64, device=self._device)
+        seen = 0
+        self._net.train()
+        meter.begin()
+        for images, labels in loader:
+            loss, hits = self._step(images, labels)
+            loss_sum += loss * len(images)
+            correct += hits
+            seen += len(images)
+            if meter.step(len(images)):
+                self._synchronise()
+                if not meter.mark():
+                    break
+        return Sums(seen, loss_sum.item(), int(correct.item()))
+
+    def logits(self, images: Images) -> Logits:
+        """(N, units) before the last activation, dropout off."""
+        self._net.eval()
+        with torch.inference_mode(), self._autocast():
+            found: Logits = self._net(nchw(images).to(self._device)).float().cpu().numpy()
+        return found
+
+    def predictor(self, batch: int) -> Callable[[Images], npt.NDArray[np.float32]]:
+        """A copy of the network in evaluation mode under `torch.inference_mode`; takes any batch size."""
+        net = copy.deepcopy(self._net).eval()
+        activation = self._scenario.output.activation
+
+        def predict(images: Images) -> npt.NDArray[np.float32]:
+            with torch.inference_mode():
+                with self._autocast():
+                    outputs = net(nchw(images).to(self._device))
+                outputs = outputs.float()
+                if activation == "softmax":
+                    outputs = outputs.softmax(1)
+                elif activation == "sigmoid":
+                    outputs = outputs.sigmoid()
+                found: npt.NDArray[np.float32] = outputs.cpu().numpy()
+                return found
+
+        return predict
+
+    def placement(self) -> Placement:
+        """What the last training step ran on, and in which layout. Raises RuntimeError before the first step."""
+        if self._seen is None:
+            raise RuntimeError("placement is known after a training step")
+        images, logits = self._seen
+        cuda = logits.device.type == "cuda"
+        capability = torch.backends.cpu.get_cpu_capability()
+        return Placement(
+            device=str(logits.device),
+            device_name=torch.cuda.get_device_name(logits.device) if cuda else f"CPU with {capability}",
+            provider="CUDA, cuDNN" if cuda else f"ATen and oneDNN ({capability})",
+            layout="NCHW" if images.is_contiguous() else "NHWC",
+            tf32=rounds_to_tf32() if cuda else None,
+            threads=torch.get_num_threads(),
+            training=f"eager loop, torch.optim.{type(self._optimizer).__name__}",
+            loader=self._describe_loader(),
+        )
+
+    def device_peak_bytes(self) -> int | None:
+        """Peak of PyTorch's caching allocator."""
+        return int(torch.cuda.max_memory_allocated()) if self._device.type == "cuda" else None
+
+    def _step(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Forward, backward, update; returns mean loss and number of hits, both on the device."""
+        images, labels = images.to(self._device), labels.to(self._device)
+        self._optimizer.zero_grad()
+        with self._autocast():
+            logits = self._net(images)
+        logits = logits.float()
+        loss = self._loss(logits, labels)
+        loss.backward()
+        self._optimizer.step()
+        logits = logits.detach()
+        self._seen = images, logits
+        predicted = logits.squeeze(1) > 0 if self._scenario.loss == "binary" else logits.argmax(1)
+        return loss.detach(), (predicted == labels).sum()
+
+    def _synchronise(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def _loader(self, train: TrainSet) -> DataLoader[Any]:
+        """The loader over `train`, made once: epochs differ by the seed of its generator alone."""
+        if self._fed is None or self._fed[0] is not train:
+            batch, generator = self._scenario.batch, torch.Generator()
+            if isinstance(train, Photos):
+                loader = photo_loader(train, batch, self._options.threads, generator)
+            else:
+                data = TensorDataset(nchw(train.images), torch.from_numpy(np.array(train.labels, np.int64)))
+                loader = DataLoader(data, batch, shuffle=True, generator=generator)
+            self._fed = train, loader
+        return self._fed[1]
+
+    def _describe_loader(self) -> str:
+        if self._fed is None:
+            return "none, single batches"
+        data, workers = self._fed[1].dataset, self._fed[1].num_workers
+        return f"DataLoader over a {type(data).__name__}, {workers or 'no'} worker processes"
+
+
+def nchw(images: Images) -> torch.Tensor:
+    """(N, H, W, C) array to a new (N, C, H, W) tensor on the CPU, with the plain strides of that shape."""
+    return torch.from_numpy(np.array(images.transpose(0, 3, 1, 2), np.float32, order="C"))
+
+
+def refuse(options: Options) -> None:
+    """Raise NotOffered for what this adapter does not do."""
+    if options.lane != "stock" or options.settings:
+        raise NotOffered("The PyTorch adapter offers the stock lane alone, which takes no settings.")
+    if options.devices != 1:
+        raise NotOffered("The PyTorch adapter trains on one device.")
+    if options.precision == "tf32" and options.device == "cpu":
+        raise NotOffered("TF32 is a mode of NVIDIA GPUs; the CPU has fp32 and bf16.")
+
+
+def cuda_failure() -> str:
+    """PyTorch's own words for why there is no CUDA device."""
+    try:
+        torch.cuda.init()
+    except (AssertionError, RuntimeError) as error:
+        return str(error)
+    return "torch.cuda.is_available() is False"
+
+
+def set_float32_rounding(mode: Literal["ieee", "tf32"]) -> None:
+    """How float32 products are rounded on the GPU (and by oneDNN on the CPU), everywhere in this process.
+
+    PyTorch 2.9 brought one switch for each library and forbids mixing it with the older pair of booleans.
+    """
+    if hasattr(torch.backends.cuda.matmul, "fp32_precision"):
+        cudnn, mkldnn = torch.backends.cudnn, torch.backends.mkldnn
+        for switch in (torch.backends, torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn):
+            switch.fp32_precision = mode
+        for switch in (mkldnn.matmul, mkldnn.conv, mkldnn.rnn):
+            switch.fp32_precision = "ieee"
+    else:
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = mode == "tf32"
+
+
+def rounds_to_tf32() -> bool:
+    """Whether the GPU multiplies float32 in TF32 now, by matrix product or convolution.
+
+    1.0001 lies between two TF32 numbers, 1 and 1 + 2^-10, so 1024 such products by 1 sum up to 1024.0 instead of
+    1024.1 (the probe in TensorFlow's documentation of `enable_tensor_float_32_execution`).
+    """
+    values = torch.full((1024, 1024), 1.0001, device="cuda")
+    ones = torch.ones_like(values)
+    product = values @ ones
+    convolved = F.conv2d(values.reshape(32, 1024, 32, 1)[:, :, :8], ones.reshape(1024, 1024, 1, 1))
+    return any(abs(found.mean().item() - 1024) < 0.05 for found in (product, convolved))

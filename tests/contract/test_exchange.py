@@ -1,0 +1,52 @@
+"""Weights trained in one framework predict the same in the others. Two passes over all frameworks: export, import."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from toys import noise
+
+from scenarios import catalog
+from scenarios.frameworks.base import Adapter
+from scenarios.spec import Scenario, parameters
+from scenarios.weights import initial_weights
+
+TOLERANCE = 1e-4
+STEPS = 3
+SCENARIOS = [variants[""] for variants in catalog.load().values()]
+
+
+@pytest.fixture
+def exchange() -> Path:
+    folder = os.environ.get("KIT_TEST_EXCHANGE")
+    if not folder:
+        pytest.skip("KIT_TEST_EXCHANGE names no folder to exchange weights through")
+    return Path(folder)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.label)
+def test_exchange_export(adapter: Adapter, scenario: Scenario, exchange: Path) -> None:
+    model = adapter.build(scenario, initial_weights(scenario, 0))
+    for seed in range(STEPS):
+        model.step(*noise(scenario, scenario.proof_batch, seed))
+    images, _ = noise(scenario, scenario.proof_batch, STEPS)
+    outputs = model.predictor(len(images))(images)
+    named = {f"weights {name}": value for name, value in model.weights().items()}
+    np.savez(exchange / f"{adapter.name}-{scenario.label}.npz", outputs=outputs, **named)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.label)
+def test_exchange_import(adapter: Adapter, scenario: Scenario, exchange: Path) -> None:
+    files = sorted(set(exchange.glob(f"*-{scenario.label}.npz")) - {exchange / f"{adapter.name}-{scenario.label}.npz"})
+    if not files:
+        pytest.skip(f"{exchange} holds no other framework's weights of {scenario.label} yet")
+    images, _ = noise(scenario, scenario.proof_batch, STEPS)
+    for file in files:
+        with np.load(file, allow_pickle=False) as stored:
+            weights = {p.name: stored[f"weights {p.name}"] for p in parameters(scenario)}
+            expected = stored["outputs"]
+        found = adapter.build(scenario, weights).predictor(len(images))(images)
+        assert np.abs(found - expected).max() <= TOLERANCE, file.name

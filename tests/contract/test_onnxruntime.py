@@ -1,0 +1,232 @@
+"""What is ONNX Runtime's own risk: its backward pass is made by hand, operator by operator. It must meet `reference.py`
+on every layer, on ties, and under dropout."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from scenarios import reference
+from scenarios.frameworks.base import Arrays, DeviceUnavailable, NotOffered, Options
+from scenarios.spec import Adam, Conv, Dense, Dropout, Flatten, MaxPool, Scenario, Sgd
+from scenarios.weights import check_weights
+
+pytest.importorskip("onnxruntime")
+from scenarios.frameworks.onnxruntime import ADAPTER
+
+TWO_CLASSES = Dense(1, activation="sigmoid")
+SOFTMAX = Dense(10, activation="softmax")
+SIGMOIDS = Dense(10, activation="sigmoid")
+GRADIENT = Sgd(1.0)
+
+
+def scenario(*layers, image=(11, 13, 3), loss="categorical", optimizer=GRADIENT, batch=4):
+    return Scenario(
+        name="example",
+        title="Example",
+        study="none",
+        dataset="mnist",
+        image=image,
+        layers=layers,
+        loss=loss,
+        optimizer=optimizer,
+        batch=batch,
+        epochs=1,
+    )
+
+
+def tied_images(count, shape, seed=0):
+    """Blobs of few grey levels on a constant background: most pooling windows hold their maximum more than once."""
+    noise = np.random.default_rng(seed).random((count, *shape), dtype=np.float32)
+    return np.where(noise > 0.7, np.round(noise * 4) / 4, 0).astype(np.float32)
+
+
+def labels_for(example, count):
+    return np.random.default_rng(1).integers(0, max(2, example.output.units), count)
+
+
+def step_gradients(example, weights, images, labels, model=None):
+    """(w0 - w1) of one step of SGD with learning rate 1."""
+    model = model or ADAPTER(Options()).build(example, weights)
+    model.load(weights)
+    loss = model.step(images, labels)
+    return loss, {name: weights[name] - value for name, value in model.weights().items()}
+
+
+def assert_gradients(found, expected):
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=2e-4, atol=2e-5, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        (Conv(5), MaxPool(2), Conv(12, padding="same"), MaxPool(2), Flatten(), Dense(7), SOFTMAX),
+        (MaxPool(3), Conv(12, 2, "same"), Conv(4, 2, activation="linear"), Dropout(0), Flatten(), SIGMOIDS),
+        (Conv(9, 1), Conv(10, 5, "same"), MaxPool(4), Flatten(), Dense(6, "linear"), Dense(10, "linear")),
+        (Flatten(), Dense(8), TWO_CLASSES),
+    ],
+    ids=["odd pools", "uneven padding", "wide kernels", "dense"],
+)
+def test_every_layer_meets_the_reference_where_pooling_windows_tie(layers):
+    example = scenario(*layers, loss="binary" if layers[-1] == TWO_CLASSES else "categorical")
+    weights = check_weights(example, seed=3)
+    images = tied_images(6, example.image)
+    labels = labels_for(example, 6)
+    expected = reference.evaluate(example, weights, images, labels)
+    model = ADAPTER(Options()).build(example, weights)
+    np.testing.assert_allclose(model.logits(images), expected.logits, rtol=1e-4, atol=1e-5)
+    loss, gradients = step_gradients(example, weights, images, labels, model)
+    assert loss == pytest.approx(expected.loss, rel=1e-5)
+    assert_gradients(gradients, expected.gradients)
+
+
+def test_the_pool_gradient_goes_to_the_first_maximum_alone():
+    example = scenario(
+        Conv(1, 1, activation="linear"), MaxPool(3), Flatten(), TWO_CLASSES, image=(3, 3, 1), loss="binary"
+    )
+    images = np.zeros((1, 3, 3, 1), np.float32)
+    weights = check_weights(example, seed=0)
+    for places in ([0, 1, 3], [2, 3], [5, 6, 8], [4, 7], range(9)):
+        x = np.zeros(9, np.float32)
+        x[list(places)] = 1
+        images = x.reshape(1, 3, 3, 1)
+        labels = np.array([1])
+        expected = reference.evaluate(example, weights, images, labels)
+        assert_gradients(step_gradients(example, weights, images, labels)[1], expected.gradients)
+
+
+def test_saturated_sigmoids_have_the_clipped_loss_and_no_gradient():
+    example = scenario(Flatten(), SIGMOIDS, image=(1, 1, 1))
+    weights = check_weights(example, seed=0)
+    weights["1/kernel"][:] = 0
+    weights["1/bias"][:] = [-40, 40, -17, 17, -3, 3, -1, 1, 0, 0.5]  # sigmoid(-17) = 4e-8 is clipped
+    images = np.ones((10, 1, 1, 1), np.float32)
+    labels = np.arange(10)
+    expected = reference.evaluate(example, weights, images, labels)
+    loss, gradients = step_gradients(example, weights, images, labels)
+    assert loss == pytest.approx(expected.loss, rel=1e-5)
+    assert_gradients(gradients, expected.gradients)
+
+
+def test_each_step_draws_a_new_dropout_mask_and_sends_the_gradient_through_it():
+    example = scenario(Flatten(), Dense(400, "linear"), Dropout(0.25), TWO_CLASSES, image=(2, 2, 1), loss="binary")
+    weights = check_weights(example, seed=0)
+    model = ADAPTER(Options(seed=5)).build(example, weights)
+    images, labels = np.full((1, 2, 2, 1), 0.5, np.float32), np.array([0])
+    masks = []
+    for _ in range(3):
+        loss, gradients = step_gradients(example, weights, images, labels, model)
+        mask = gradients["3/kernel"][:, 0] != 0  # a dropped unit sends nothing to the output layer
+        masks.append(mask)
+        factors = {2: mask[None, :] / 0.75}
+        expected = reference.evaluate(example, weights, images, labels, factors)
+        assert loss == pytest.approx(expected.loss, rel=1e-5)
+        assert_gradients(gradients, expected.gradients)
+        assert 0.15 < 1 - mask.mean() < 0.35
+    assert not np.array_equal(masks[0], masks[1])
+    assert not np.array_equal(masks[1], masks[2])
+    again = ADAPTER(Options(seed=5)).build(example, weights)
+    same = step_gradients(example, weights, images, labels, again)[1]["3/kernel"][:, 0] != 0
+    assert np.array_equal(same, masks[0])
+    other = ADAPTER(Options(seed=6)).build(example, weights)
+    new = step_gradients(example, weights, images, labels, other)[1]["3/kernel"][:, 0] != 0
+    assert not np.array_equal(new, masks[0])
+
+
+class Recorder:
+    """A meter that ends a window at every step and stops after `limit` of them."""
+
+    def __init__(self, limit):
+        self.batches, self.limit = [], limit
+
+    def begin(self):
+        assert not self.batches
+
+    def step(self, images):
+        self.batches.append(images)
+        return True
+
+    def mark(self):
+        return len(self.batches) < self.limit
+
+
+@pytest.mark.parametrize(("limit", "batches"), [(99, [4, 4, 2]), (2, [4, 4])])
+def test_an_epoch_counts_every_image_once_and_ends_where_the_meter_says(limit, batches):
+    example = scenario(Flatten(), SOFTMAX, optimizer=Sgd(1e-30))
+    weights = check_weights(example, seed=0)
+    images = tied_images(10, example.image)
+    logits = reference.forward(example, weights, images)
+    labels = np.where(np.arange(10) % 2, reference.predictions(example, logits), 0)
+    meter = Recorder(limit)
+    sums = ADAPTER(Options()).build(example, weights).train_epoch(Arrays(images, labels), 0, meter)
+    assert meter.batches == batches
+    assert sums.images == sum(batches)
+    if sums.images == 10:
+        assert sums.loss == pytest.approx(reference.losses(example, logits, labels).sum(), rel=1e-5)
+        assert sums.correct == (reference.predictions(example, logits) == labels).sum()
+
+
+def test_the_order_of_an_epoch_hangs_on_seed_and_epoch():
+    example = scenario(Flatten(), SOFTMAX, optimizer=Sgd(0.1))
+    weights = check_weights(example, seed=0)
+    images = tied_images(12, example.image)
+    train = Arrays(images, labels_for(example, 12))
+
+    def trained(seed, epoch):
+        model = ADAPTER(Options(seed=seed)).build(example, weights)
+        model.train_epoch(train, epoch, Recorder(99))
+        return model.weights()["1/kernel"]
+
+    assert np.array_equal(trained(0, 0), trained(0, 0))
+    assert not np.array_equal(trained(0, 0), trained(0, 1))
+    assert not np.array_equal(trained(0, 0), trained(1, 0))
+
+
+def test_loading_starts_the_optimizer_anew_and_a_predictor_keeps_its_weights():
+    example = scenario(Conv(4), MaxPool(), Flatten(), SOFTMAX, optimizer=Adam())
+    weights = check_weights(example, seed=0)
+    images, labels = tied_images(4, example.image), labels_for(example, 4)
+    model = ADAPTER(Options()).build(example, weights)
+    predict = model.predictor(4)
+    before = predict(images)
+    model.step(images, labels)
+    first = model.weights()
+    model.step(images, labels)
+    assert np.array_equal(predict(images), before)
+    model.load(weights)
+    model.step(images, labels)
+    for name, value in model.weights().items():
+        assert np.array_equal(value, first[name]), name
+
+
+def test_what_is_not_offered_is_refused():
+    for refused in (
+        {"lane": "tuned"},
+        {"settings": {"a": "b"}},
+        {"devices": 2},
+        {"precision": "bf16"},
+        {"precision": "tf32"},
+    ):
+        with pytest.raises(NotOffered):
+            ADAPTER(replace(Options(), **refused))
+
+
+def test_the_placement_tells_provider_device_and_threads():
+    example = scenario(Flatten(), SOFTMAX)
+    model = ADAPTER(Options(threads=2)).build(example, check_weights(example, seed=0))
+    placement = model.placement()
+    assert (placement.device, placement.provider, placement.threads) == ("cpu", "CPUExecutionProvider", 2)
+    assert placement.tf32 is None
+    assert model.device_peak_bytes() is None
+
+
+def test_cuda_without_a_gpu_is_an_error():
+    import onnxruntime
+
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        pytest.skip("this package has CUDA")
+    with pytest.raises(DeviceUnavailable, match="without CUDA"):
+        ADAPTER(Options(device="cuda"))

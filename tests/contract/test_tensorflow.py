@@ -1,0 +1,57 @@
+"""What is TensorFlow's own risk: functions traced anew unseen, waits that no clock asked for, one runtime a process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from toys import RecordingMeter, noise, toy, zeros
+
+from scenarios.frameworks.base import Arrays, Options
+from scenarios.weights import check_weights
+
+SCENARIO = toy(batch=8)
+
+
+@pytest.fixture
+def tensorflow(adapter):
+    if adapter.name != "tensorflow":
+        pytest.skip("another adapter is under test")
+    return adapter
+
+
+def test_the_step_is_traced_once(tensorflow, monkeypatch):
+    """Whatever the size of a batch, in whole epochs and in single steps, before and after `load`."""
+    model = tensorflow.build(SCENARIO, zeros(SCENARIO))
+    traced = []
+    own = model._keras.compute_loss
+    monkeypatch.setattr(model._keras, "compute_loss", lambda *given, **named: traced.append(1) or own(*given, **named))
+    for count in (5, 8, 35, 16):
+        model.step(*noise(SCENARIO, count))
+        model.train_epoch(Arrays(*noise(SCENARIO, count)), 0, RecordingMeter())
+        model.load(zeros(SCENARIO))
+    assert len(traced) == 1
+
+
+def test_the_device_is_waited_for_at_the_end_of_windows_alone(tensorflow, monkeypatch):
+    waits = []
+    monkeypatch.setattr("tensorflow.test.experimental.sync_devices", lambda: waits.append(1))
+    model = tensorflow.build(SCENARIO, zeros(SCENARIO))
+    model.train_epoch(Arrays(*noise(SCENARIO, 40)), 0, RecordingMeter(window=2))
+    assert len(waits) == 2
+
+
+def test_one_process_has_one_thread_count(tensorflow, options: Options):
+    tensorflow.build(SCENARIO, zeros(SCENARIO)).step(*noise(SCENARIO, 1))
+    with pytest.raises(RuntimeError, match=f"already runs with {options.threads} .* start a new process"):
+        type(tensorflow)(replace(options, threads=options.threads + 1))
+
+
+def test_one_unit_without_activation_is_right_on_the_side_of_even_odds(tensorflow):
+    scenario = toy(output="linear", units=1, batch=64)
+    images, labels = noise(scenario, 64)
+    model = tensorflow.build(scenario, check_weights(scenario, 0))
+    positive = model.logits(images)[:, 0] > 0
+    assert 0 < positive.sum() < 64
+    sums = model.train_epoch(Arrays(images, labels), 0, RecordingMeter())
+    assert sums.correct == (positive == labels).sum()

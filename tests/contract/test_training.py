@@ -1,0 +1,207 @@
+"""What an epoch promises: every image once, in an order of its own, counted and timed as agreed, and learnt from.
+
+Which images a step saw is read from the weights. A dense network without hidden layer that starts from zero, with a
+tiny learning rate, adds (1 - 1/classes) * rate / batch * image to the column of each image's label: an image with a
+single bright pixel leaves its mark there, as large as its batch was small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image
+from toys import RecordingMeter, noise, toy, zeros
+
+from scenarios import reference
+from scenarios.data.augment import draw_maps, warp
+from scenarios.data.errors import DataProblem
+from scenarios.frameworks.base import Adapter, Arrays, Meter, Model, Photos, TrainSet
+from scenarios.spec import Activation, Adam, Augment, Conv, Dense, Flatten, MaxPool, Sgd
+from scenarios.weights import check_weights, digest
+
+RATE = 1e-3
+COUNT, BATCH, LAST = 35, 8, 3
+ARRAYS = toy(image=(6, 6, 1), optimizer=Sgd(RATE), batch=BATCH)
+PHOTOS = toy(image=(48, 48, 3), optimizer=Sgd(RATE), batch=BATCH)
+LABELS = np.arange(COUNT) % 4
+
+
+def marked_arrays() -> Arrays:
+    return Arrays(np.eye(COUNT, 36, dtype=np.float32).reshape(COUNT, 6, 6, 1), LABELS)
+
+
+def marked_photos(folder: Path) -> Photos:
+    """Black photos with one white square each, on JPEG's own grid of 8 x 8 blocks."""
+    paths = []
+    for index in range(COUNT):
+        pixels = np.zeros((48, 48, 3), np.uint8)
+        row, column = 8 * (index // 6), 8 * (index % 6)
+        pixels[row : row + 8, column : column + 8] = 255
+        paths.append(save(folder / f"{index}.jpg", pixels))
+    return Photos(paths, LABELS, (48, 48))
+
+
+def save(path: Path, pixels: npt.NDArray[np.uint8]) -> Path:
+    Image.fromarray(pixels).save(path, quality=100, subsampling=0)
+    return path
+
+
+def shares(model: Model) -> npt.NDArray[np.float64]:
+    """What each marked image weighed in all its steps together: 1 / batch for one visit."""
+    kernel = model.weights()["1/kernel"]
+    if len(kernel) > 36:
+        kernel = kernel.reshape(6, 8, 6, 8, 3, 4)[:, 4, :, 4, 0].reshape(36, 4)
+    return np.asarray(kernel[np.arange(COUNT), LABELS] / (RATE * 0.75), np.float64)
+
+
+@pytest.mark.parametrize("kind", ["arrays", "photos"])
+def test_an_epoch_shows_every_image_once_in_its_own_order(adapter: Adapter, kind: str, tmp_path: Path) -> None:
+    scenario = ARRAYS if kind == "arrays" else PHOTOS
+    train: TrainSet = marked_arrays() if kind == "arrays" else marked_photos(tmp_path)
+    model = adapter.build(scenario, zeros(scenario))
+    last = []
+    for epoch in (0, 1, 0):
+        model.load(zeros(scenario))
+        meter = RecordingMeter()
+        sums = model.train_epoch(train, epoch, meter)
+        assert meter.events == ["begin", *[BATCH] * 4, LAST]
+        assert sums.images == COUNT
+        assert sums.loss == pytest.approx(COUNT * np.log(4), rel=1e-2)
+        found = shares(model)
+        in_last = np.abs(found - 1 / LAST) < 0.01
+        assert in_last.sum() == LAST, found
+        assert found[~in_last] == pytest.approx(1 / BATCH, rel=0.03)
+        last.append(set(np.flatnonzero(in_last)))
+    assert last[0] != last[1], "two epochs in the same order"
+    assert last[0] == last[2], "the order must follow from seed and epoch"
+
+
+def test_equal_seed_and_epoch_train_the_same(adapter: Adapter) -> None:
+    scenario = toy(optimizer=Sgd(1.0))
+    train, weights = Arrays(*noise(scenario, 44)), check_weights(scenario, 1)
+
+    def trained(epoch: int) -> npt.NDArray[np.float32]:
+        model = adapter.build(scenario, weights)
+        model.train_epoch(train, epoch, RecordingMeter())
+        return model.weights()["1/kernel"]
+
+    first = trained(3)
+    assert trained(3) == pytest.approx(first, abs=1e-4)
+    assert np.abs(trained(4) - first).max() > 1e-2
+
+
+@pytest.mark.parametrize(("activation", "units"), [("softmax", 4), ("linear", 4), ("sigmoid", 4), ("sigmoid", 1)])
+def test_sums_are_those_of_the_network(adapter: Adapter, activation: Activation, units: int) -> None:
+    scenario = toy((Flatten(), Dense(6)), activation, units=units, optimizer=Sgd(1e-7))
+    weights, (images, labels) = check_weights(scenario, 2), noise(scenario, 43)
+    logits = reference.forward(scenario, weights, images)
+    sums = adapter.build(scenario, weights).train_epoch(Arrays(images, labels), 0, RecordingMeter())
+    assert sums.images == 43
+    assert sums.loss == pytest.approx(reference.losses(scenario, logits, labels).sum(), rel=1e-4)
+    assert sums.correct == (reference.predictions(scenario, logits) == labels).sum()
+
+
+def test_meter_ends_windows_and_stops_training(adapter: Adapter) -> None:
+    model = adapter.build(ARRAYS, zeros(ARRAYS))
+    meter = RecordingMeter(window=2, windows=2)
+    sums = model.train_epoch(marked_arrays(), 0, meter)
+    assert meter.events == ["begin", BATCH, BATCH, "mark", BATCH, BATCH, "mark"]
+    assert sums.images == 4 * BATCH
+    assert (shares(model) > 0.01).sum() == 4 * BATCH, "a step was taken after the last window"
+    meter = RecordingMeter()
+    assert model.train_epoch(marked_arrays(), 1, meter).images == COUNT, "the next epoch is a whole one"
+    assert meter.events == ["begin", *[BATCH] * 4, LAST]
+
+
+class Stubborn(RuntimeError):
+    """Raised by a meter."""
+
+
+def test_what_the_meter_raises_comes_through(adapter: Adapter) -> None:
+    class Failing(RecordingMeter):
+        def mark(self) -> bool:
+            raise Stubborn
+
+    model = adapter.build(ARRAYS, zeros(ARRAYS))
+    meter: Meter = Failing(window=2)
+    with pytest.raises(Stubborn):
+        model.train_epoch(marked_arrays(), 0, meter)
+
+
+def test_training_learns(adapter: Adapter) -> None:
+    """Bright quadrants: four classes that a small network tells apart."""
+    scenario = toy((Conv(8), MaxPool(), Flatten(), Dense(16)), optimizer=Adam(1e-2), batch=16)
+    images, _ = noise(scenario, 150)
+    labels = np.arange(150) % 4
+    for image, label in zip(images, labels, strict=True):
+        image[5 * (label // 2) : 5 * (label // 2) + 5, 5 * (label % 2) : 5 * (label % 2) + 5] += 1
+    images /= 2
+    model = adapter.build(scenario, check_weights(scenario, 1))
+    history = [model.train_epoch(Arrays(images, labels), epoch, RecordingMeter()) for epoch in range(6)]
+    assert history[-1].loss < history[0].loss / 4
+    assert history[-1].correct > 140 > history[0].correct
+    assert (model.logits(images).argmax(axis=1) == labels).mean() > 0.95
+
+
+AUGMENT = Augment(shear=15.0, zoom=0.3, flip=True)
+
+
+def test_photos_are_augmented_as_the_scenario_says(adapter: Adapter, tmp_path: Path) -> None:
+    """The same photo many times, all of one class: the weights show the mean of what was trained on, which is held
+    against the mean over maps drawn by the specification."""
+    pixels = np.zeros((32, 32, 3), np.uint8)
+    pixels[:3] = pixels[-3:] = 255  # repeated outside, where a zoom shows more of the picture
+    pixels[8:24, 2:14] = (255, 160, 80)
+    copies, batch = 384, 64
+    path = save(tmp_path / "photo.jpg", pixels)
+    train = Photos([path] * copies, np.zeros(copies, np.int64), (32, 32), AUGMENT)
+    scenario = toy(image=(32, 32, 3), optimizer=Sgd(1e-5), batch=batch)
+    model = adapter.build(scenario, zeros(scenario))
+
+    def mean_image(photos: Photos, epoch: int) -> npt.NDArray[np.float64]:
+        model.load(zeros(scenario))
+        assert model.train_epoch(photos, epoch, RecordingMeter()).images == copies
+        column = model.weights()["1/kernel"][:, 0].reshape(32, 32, 3)
+        return np.asarray(column / (1e-5 * 0.75 * copies / batch), np.float64)
+
+    shown = np.asarray(Image.open(path).convert("RGB"))
+    assert mean_image(replace(train, augment=None), 0) == pytest.approx(shown / 255, abs=0.01)
+    maps = draw_maps(AUGMENT, (32, 32), 2000, np.random.default_rng(0))
+    expected = np.mean([warp(shown, matrix) for matrix in maps], axis=0) / 255
+    first, second = mean_image(train, 0), mean_image(train, 1)
+    for found in (first, second):
+        assert np.abs(found - expected).max() < 0.12  # four standard errors of a mean of 384
+        assert np.abs(found - expected).mean() < 0.02
+    assert np.abs(first - second).max() > 1e-3, "two epochs drew the same"
+
+
+def test_photos_are_read_alike(adapter: Adapter, tmp_path: Path) -> None:
+    """Smooth photos of any size, grey ones too: within 2 % of full scale of Pillow's bilinear filter."""
+    paths, expected = [], []
+    for index, (height, width) in enumerate([(32, 32), (40, 56), (30, 90), (64, 48), (20, 20), (200, 150)]):
+        y, x = np.mgrid[0 : 1 : height * 1j, 0 : 1 : width * 1j]
+        pixels = np.stack([x, y, (x + y) / 2], axis=-1) if index % 2 else np.sin(3 * x + y)
+        image = Image.fromarray((255 * pixels.clip(0, 1)).astype(np.uint8))
+        paths.append(tmp_path / f"{index}.jpg")
+        image.save(paths[-1], quality=95)
+        scaled = Image.open(paths[-1]).convert("RGB").resize((40, 32), Image.Resampling.BILINEAR)
+        expected.append(np.asarray(scaled) / 255)
+    found = adapter.read_photos(Photos(paths, np.zeros(6, np.int64), (32, 40), AUGMENT))
+    assert (found.shape, found.dtype) == ((6, 32, 40, 3), np.float32)
+    assert np.abs(found - np.stack(expected)).max() < 0.02
+
+
+def test_an_unreadable_photo_is_named(adapter: Adapter, tmp_path: Path) -> None:
+    photos = marked_photos(tmp_path)
+    broken = photos.paths[17]
+    broken.write_bytes(broken.read_bytes()[:300])
+    with pytest.raises(DataProblem, match=broken.name):
+        adapter.read_photos(photos)
+    model = adapter.build(PHOTOS, zeros(PHOTOS))
+    with pytest.raises(DataProblem, match=broken.name):
+        model.train_epoch(photos, 0, RecordingMeter())
+    assert digest(adapter.build(PHOTOS, zeros(PHOTOS)).weights()) == digest(zeros(PHOTOS))

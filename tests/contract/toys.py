@@ -1,0 +1,118 @@
+"""Small scenarios, adapters that cheat, and a meter that remembers: what the contract tests are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from scenarios.frameworks.base import Adapter, Images, Labels, Logits, Model
+from scenarios.spec import Activation, Dense, Flatten, Layer, Optimizer, Scenario, Sgd, parameters
+from scenarios.weights import Weights
+
+
+def toy(
+    layers: tuple[Layer, ...] = (Flatten(),),
+    output: Activation = "softmax",
+    *,
+    image: tuple[int, int, int] = (10, 10, 2),
+    units: int = 4,
+    optimizer: Optimizer = Sgd(1.0),  # noqa: B008 - frozen
+    batch: int = 8,
+) -> Scenario:
+    """A scenario of these layers and one Dense layer more."""
+    return Scenario(
+        name="toy",
+        title="Toy",
+        study="",
+        dataset="mnist",
+        image=image,
+        layers=(*layers, Dense(units, activation=output)),
+        loss="binary" if units == 1 else "categorical",
+        optimizer=optimizer,
+        batch=batch,
+        epochs=1,
+    )
+
+
+def zeros(scenario: Scenario) -> Weights:
+    return {p.name: np.zeros(p.shape, np.float32) for p in parameters(scenario)}
+
+
+def noise(scenario: Scenario, count: int, seed: int = 0) -> tuple[Images, Labels]:
+    generator = np.random.default_rng([seed, count])
+    images = generator.random((count, *scenario.image), dtype=np.float32)
+    return images, generator.integers(0, max(2, scenario.output.units), count)
+
+
+@dataclass
+class RecordingMeter:
+    """Ends a window after every `window` steps and stops training after `windows` of them."""
+
+    window: int = 1_000_000
+    windows: int = 1_000_000
+    events: list[str | int] = field(default_factory=list)
+
+    def begin(self) -> None:
+        self.events.append("begin")
+
+    def step(self, images: int) -> bool:
+        self.events.append(images)
+        return sum(isinstance(event, int) for event in self.events) % self.window == 0
+
+    def mark(self) -> bool:
+        self.events.append("mark")
+        return self.events.count("mark") < self.windows
+
+
+def same(value: Any) -> Any:
+    return value
+
+
+@dataclass
+class Seen:
+    """A model that shows its framework other images, labels or weights than it was given."""
+
+    inner: Model
+    images: Callable[[Images], Images] = same
+    labels: Callable[[Labels], Labels] = same
+    into: Callable[[Weights], Weights] = same
+    out: Callable[[Weights], Weights] = same
+
+    def weights(self) -> Weights:
+        return self.out(self.inner.weights())
+
+    def load(self, weights: Weights) -> None:
+        self.inner.load(self.into(weights))
+
+    def step(self, images: Images, labels: Labels) -> float:
+        return self.inner.step(self.images(images), self.labels(labels))
+
+    def logits(self, images: Images) -> Logits:
+        return self.inner.logits(self.images(images))
+
+    def predictor(self, batch: int) -> Callable[[Images], Logits]:
+        predict = self.inner.predictor(batch)
+        return lambda images: predict(self.images(images))
+
+
+class Cheat:
+    """An adapter that builds another scenario than it is asked for, or shows its model other things (see `Seen`)."""
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        scenario: Callable[[Scenario], Scenario] = same,
+        *,
+        other_form: bool = False,
+        **seen: Any,
+    ) -> None:
+        self.adapter, self.scenario, self.seen = adapter, scenario, seen
+        form = adapter.optimizer_form
+        self.optimizer_form = {"keras": "torch", "torch": "keras"}[form] if other_form else form
+
+    def build(self, scenario: Scenario, weights: Weights) -> Seen:
+        shown = self.seen.get("into", same)(weights)
+        return Seen(self.adapter.build(self.scenario(scenario), shown), **self.seen)

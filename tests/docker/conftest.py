@@ -1,0 +1,104 @@
+"""Real containers of a real daemon. The image is the base image with a worker that each test writes for itself."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+import docker
+from kit.engines.docker import RUN_LABEL, DockerEngine
+from kit.errors import EngineError
+from kit.model import Completion, Environment, LaunchFolder, Limits
+from kit.sources import Sources
+
+RUN = "tests"
+LIMITS = Limits(timeout_s=60, memory_bytes=256 << 20, cpus=(0,))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(pytest.mark.docker)
+
+
+@pytest.fixture(scope="session")
+def engine() -> DockerEngine:
+    """The daemon of this machine. Absent: a skip, or a failure where KIT_REQUIRE_DOCKER is set, as in CI."""
+    engine = DockerEngine(Sources.from_environment())
+    try:
+        engine.describe()
+    except EngineError as error:
+        if os.environ.get("KIT_REQUIRE_DOCKER"):
+            raise
+        pytest.skip(f"no Docker: {error}")
+    return engine
+
+
+@pytest.fixture(scope="session")
+def client(engine: DockerEngine) -> Iterator[docker.APIClient]:
+    client = docker.APIClient(version="auto")
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def environment(client: docker.APIClient) -> Iterator[Environment]:
+    """An image whose worker is the shell script that a test leaves in the scratch folder."""
+    recipe = f'FROM {Sources.from_environment().base_image}\nENTRYPOINT ["/bin/sh", "/io/worker.sh"]\n'
+    tag = "kit-tests:shell"
+    for message in client.build(fileobj=io.BytesIO(recipe.encode()), tag=tag, rm=True, decode=True):
+        assert "error" not in message, message["error"]
+    image = client.inspect_image(tag)
+    yield Environment("tests", "cpu", "image", tag, image["Id"], image["Size"])
+    client.remove_image(tag)
+
+
+@dataclass
+class Launcher:
+    """Launches shell scripts as workers."""
+
+    engine: DockerEngine
+    environment: Environment
+    folder: LaunchFolder
+    variables: dict[str, str] = field(default_factory=dict)
+    run: str = RUN
+
+    def __call__(self, script: str, **limits: object) -> Completion:
+        (self.folder.scratch / "worker.sh").write_text(script)
+        return self.engine.launch(
+            self.environment,
+            self.folder,
+            replace(LIMITS, **limits),
+            self.variables,
+            {"run": self.run, "key": "a/key"},
+            self.stopped,
+        )
+
+    def stopped(self) -> bool:
+        return False
+
+    def log(self) -> str:
+        return self.folder.log.read_text()
+
+
+@pytest.fixture
+def launch(engine: DockerEngine, environment: Environment, tmp_path: Path) -> Launcher:
+    scratch, data = tmp_path / "scratch", tmp_path / "data"
+    scratch.mkdir()
+    data.mkdir()
+    (data / "set").write_text("content")
+    return Launcher(engine, environment, LaunchFolder(scratch, data, tmp_path / "log"))
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After every test: no container of ours, running or not."""
+    yield
+    if "engine" in request.fixturenames:
+        listing = ["docker", "ps", "--all", "--quiet", "--filter", f"label={RUN_LABEL}={RUN}"]
+        assert not subprocess.run(listing, capture_output=True, text=True, check=True).stdout

@@ -1,0 +1,146 @@
+"""What a launch may do, how it can end, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from kit.engines.docker import RUN_LABEL
+from kit.errors import EngineError
+
+EAT = 'perl -e \'@a = map { "x" x 4194304 } 1..1000; print "ate it all\\n"\''
+
+
+def test_a_worker_is_confined(launch):
+    completion = launch(
+        """
+        echo uid $(id -u) gid $(id -g)
+        grep -E '^(CapEff|CapPrm|CapBnd|NoNewPrivs|Cpus_allowed_list)' /proc/self/status
+        echo interfaces $(ls /sys/class/net)
+        touch /etc/x /x /tmp/x /data/x 2>&1
+        echo shm $(df -k --output=size /dev/shm | tail -1)
+        echo data $(cat /data/set)
+        echo kept > /io/result
+        for name in HOME TMPDIR XDG_CACHE_HOME CUDA_CACHE_PATH; do
+          eval folder=\\$$name; touch $folder/probe && echo $name writable; done
+    """,
+        shm_bytes=64 << 20,
+    )
+    log = launch.log()
+    assert completion.exit_code == 0, log
+    own = (os.getuid(), os.getgid()) if os.getuid() else (65534, 65534)
+    assert "uid {} gid {}".format(*own) in log
+    assert log.count("0000000000000000") == 3  # effective, permitted, bounding
+    assert "NoNewPrivs:\t1" in log
+    assert "Cpus_allowed_list:\t0\n" in log
+    assert "interfaces lo\n" in log
+    assert log.count("Read-only file system") == 4
+    assert "shm 65536" in log
+    assert "data content" in log
+    assert log.count(" writable") == 4
+    assert (launch.folder.scratch / "result").read_text() == "kept\n"
+    assert (launch.folder.scratch / "result").stat().st_uid == os.getuid()
+
+
+def test_arguments_and_variables_reach_the_worker(launch):
+    launch.variables["ASKED"] = "for"
+    launch("echo arguments $@ $ASKED $USER")
+    assert launch.log() == "arguments /io --data /data for kit\n"
+
+
+def test_past_its_deadline_it_is_killed(launch):
+    completion = launch("echo begun; sleep 600", timeout_s=1)
+    assert completion.timed_out
+    assert completion.exit_code == 137
+    assert not completion.out_of_memory
+    assert launch.log() == "begun\n"
+
+
+def test_when_stopped_it_is_killed_and_that_is_no_timeout(launch):
+    launch.stopped = (launch.folder.scratch / "begun").exists
+    completion = launch("touch /io/begun; sleep 600")
+    assert completion.exit_code == 137
+    assert not completion.timed_out
+
+
+@pytest.mark.parametrize("script", [f"exec {EAT}", f"{EAT} & wait $!; exit 0"], ids=["itself", "child"])
+def test_at_the_memory_limit_it_is_told_whether_the_worker_or_its_child_was_killed(launch, script):
+    completion = launch(script, memory_bytes=64 << 20)
+    assert completion.out_of_memory
+    assert completion.exit_code == (137 if script.startswith("exec") else 0)
+    assert "ate it all" not in launch.log()
+
+
+def test_killed_by_something_else_is_not_out_of_memory(launch):
+    completion = launch("sh -c 'kill -9 $$'; exit 137")
+    assert completion.exit_code == 137
+    assert not completion.out_of_memory
+
+
+def test_no_result_is_an_ordinary_end(launch):
+    completion = launch("exit 0")
+    assert (completion.exit_code, completion.timed_out, completion.out_of_memory) == (0, False, False)
+    assert completion.warnings == ()
+
+
+def test_a_gpu_without_its_toolkit_is_not_started(launch):
+    completion = launch("exit 0", gpus=("0",))
+    assert completion.exit_code is None
+    assert completion.not_started is not None
+    assert "could not select device driver" in completion.not_started
+
+
+def test_endless_output_does_not_fill_the_disk(launch):
+    launch("yes | head -c 30000000; echo the end")
+    assert 5_000_000 <= launch.folder.log.stat().st_size <= 10_000_100
+    assert launch.log().endswith("the end\n")
+    assert launch.log().startswith("[earlier output was cut off here]")
+
+
+@pytest.mark.parametrize("moment", ["create_container_from_config", "start", "wait"])
+def test_an_interrupt_at_any_moment_leaves_nothing(launch, monkeypatch, moment):
+    """`nothing_left` looks after it; here the interrupt arrives while the request is on its way."""
+    client = launch.engine._client
+    original = getattr(client, moment)
+    called = threading.Event()
+
+    def slow(*args, **kwargs):
+        answer = original(*args, **kwargs) if moment != "wait" else None
+        called.set()
+        return answer if moment != "wait" else original(*args, **kwargs)
+
+    def interrupted():
+        if called.is_set():
+            raise KeyboardInterrupt
+        return False
+
+    monkeypatch.setattr(client, moment, slow)
+    launch.stopped = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        launch("sleep 600")
+
+
+def test_a_sweep_removes_the_containers_of_dead_runs_alone(client, environment, engine):
+    names = {}
+    for run in ("dead", "living"):
+        config = {"Image": environment.digest, "Cmd": [], "Labels": {RUN_LABEL: f"tests-{run}"}}
+        names[run] = f"kit-tests-{run}"
+        client.create_container_from_config(config, names[run])
+    try:
+        assert engine.sweep(lambda run: run != "tests-dead") == [names["dead"]]
+        assert client.inspect_container(names["living"])
+    finally:
+        assert engine.sweep(lambda run: run != "tests-living") == [names["living"]]
+
+
+def test_a_lost_engine_is_an_engine_error(launch, monkeypatch):
+    import requests
+
+    def lost(*args, **kwargs):
+        raise requests.ConnectionError("gone")
+
+    monkeypatch.setattr(launch.engine._client, "wait", lost)
+    with pytest.raises(EngineError, match="gone"):
+        launch("sleep 600")

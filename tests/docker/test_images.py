@@ -1,0 +1,171 @@
+"""Images built by a real daemon, from the real recipe, around a wheel of one file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import requests
+
+import docker
+from kit import assets, image_context
+from kit.errors import ImageError
+from kit.images import ImageBuilder
+from kit.model import Framework
+from kit.progress import Silent
+from kit.sources import Sources
+
+WHEEL = "kit_test_wheel-1.0-py3-none-any.whl"
+
+
+class Labels(Silent):
+    """Remembers the steps that were announced."""
+
+    def __init__(self) -> None:
+        self.labels: list[str] = []
+
+    @contextmanager
+    def task(self, label, total=None, unit=""):
+        self.labels.append(label)
+        with super().task(label) as task:
+            yield task
+
+
+@pytest.fixture(scope="module", autouse=True)
+def images_are_removed(client) -> Iterator[None]:
+    """After all tests here, which share what has the same content."""
+    yield
+    for image in client.images("kit-testing"):
+        client.remove_image(image["Id"], force=True)
+
+
+@pytest.fixture
+def framework(tmp_path, monkeypatch) -> Framework:
+    """A framework whose one package lies in a wheel folder."""
+    shutil.copytree(assets.ROOT / "docker", tmp_path / "docker")
+    (tmp_path / "scenarios").mkdir()
+    (tmp_path / "scenarios" / "worker.py").write_text("import kit_test_wheel\nprint(kit_test_wheel.NAME)\n")
+    (tmp_path / "wheels").mkdir()
+    folder = tmp_path / "docker" / "testing"
+    folder.mkdir()
+    digest = write_wheel(tmp_path / "wheels" / WHEEL)
+    (folder / "cpu.lock").write_text(f"kit-test-wheel==1.0 --hash=sha256:{digest}\n")
+    monkeypatch.setattr(assets, "ROOT", tmp_path)
+    return Framework("testing", "Testing", ("cpu",), None, None, None, folder)
+
+
+@pytest.fixture
+def builder(engine, client, tmp_path, monkeypatch) -> ImageBuilder:
+    """With a wheel folder, and an index that nobody serves and whose password nobody may see."""
+    monkeypatch.setattr("kit.images.log_folder", lambda: tmp_path / "logs")
+    base = Sources.from_environment().base_image
+    sources = Sources("http://me:secret@127.0.0.1:9/simple", str(tmp_path / "wheels"), None, base)
+    return ImageBuilder(client, engine._address, sources)
+
+
+def build_stages(client, framework: Framework) -> list[object]:
+    """What is left of the stage that saw where packages come from."""
+    base = client.inspect_image(Sources.from_environment().base_image)["Id"]
+    label = f"kit.packages={image_context.packages_identity(framework, 'cpu', base)}"
+    return client.images(filters={"dangling": True, "label": label})
+
+
+def write_wheel(path: Path) -> str:
+    """The smallest valid wheel; its SHA-256."""
+    name = "kit_test_wheel"
+    files = {
+        f"{name}/__init__.py": f"NAME = {name!r}\n",
+        f"{name}-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: kit-test-wheel\nVersion: 1.0\n",
+        f"{name}-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(
+        f"{file},sha256={base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b'=').decode()},"
+        f"{len(text)}\n"
+        for file, text in files.items()
+    )
+    with zipfile.ZipFile(path, "w") as wheel:
+        for file, text in files.items():
+            wheel.writestr(file, text)
+        wheel.writestr(f"{name}-1.0.dist-info/RECORD", record + f"{name}-1.0.dist-info/RECORD,,\n")
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_an_image_is_built_once_and_a_changed_scenario_costs_one_layer(builder, framework, client, launch, tmp_path):
+    first = Labels()
+    environment = builder.ensure(framework, "cpu", first)
+    assert [label.count("packages") for label in first.labels] == [1, 0]
+    launch.environment = environment
+    assert launch("").exit_code == 0
+    assert launch.log() == "kit_test_wheel\n"
+
+    again = Labels()
+    assert builder.ensure(framework, "cpu", again) == environment
+    assert again.labels == []
+
+    (tmp_path / "scenarios" / "worker.py").write_text("print('changed')\n")
+    changed = Labels()
+    other = builder.ensure(framework, "cpu", changed)
+    assert [label.count("packages") for label in changed.labels] == [0]
+    layers = [client.inspect_image(image.reference)["RootFS"]["Layers"] for image in (environment, other)]
+    assert layers[0][:-1] == layers[1][:-1]
+    assert layers[0][-1] != layers[1][-1]
+
+
+def test_where_packages_came_from_stays_out_of_image_history_and_log(builder, framework, client, tmp_path):
+    environment = builder.ensure(framework, "cpu", Silent())
+    assert "secret" not in json.dumps(client.history(environment.digest))
+    assert "secret" not in json.dumps(client.inspect_image(environment.digest))
+    assert not [log for log in (tmp_path / "logs").iterdir() if "secret" in log.read_text()]
+    assert not build_stages(client, framework)
+    with tarfile.open(fileobj=io.BytesIO(b"".join(client.get_image(environment.digest)))) as image:
+        layers = [image.extractfile(member).read() for member in image if member.name.endswith("layer.tar")]
+    assert layers
+    for layer in layers:
+        assert b"me:secret@" not in layer
+        with tarfile.open(fileobj=io.BytesIO(layer)) as files:
+            assert not [
+                name for name in files.getnames() if name.startswith("build/") or name.endswith(".whl.metadata")
+            ]
+
+
+def test_a_wheel_that_is_not_the_locks_is_refused(builder, framework, client, tmp_path):
+    lock = framework.folder / "cpu.lock"
+    lock.write_text(lock.read_text().replace("sha256:", "sha256:00", 1)[:-3] + "\n")
+    with pytest.raises(ImageError) as caught:
+        builder.ensure(framework, "cpu", Silent())
+    assert "DO NOT MATCH THE HASHES" in caught.value.message
+    assert "KIT_FIND_LINKS" in caught.value.remedy
+    (log,) = (tmp_path / "logs").iterdir()
+    assert str(log) in caught.value.remedy
+    assert not build_stages(client, framework)
+
+
+def test_an_absent_base_image_is_an_error_that_says_how_to_make_one(engine, framework, client):
+    builder = ImageBuilder(client, engine._address, Sources(base_image="127.0.0.1:9/no/such:base"))
+    with pytest.raises(ImageError, match=r"no/such:base cannot be pulled[\s\S]*docker import[\s\S]*KIT_BASE_IMAGE"):
+        builder.ensure(framework, "cpu", Silent())
+
+
+def test_the_command_line_builds_where_the_daemons_builder_is_refused(
+    builder, framework, launch, monkeypatch, tmp_path
+):
+    (tmp_path / "scenarios" / "worker.py").write_text("print('built otherwise')\n")
+
+    def refused(*args, **kwargs):
+        response = requests.Response()
+        response.status_code = 501
+        raise docker.errors.APIError("not implemented", response, "use BuildKit")
+
+    monkeypatch.setattr(builder.client, "build", refused)
+    launch.environment = builder.ensure(framework, "cpu", Silent())
+    assert launch("").exit_code == 0
+    assert launch.log() == "built otherwise\n"

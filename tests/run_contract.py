@@ -1,0 +1,68 @@
+"""Runs the contract suite in the environment of every framework found: `python -m tests.run_contract [FRAMEWORK ...]`.
+
+The environments are the local engine's own. The suite's tools are installed beside them, not into them. Weights
+trained in one framework are handed to the others in a second pass.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import uv
+
+from kit import assets, catalog, environments
+from kit.console import PlainProgress
+from kit.errors import KitError
+from kit.model import Environment
+from kit.sources import Sources
+
+SUITE = Path(__file__).parent / "contract"
+NO_TESTS = 5  # pytest's exit code where a pass has nothing for this framework
+
+
+def install_tools(folder: Path, python: str) -> None:
+    """pytest and what the suite needs, by hash, into a folder of their own."""
+    subprocess.run(
+        [uv.find_uv_bin(), "pip", "install", "--quiet", "--require-hashes", "--python", python]
+        + ["--target", str(folder), "--requirement", str(SUITE / "tools.lock")],
+        check=True,
+    )
+
+
+def run_suite(environment: Environment, tools: Path, exchange: Path, *selection: str) -> bool:
+    """One pytest run inside the environment; True where nothing failed."""
+    variables = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(assets.ROOT), str(tools)]),
+        "KIT_TEST_FRAMEWORK": environment.framework,
+        "KIT_TEST_EXCHANGE": str(exchange),
+    }
+    print(f"== {environment.framework}: contract suite {' '.join(selection)}", flush=True)
+    command = [environment.reference, "-P", "-m", "pytest", str(SUITE), "--quiet", *selection]
+    return subprocess.run(command, env=variables, cwd=exchange, check=False).returncode in (0, NO_TESTS)
+
+
+def main(names: list[str]) -> int:
+    """Both passes for the named frameworks, or all; returns the exit code."""
+    progress = PlainProgress(sys.stdout)
+    sources = Sources.from_environment()
+    frameworks = [f for f in catalog.frameworks().values() if not names or f.name in names]
+    with tempfile.TemporaryDirectory() as scratch:
+        tools, exchange = Path(scratch, "tools"), Path(scratch, "exchange")
+        exchange.mkdir()
+        made = [environments.ensure(f, "cpu", sources, assets.ROOT, progress) for f in frameworks]
+        install_tools(tools, made[0].reference)
+        passed = [run_suite(e, tools, exchange, "-k", "not exchange_import") for e in made]
+        passed += [run_suite(e, tools, exchange, "-k", "exchange_import") for e in made]
+    return 0 if all(passed) else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KitError as error:
+        sys.exit(str(error))

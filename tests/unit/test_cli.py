@@ -1,0 +1,328 @@
+"""The command line: what is typed, what is printed, and with which exit code it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from kit import cli, doctor, engines, results, runs
+from kit.doctor import Level
+from kit.errors import EngineError, ImageError
+from kit.sources import Sources
+from scenarios.contract import Code, Reason, Status
+from tests import fakes
+
+NO_GPU = {(framework, "cuda"): "No GPU." for framework in ("onnxruntime", "tensorflow", "torch")}
+
+
+class Called(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Kit = Callable[..., Called]
+
+
+@pytest.fixture
+def kit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Kit:
+    """Type a command in an empty folder, with empty caches."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("KIT_CACHE_DIR", "KIT_DATA_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setattr("signal.signal", lambda number, handler: None)
+    monkeypatch.setattr("kit.sources._pip_settings", lambda environment: {})  # half a second each
+
+    def call(*arguments: str) -> Called:
+        monkeypatch.setattr(sys, "argv", ["kit", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        told = capsys.readouterr()
+        return Called(int(ended.value.code or 0), told.out, told.err)
+
+    return call
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> fakes.FakeEngine:
+    """The engine that every command gets: a machine without GPU."""
+    fake = fakes.FakeEngine(refused=NO_GPU)
+    monkeypatch.setattr(engines, "choose", lambda name, environment, sources: (fake, "Using the fake engine."))
+    monkeypatch.setattr("kit.locks.PATH", tmp_path / "lock")
+    return fake
+
+
+def test_the_help_imports_nothing_heavy() -> None:
+    program = "import kit.cli, sys; print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert "typer" in modules
+    assert not {"rich", "pydantic", "pandas", "numpy", "docker", "requests", "jinja2", "psutil"} & set(modules)
+
+
+COMMANDS = [
+    "doctor",
+    "list",
+    "plan",
+    "build",
+    "run",
+    "report",
+    "clean",
+    *(f"data {name}" for name in ("fetch", "add", "verify", "list")),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_ends_with_an_example(kit: Kit, command: str) -> None:
+    called = kit(*command.split(), "--help")
+    assert called.code == 0
+    assert called.out.rstrip().splitlines()[-1].strip().startswith(f"Example: kit {command}")
+
+
+BAD = {
+    "run": ["--all", "kit list"],
+    "rum": ["Did you mean 'run'"],
+    "run --everything": ["No such option"],
+    "run --all --epochs many": ["--epochs"],
+    "run --all --scenario mnist-cn": ["Did you mean 'mnist-cnn'?", "cifar-mlp"],
+    "run --scenario mnist-cnn --variant dep": ["variant", "default"],
+    "run --framework pytorch": ["Did you mean 'torch'?", "onnxruntime"],
+    "run --device gpu": ["device 'gpu'", "cuda"],
+    "run --all --lane tunned": ["Did you mean 'tuned'?"],
+    "run --all --precision fp16": ["fp32"],
+    "run --all --profile quik": ["Did you mean 'quick'?", "smoke"],
+    "run --all --data fake": ["real", "synthetic"],
+    "run --all --timeout 90": ["not a duration", "90s"],
+    "run --all --memory 4x": ["not an amount of memory", "4g"],
+    "run --all --batch 0": ["--batch"],
+    "run --all --epochs 3": ["--profile full"],
+    "run --all --retry-failed": ["--resume"],
+    "run --resume nothing": ["no run 'nothing'", "--out"],
+    "run --resume nothing --profile full": ["--profile", "without --resume"],
+    "run --all --ca-bundle /nowhere": ["/nowhere"],
+    "plan --framework pytorch": ["Did you mean 'torch'?"],
+    "build --framework pytorch": ["Did you mean 'torch'?"],
+    "build --device gpu": ["device 'gpu'", "cuda"],
+    "list framework": ["Did you mean 'frameworks'?"],
+    "report nothing": ["no run 'nothing'"],
+    "data fetch mnits": ["Did you mean 'mnist'?"],
+    "data verify mnits": ["Did you mean 'mnist'?"],
+    "data add mnits .": ["Did you mean 'mnist'?"],
+}
+
+
+@pytest.mark.parametrize("command", BAD)
+@pytest.mark.usefixtures("engine")
+def test_bad_input_ends_with_code_2_and_says_what_there_is(kit: Kit, command: str) -> None:
+    called = kit(*command.split())
+    assert called.code == 2
+    assert not called.out
+    for words in BAD[command]:
+        assert words in called.err
+    assert "Traceback" not in called.err
+
+
+RUN = ("run", "--scenario", "mnist-cnn", "--profile", "smoke", "--data", "synthetic")
+
+
+def test_a_run_shows_engine_cost_results_and_report(kit: Kit, engine: fakes.FakeEngine) -> None:
+    called = kit(*RUN)
+    assert called.code == 0
+    for words in (
+        "Using the fake engine.",
+        "3 launches",
+        "of disk",
+        "mnist-cnn/torch/cpu/stock/fp32/b64: 1,000 images/s",
+    ):
+        assert words in called.err
+    assert re.search(r"^mnist-cnn/torch/cpu\* +ok +1,000 +~60\.0 +1\.50$", called.out, re.MULTILINE)
+    assert "* measured on synthetic data\nMNIST: synthetic, as asked for\n" in called.out
+    assert re.search(r"^3 launches skipped: No GPU\.", called.out, re.MULTILINE)
+    report = Path(called.out.strip().splitlines()[-1].removeprefix("Report: "))
+    assert re.fullmatch(r"reports/\d{8}-\d{6}-[0-9a-f]{4}/index\.html", str(report))
+    assert "mnist-cnn" in report.read_text()
+
+
+def test_a_run_as_json_prints_nothing_else(kit: Kit, engine: fakes.FakeEngine) -> None:
+    called = kit(*RUN, "--framework", "torch", "--json")
+    summary = json.loads(called.out)
+    assert (called.code, called.err) == (0, "")
+    assert summary["exit_code"] == 0
+    assert [launch["status"] for launch in summary["launches"]] == ["ok", "skipped"]
+    assert summary["cells"][0]["images_per_s"] == 1000
+    assert Path(summary["report"]).is_file()
+
+
+def test_a_failure_is_shown_and_retried_by_the_id_of_the_run(kit: Kit, engine: fakes.FakeEngine) -> None:
+    def fails(asked: object, folder: object) -> object:
+        raise EngineError("The engine refused.", "Ask again.")
+
+    engine.worker = fails  # type: ignore[assignment]
+    broken = kit(*RUN, "--framework", "torch", "--device", "cpu", "--json")
+    assert broken.code == EngineError.exit_code
+    run = json.loads(broken.out)["run"]
+    engine.worker = fakes.works
+    assert kit("run", "--resume", run).code == EngineError.exit_code  # nothing is missing
+    mended = kit("run", "--resume", run, "--retry-failed")
+    assert mended.code == 0
+    assert "1 failed, 1 ok" in mended.out or "1 ok, 1 failed" in mended.out
+    assert kit("report", run, "--out", "copy.html").out.rstrip().endswith("Report: copy.html")
+    assert Path("copy.html").is_file()
+    assert "There is: " + run in kit("report", run[:-1]).err
+
+
+def test_a_run_of_a_newer_kit_is_refused(kit: Kit, engine: fakes.FakeEngine) -> None:
+    folder = Path(json.loads(kit(*RUN, "--framework", "torch", "--json").out)["folder"])
+    plan = json.loads((folder / "plan.json").read_text())
+    (folder / "plan.json").write_text(json.dumps(plan | {"schema": 99}))
+    called = kit("run", "--resume", str(folder))
+    assert (called.code, called.out) == (2, "")
+    assert "newer kit" in called.err
+
+
+def test_cuda_by_name_without_a_gpu_is_an_engine_error(kit: Kit, engine: fakes.FakeEngine) -> None:
+    called = kit(*RUN, "--device", "cuda")
+    assert called.code == EngineError.exit_code
+    assert "No GPU." in called.err
+
+
+def test_a_plan_builds_and_runs_nothing(kit: Kit, engine: fakes.FakeEngine) -> None:
+    called = kit("plan")
+    assert called.code == 0
+    assert re.search(r"^catdog-cnn/torch/cpu/stock/fp32/b32 +1$", called.out, re.MULTILINE)
+    assert re.search(r"^catdog-cnn/torch/cuda/stock/fp32/b32 +1 +skipped$", called.out, re.MULTILINE)
+    assert "18 launches" in called.out
+    planned = json.loads(kit("plan", "--json").out)
+    assert len(planned["launches"]) == 36
+    assert planned["seconds"] > 0
+    assert not [call for call in engine.calls if call.startswith(("prepare", "launch"))]
+    assert not Path("reports").exists()
+
+
+def test_build_makes_what_can_run_here_or_what_is_named(kit: Kit, engine: fakes.FakeEngine) -> None:
+    made = json.loads(kit("build", "--json").out)
+    assert [(e["framework"], e["device"]) for e in made] == [(f, "cpu") for f in ("onnxruntime", "tensorflow", "torch")]
+    assert "kit-torch:cuda" in kit("build", "--framework", "torch", "--device", "cuda").out
+
+    def full(name: str) -> None:
+        raise ImageError("It cannot be built.", "Read the log.")
+
+    engine.on_call = full
+    failed = kit("build")
+    assert (failed.code, failed.out) == (ImageError.exit_code, "")
+    assert failed.err.endswith("It cannot be built.\nRead the log.\n")
+
+
+def test_list_shows_what_exists(kit: Kit) -> None:
+    text = kit("list").out
+    for words in ("catdog-cnn", "conv-dropout", "TensorFlow", "Fashion-MNIST"):
+        assert words in text
+    assert set(json.loads(kit("list", "datasets", "--json").out)) == {"datasets"}
+
+
+def test_an_unforeseen_error_is_one_line_and_a_file(
+    kit: Kit, engine: fakes.FakeEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def breaks(name: str) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    engine.on_call = breaks
+    called = kit("build")
+    assert called.code == 1
+    assert "ZeroDivisionError: by nothing" in called.err
+    assert "Traceback" not in called.err
+    (log,) = (tmp_path / "KIT_CACHE_DIR").rglob("crash.log")
+    assert "in breaks" in log.read_text()
+    monkeypatch.setenv("KIT_DEBUG", "1")
+    assert "in breaks" in kit("build").err
+
+
+def no_daemon(self: object) -> dict[str, str]:
+    raise EngineError("No docker engine answers.", "Start it.")
+
+
+def test_auto_takes_docker_where_it_answers_else_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kit.engines.docker.DockerEngine.describe", lambda self: {"version": "20.10"})
+    engine, note = engines.choose("auto", "", Sources())
+    assert (engine.name, note) == ("docker", "Using Docker 20.10.")
+    assert engines.choose("auto", "system", Sources())[0].name == "local"
+    monkeypatch.setattr("kit.engines.docker.DockerEngine.describe", no_daemon)
+    engine, note = engines.choose("auto", "", Sources())
+    assert (engine.name, note) == ("local", "No docker engine answers. Using the local engine.")
+    with pytest.raises(EngineError):
+        engines.choose("docker", "", Sources())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), [("--engine dokcer", "'docker'"), ("--engine docker --env system", "--env")]
+)
+def test_an_engine_that_makes_no_sense_is_refused(kit: Kit, arguments: str, words: str) -> None:
+    called = kit("run", "--all", *arguments.split())
+    assert called.code == 2
+    assert words in called.err
+
+
+def test_doctor_wants_one_engine_that_works() -> None:
+    broken = EngineError("No.", "Start it.")
+    assert [f.level for f in doctor.check_engines(broken, {"engine": "local"})] == [Level.WARNING, Level.OK]
+    assert [f.level for f in doctor.check_engines(broken, broken)] == [Level.ERROR, Level.ERROR]
+
+
+def test_doctor_judges_disk_cpus_memory_and_platform() -> None:
+    here = Path("here")
+    levels = [doctor.check_disk("disk", here, free << 30).level for free in (1, 5, 50)]
+    assert levels == [Level.ERROR, Level.WARNING, Level.OK]
+    levels = [doctor.check_memory(8 << 30, limit).level for limit in (1 << 30, 3 << 30, 6 << 30, None)]
+    assert levels == [Level.ERROR, Level.WARNING, Level.OK, Level.OK]
+    assert doctor.check_cpus(2, 8, 2.5).level is Level.WARNING
+    assert doctor.check_cpus(8, 8, None).level is Level.OK
+    assert doctor.check_platform("Darwin", "arm64").level is Level.ERROR
+
+
+def test_doctor_tells_why_cuda_cells_would_be_skipped() -> None:
+    assert [f.level for f in doctor.check_gpu([], {"torch": "No GPU."})] == [Level.OK]
+    seen, toolkit = doctor.check_gpu(["T4"], {"torch": "No toolkit.", "tensorflow": "No toolkit.", "onnxruntime": None})
+    assert (seen.level, toolkit.level) == (Level.OK, Level.WARNING)
+    assert toolkit.message.startswith("torch, tensorflow would be skipped: No toolkit.")
+
+
+def test_doctor_ends_with_code_1_where_something_is_an_error(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kit.engines.docker.DockerEngine.describe", no_daemon)
+    monkeypatch.setattr("kit.engines.local.LocalEngine.describe", lambda self: {"engine": "local"})
+    findings = json.loads(kit("doctor", "--json").out)
+    docker = next(f for f in findings if f["name"] == "engine docker")
+    assert (docker["level"], docker["remedy"]) == ("warning", "Start it.")
+    assert kit("doctor").code == (1 if any(f["level"] == "error" for f in findings) else 0)
+    monkeypatch.setattr("kit.engines.local.LocalEngine.describe", no_daemon)
+    assert kit("doctor").code == 1
+
+
+def test_the_table_names_what_differs_and_what_failed() -> None:
+    failed = Reason(Code.DEADLINE, "It took too long.", "Raise --timeout.")
+    records = [
+        fakes.record(fakes.request(key="a")),
+        fakes.record(fakes.request(key="b", batch=128), status=Status.TIMEOUT, reason=failed, result=None),
+        fakes.record(fakes.request(key="c", lane="tuned", data="real")),
+    ]
+    rows = results.table(records)
+    assert [row[0] for row in rows] == [
+        "mnist-cnn/torch/cpu/stock/fp32/b64*",
+        "mnist-cnn/torch/cpu/stock/fp32/b128*",
+        "mnist-cnn/torch/cpu/tuned/fp32/b64",
+    ]
+    assert rows[1][1:] == ["timeout", "", "", "", ""]
+    assert results.notes(records)[-1] == "b timeout: It took too long. Raise --timeout."
+    assert results.table(records[:1])[0][0] == "mnist-cnn/torch/cpu*"
+
+
+def test_run_ids_sort_by_time_and_differ() -> None:
+    assert len({runs.new_run_id() for _ in range(20)}) > 1
+    assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", runs.new_run_id())

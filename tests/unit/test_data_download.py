@@ -1,0 +1,199 @@
+"""Downloads from servers that drop, crawl, lie or are absent."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from kit.data import download as downloads
+from kit.data.download import copy, download, without_user
+from kit.data.sources import RemoteFile
+from kit.errors import DataError
+from kit.progress import Silent
+
+CONTENT = bytes(range(256)) * 2000
+FILE = RemoteFile("set.gz", len(CONTENT), hashlib.sha256(CONTENT).hexdigest(), ())
+
+
+class Server(ThreadingHTTPServer):
+    """Serves one content with ranges. drop_after: bytes after which it hangs up. crawl: 1 kB every 20 ms.
+    ranges: whether Range is honoured. asked: what each request wanted."""
+
+    daemon_threads = True
+
+    def __init__(self, content: bytes, *, drop_after: int | None = None, crawl: bool = False, ranges: bool = True):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.content, self.drop_after, self.crawl, self.ranges = content, drop_after, crawl, ranges
+        self.asked: list[str] = []
+        self.url = f"http://127.0.0.1:{self.server_port}/set.gz"
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that hangs up is what these tests are about."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        wanted = self.headers.get("Range", "")
+        self.server.asked.append(wanted)
+        body, size = self.server.content, len(self.server.content)
+        if wanted and self.server.ranges:
+            start = int(wanted.removeprefix("bytes=").rstrip("-"))
+            body = body[start:]
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-{size - 1}/{size}")
+        else:
+            self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.server.crawl:
+            for place in range(0, len(body), 1000):
+                self.wfile.write(body[place : place + 1000])
+                self.wfile.flush()
+                time.sleep(0.02)
+        else:
+            self.wfile.write(body[: self.server.drop_after])
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+@pytest.fixture
+def serve() -> Iterator[type]:
+    servers: list[Server] = []
+
+    def start(*args: object, **kwargs: object) -> Server:
+        servers.append(Server(*args, **kwargs))  # type: ignore[arg-type]
+        return servers[-1]
+
+    yield start  # type: ignore[misc]
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def fetch(folder: Path, *urls: str, deadline: float | None = None) -> Path:
+    target = folder / FILE.name
+    download(FILE, list(urls), target, Silent(), deadline)
+    assert target.read_bytes() == CONTENT
+    assert not target.with_name("set.gz.part").exists()
+    return target
+
+
+def closed_port_url() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}/set.gz"
+
+
+def test_what_is_there_is_not_asked_for_again(tmp_path: Path, serve) -> None:
+    server = serve(CONTENT)
+    (tmp_path / "set.gz.part").write_bytes(CONTENT[:1000])
+    fetch(tmp_path, server.url)
+    assert server.asked == ["bytes=1000-"]
+
+
+def test_a_part_that_was_complete_needs_no_mirror(tmp_path: Path) -> None:
+    (tmp_path / "set.gz.part").write_bytes(CONTENT)
+    fetch(tmp_path, closed_port_url())
+
+
+def test_a_dropped_connection_is_resumed(tmp_path: Path, serve) -> None:
+    server = serve(CONTENT, drop_after=200_000)
+    fetch(tmp_path, server.url)
+    assert server.asked[0] == ""
+    assert server.asked[1] == "bytes=200000-"
+    assert len(server.asked) == 3
+
+
+def test_a_server_without_ranges_starts_over(tmp_path: Path, serve) -> None:
+    server = serve(CONTENT, ranges=False)
+    (tmp_path / "set.gz.part").write_bytes(b"x" * 1000)
+    fetch(tmp_path, server.url)
+
+
+def test_a_wrong_beginning_is_thrown_away(tmp_path: Path, serve) -> None:
+    server = serve(CONTENT)
+    (tmp_path / "set.gz.part").write_bytes(b"x" * 1000)
+    fetch(tmp_path, server.url)
+    assert server.asked == ["bytes=1000-", ""]
+
+
+def test_a_dead_mirror_and_one_with_other_bytes_are_passed_over(tmp_path: Path, serve) -> None:
+    liar, honest = serve(CONTENT[::-1]), serve(CONTENT)
+    fetch(tmp_path, closed_port_url(), liar.url, honest.url)
+    assert liar.asked == [""]
+
+
+def test_a_slow_mirror_is_left_and_its_bytes_are_kept(tmp_path: Path, serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloads, "RATE_WINDOW_S", 0.1)
+    slow, fast = serve(CONTENT, crawl=True), serve(CONTENT)
+    fetch(tmp_path, slow.url, fast.url)
+    assert slow.asked == [""]
+    assert fast.asked[0].startswith("bytes=")  # not from 0
+
+
+def test_a_slow_mirror_is_better_than_none(tmp_path: Path, serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloads, "RATE_WINDOW_S", 0.1)
+    monkeypatch.setattr(downloads, "LEAST_RATE", 10**9)
+    (tmp_path / "set.gz.part").write_bytes(CONTENT[:-30_000])
+    slow = serve(CONTENT, crawl=True)
+    fetch(tmp_path, slow.url, closed_port_url())
+    assert len(slow.asked) == 2
+
+
+def test_given_up_as_soon_as_the_deadline_is_out_of_reach(
+    tmp_path: Path, serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(downloads, "RATE_WINDOW_S", 0.1)
+    slow = serve(CONTENT, crawl=True)  # needs 10 s
+    with pytest.raises(DataError, match="too slow for the time there is"):
+        fetch(tmp_path, slow.url, deadline=time.monotonic() + 5)
+    assert 0 < (tmp_path / "set.gz.part").stat().st_size < len(CONTENT) / 2
+    assert not (tmp_path / "set.gz").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (CONTENT[::-1], f"other bytes than the published ones: SHA-256 .*expected {FILE.sha256}"),
+        (CONTENT[:-1], "another file: 511,999 bytes, published are 512,000"),
+    ],
+)
+def test_every_mirror_wrong(tmp_path: Path, serve, content: bytes, said: str) -> None:
+    with pytest.raises(DataError, match=said) as caught:
+        fetch(tmp_path, serve(content).url)
+    assert "kit data add" in caught.value.remedy
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_silent_host_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloads, "ANSWER_S", 0.2)
+    monkeypatch.setattr(downloads, "_silent", set())
+    with socket.create_server(("127.0.0.1", 0)) as mute:  # takes connections, never answers
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}/set.gz"
+        with pytest.raises(DataError, match=r"no answer within .*; .*did not answer before"):
+            fetch(tmp_path, url, url)
+
+
+def test_a_local_mirror_with_other_bytes_is_refused(tmp_path: Path) -> None:
+    source, target = tmp_path / "theirs.gz", tmp_path / "set.gz"
+    source.write_bytes(CONTENT[::-1])
+    with pytest.raises(DataError, match=f"set.gz in KIT_DATA_MIRROR is not the published file: .*{FILE.sha256}"):
+        copy(FILE, source, target)
+    source.write_bytes(CONTENT)
+    copy(FILE, source, target)
+    assert target.read_bytes() == CONTENT
+
+
+def test_no_password_is_shown() -> None:
+    assert without_user("https://me:secret@host:81/a?b") == "https://host:81/a?b"

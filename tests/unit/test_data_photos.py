@@ -1,0 +1,167 @@
+"""The photo pipeline: the affine map against a float64 reference, order and draws, threads, broken files."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from scenarios.data.augment import Matrix, draw_maps, warp
+from scenarios.data.errors import DataCorrupt
+from scenarios.data.photos import PhotoLoader, decode, read_photos
+from scenarios.frameworks.base import Photos
+from scenarios.spec import Augment
+
+SIZE = (24, 32)
+STRONG = Augment(shear=20.0, zoom=0.4, flip=True)
+
+
+def reference_warp(image: npt.NDArray[np.uint8], matrix: Matrix) -> npt.NDArray[np.float64]:
+    """Bilinear interpolation of the nearest-extended picture, from its definition."""
+    height, width = image.shape[:2]
+    rows, columns = np.mgrid[0:height, 0:width]
+    x, y = np.tensordot(matrix[:, :2], np.stack([columns, rows]), 1) + matrix[:, 2, None, None]
+    left, top = np.floor(x).astype(int), np.floor(y).astype(int)
+    total = np.zeros(image.shape)
+    for dy, dx in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        weight = (1 - abs(x - left - dx)) * (1 - abs(y - top - dy))
+        total += weight[..., None] * image[(top + dy).clip(0, height - 1), (left + dx).clip(0, width - 1)]
+    return total
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 1000))
+def test_warp_agrees_with_the_reference(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    image = rng.integers(0, 256, (*SIZE, 3), dtype=np.uint8)
+    matrix = draw_maps(STRONG, SIZE, 1, rng)[0]
+    short = reference_warp(image, matrix) - warp(image, matrix)
+    assert short.min() > -0.01
+    assert short.max() < 1.01  # truncated to bytes
+
+
+def keras_matrix(shear: float, zx: float, zy: float, height: int, width: int) -> Matrix:
+    """`apply_affine_transform` of Keras for a picture with rows first, rewritten to (column, row)."""
+    s = np.deg2rad(shear)
+    matrix = np.array([[1, -np.sin(s), 0], [0, np.cos(s), 0], [0, 0, 1]]) @ np.diag([zx, zy, 1])
+    cx, cy = width / 2 - 0.5, height / 2 - 0.5
+    there = np.array([[1, 0, cx], [0, 1, cy], [0, 0, 1]])
+    back = np.array([[1, 0, -cx], [0, 1, -cy], [0, 0, 1]])
+    return (there @ matrix @ back)[:2]
+
+
+def test_maps_are_those_of_keras_within_the_ranges() -> None:
+    maps = draw_maps(STRONG, SIZE, 4000, np.random.default_rng(0))
+    linear = maps[:, :, :2]
+    zoom_x = np.abs(linear[:, 0, 0])
+    shear = np.rad2deg(np.arctan2(-linear[:, 0, 1], linear[:, 1, 1]))
+    zoom_y = np.hypot(linear[:, 0, 1], linear[:, 1, 1])
+    for values, low, high in ((zoom_x, 0.6, 1.4), (zoom_y, 0.6, 1.4), (shear, -20, 20)):
+        assert low <= values.min() < low + 0.01 * (high - low)
+        assert high - 0.01 * (high - low) < values.max() <= high
+    assert abs(np.corrcoef(zoom_x, zoom_y)[0, 1]) < 0.06
+    mirrored = linear[:, 0, 0] < 0
+    assert 0.46 < mirrored.mean() < 0.54
+    for index in (int(np.argmax(mirrored)), int(np.argmin(mirrored))):
+        expected = keras_matrix(shear[index], zoom_x[index], zoom_y[index], *SIZE)
+        if mirrored[index]:  # Keras flips the outcome: the output's column is read from the other side
+            expected = expected @ np.array([[-1, 0, SIZE[1] - 1], [0, 1, 0], [0, 0, 1]])
+        np.testing.assert_allclose(maps[index], expected, atol=1e-9)
+
+
+def test_no_zoom_no_shear_is_the_picture_or_its_mirror_image() -> None:
+    image = np.random.default_rng(0).integers(0, 256, (*SIZE, 3), dtype=np.uint8)
+    seen = {warp(image, m).tobytes() for m in draw_maps(Augment(0, 0, flip=True), SIZE, 20, np.random.default_rng(0))}
+    assert seen == {image.tobytes(), image[:, ::-1].tobytes()}
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Photos:
+    folder = tmp_path_factory.mktemp("photos")
+    rng = np.random.default_rng(0)
+    paths = []
+    for index in range(11):
+        paths.append(folder / f"{index}.jpg")
+        Image.fromarray(rng.integers(0, 256, (3, 4, 3), dtype=np.uint8)).resize((50, 40)).save(paths[-1])
+    return Photos(paths, np.arange(11) % 2, SIZE, STRONG)
+
+
+def test_batches_do_not_depend_on_the_threads(photos: Photos) -> None:
+    one, four = (list(PhotoLoader(photos, 4, seed=1, epoch=2, workers=n)) for n in (1, 4))
+    assert [len(labels) for _, labels in one] == [4, 4, 3]
+    for (images, labels), (other_images, other_labels) in zip(one, four, strict=True):
+        np.testing.assert_array_equal(images, other_images)
+        np.testing.assert_array_equal(labels, other_labels)
+    assert len(PhotoLoader(photos, 4, seed=1, epoch=2, workers=1)) == 3
+
+
+def test_every_photo_once_an_epoch_in_another_order_and_with_its_label(photos: Photos) -> None:
+    plain = Photos(photos.paths, photos.labels, photos.size)
+    whole = read_photos(plain, workers=2)
+    assert whole.shape == (11, *SIZE, 3)
+    assert whole.dtype == np.float32
+    assert 0.5 < whole.max() <= 1
+    orders = []
+    for seed, epoch in ((0, 0), (0, 1), (1, 0)):
+        order = []
+        for images, labels in PhotoLoader(plain, 4, seed, epoch, workers=2):
+            for image, label in zip(images, labels, strict=True):
+                (index,) = np.flatnonzero((whole == image).all(axis=(1, 2, 3)))
+                assert plain.labels[index] == label
+                order.append(int(index))
+        assert sorted(order) == list(range(11))
+        orders.append(order)
+    assert len({tuple(order) for order in orders}) == 3
+
+
+def test_a_photo_is_augmented_anew_each_epoch(photos: Photos) -> None:
+    one = Photos(photos.paths[:1], photos.labels[:1], SIZE, STRONG)
+    first, second = (next(iter(PhotoLoader(one, 1, 0, epoch, 1)))[0] for epoch in (0, 1))
+    assert np.abs(first - second).mean() > 0.01
+
+
+def test_an_unreadable_photo_is_named(photos: Photos, tmp_path: Path) -> None:
+    broken = tmp_path / "train" / "dogs" / "dog.7.jpg"
+    broken.parent.mkdir(parents=True)
+    broken.write_bytes(Path(photos.paths[0]).read_bytes()[:-200])
+    mixed = Photos([*photos.paths, broken], np.zeros(12, np.int64), SIZE)
+    with pytest.raises(DataCorrupt, match=r"train/dogs/dog\.7\.jpg is not a readable JPEG"):
+        list(PhotoLoader(mixed, 4, 0, 0, 3))
+    with pytest.raises(DataCorrupt, match=r"dog\.7\.jpg"):
+        read_photos(mixed, 2)
+    broken.write_bytes(b"GIF89a")
+    with pytest.raises(DataCorrupt, match=r"dog\.7\.jpg"):
+        decode(broken, SIZE)
+
+
+def test_an_iteration_given_up_stops_its_threads(photos: Photos) -> None:
+    batches = iter(PhotoLoader(photos, 1, 0, 0, 2))
+    next(batches)
+    assert any(thread.name.startswith("photos") for thread in threading.enumerate())
+    batches.close()  # type: ignore[attr-defined]
+    assert not any(thread.name.startswith("photos") for thread in threading.enumerate())
+
+
+def test_at_most_twice_the_workers_batches_are_held(photos: Photos, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = []
+    genuine = PhotoLoader._load
+    monkeypatch.setattr(PhotoLoader, "_load", lambda self, indices: loaded.append(1) or genuine(self, indices))
+    batches = iter(PhotoLoader(photos, 1, 0, 0, 2))
+    next(batches)
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    assert len(loaded) <= 2 + 2 * 2
+
+
+def test_large_photos_are_decoded_small_and_look_the_same(tmp_path: Path) -> None:
+    rows, columns = np.mgrid[0:480, 0:640]
+    smooth = np.stack([rows * 255 // 479, columns * 255 // 639, (rows + columns) * 255 // 1118], -1).astype(np.uint8)
+    Image.fromarray(smooth).save(tmp_path / "big.jpg", quality=95)
+    exact = np.asarray(Image.open(tmp_path / "big.jpg").resize((32, 24), Image.Resampling.BILINEAR)).astype(int)
+    assert np.abs(decode(tmp_path / "big.jpg", SIZE) - exact).max() <= 4

@@ -1,0 +1,131 @@
+"""Environments made for real, from a tiny wheel in a folder, without a network."""
+
+import base64
+import hashlib
+import subprocess
+import sys
+import zipfile
+from contextlib import contextmanager
+
+import pytest
+
+from kit import environments
+from kit.errors import DiskError, EngineError, ImageError
+from kit.model import Framework
+from kit.progress import Silent
+from kit.sources import Sources
+
+
+class Counting(Silent):
+    """Counts the steps it was told of."""
+
+    def __init__(self):
+        self.tasks = 0
+
+    @contextmanager
+    def task(self, label, total=None, unit=""):
+        self.tasks += 1
+        with super().task(label, total, unit) as task:
+            yield task
+
+
+def make_wheel(folder):
+    """toy-1.0+cpu, one empty module. Returns its SHA-256."""
+    files = {
+        "toy.py": b"",
+        "toy-1.0+cpu.dist-info/METADATA": b"Metadata-Version: 2.1\nName: toy\nVersion: 1.0+cpu\n",
+        "toy-1.0+cpu.dist-info/WHEEL": b"Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{name},sha256={_short(content)},{len(content)}\n" for name, content in files.items())
+    wheel = folder / "toy-1.0+cpu-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, content in [*files.items(), ("toy-1.0+cpu.dist-info/RECORD", record.encode())]:
+            archive.writestr(zipfile.ZipInfo(name), content)
+    return hashlib.sha256(wheel.read_bytes()).hexdigest()
+
+
+def _short(content):
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+
+
+class Place:
+    """A framework `toy`, its wheel, an empty package index."""
+
+    def __init__(self, folder):
+        for name in ("wheels", "index", "toy", "assets/scenarios/frameworks"):
+            (folder / name).mkdir(parents=True)
+        self.digest = make_wheel(folder / "wheels")
+        self.assets = folder / "assets"
+        self.adapter = self.assets / "scenarios/frameworks/toy.py"
+        self.adapter.write_text("import toy")
+        self.framework = Framework("toy", "Toy", ("cpu",), None, None, None, folder / "toy")
+        self.sources = Sources(index_url=(folder / "index").as_uri(), find_links=str(folder / "wheels"))
+        self.lock(self.digest)
+
+    def lock(self, digest):
+        (self.framework.folder / "cpu.lock").write_text(f"toy==1.0+cpu \\\n    --hash=sha256:{digest}\n")
+
+    def ensure(self, progress=None):
+        return environments.ensure(self.framework, "cpu", self.sources, self.assets, progress or Silent())
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.setenv("KIT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
+    monkeypatch.setattr(environments, "PYTHON", ".".join(map(str, sys.version_info[:2])))
+    return Place(tmp_path)
+
+
+def test_an_environment_is_made_once_a_lock_and_has_its_packages(place):
+    progress = Counting()
+    first = place.ensure(progress)
+    assert place.ensure(progress) == first
+    assert progress.tasks == 1
+    assert first.kind == "venv"
+    assert first.size_bytes > 0
+    subprocess.run([first.reference, "-c", "import toy"], check=True)
+    with open(place.framework.folder / "cpu.lock", "a", encoding="utf-8") as file:
+        file.write("# another lock\n")
+    second = place.ensure(progress)
+    assert second.reference != first.reference
+    assert len(environments.remove_all()) == 2
+    assert environments.remove_all() == []
+
+
+def test_what_an_interrupted_attempt_left_is_made_anew(place):
+    home = environments.folder() / place.ensure().reference.split("/")[-3]
+    (home / environments.MARKER).unlink()
+    next(home.glob("lib/*/site-packages/toy.py")).unlink()
+    subprocess.run([place.ensure().reference, "-c", "import toy"], check=True)
+
+
+def test_a_package_with_another_hash_is_refused_and_no_password_is_shown(place, capfd, monkeypatch):
+    place.lock("0" * 64)
+    with pytest.raises(ImageError, match=r"[Hh]ash") as caught:
+        place.ensure()
+    assert "KIT_INDEX_URL" in caught.value.remedy
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    place.sources = Sources("http://someone:secret@127.0.0.1:9/simple", place.sources.find_links)
+    with pytest.raises(ImageError, match=r"127\.0\.0\.1") as caught:
+        place.ensure()
+    assert "secret" not in str(caught.value)
+    assert "secret" not in "".join(capfd.readouterr())
+
+
+def test_an_adapter_that_cannot_be_imported_is_an_error_each_time(place):
+    place.adapter.write_text("import no_such_library")
+    for _ in range(2):
+        with pytest.raises(ImageError, match="no_such_library"):
+            place.ensure()
+
+
+def test_no_python_and_no_room_are_told_apart(place, monkeypatch, tmp_path):
+    monkeypatch.setattr(environments, "PYTHON", "3.99")
+    with pytest.raises(EngineError, match=r"3\.99") as caught:
+        place.ensure()
+    assert "--engine docker" in caught.value.remedy
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("KIT_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(DiskError, match="KIT_CACHE_DIR"):
+        place.ensure()

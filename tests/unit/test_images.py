@@ -1,0 +1,176 @@
+"""What an image is made of, and what a person is told when it cannot be made. No engine here."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from kit import assets, image_context, images
+from kit.errors import DiskError, ImageError, UsageError
+from kit.model import Framework
+from kit.sources import CPU_WHEELS, Sources
+
+LOCK = "tiny-wheel==1.0+cpu \\\n    --hash=sha256:00\nother==2.0 \\\n    --hash=sha256:11\n"
+
+
+@pytest.fixture
+def framework(tmp_path, monkeypatch) -> Framework:
+    """A framework in a copy of the assets, with lists for both devices."""
+    shutil.copytree(assets.ROOT / "docker", tmp_path / "docker")
+    (tmp_path / "scenarios" / "catalog").mkdir(parents=True)
+    (tmp_path / "scenarios" / "worker.py").write_text("worker = 1\n")
+    folder = tmp_path / "docker" / "tiny"
+    folder.mkdir()
+    for device in ("cpu", "cuda"):
+        (folder / f"{device}.lock").write_text(LOCK)
+    monkeypatch.setattr(assets, "ROOT", tmp_path)
+    return Framework("tiny", "Tiny", ("cpu", "cuda"), 13, 580, (7, 5), folder)
+
+
+@pytest.fixture
+def sources(tmp_path) -> Sources:
+    """A wheel folder and a CA bundle of the caller's."""
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    for name in (
+        "tiny_wheel-1.0+cpu-py3-none-any.whl",
+        "tiny_wheel-2.0-py3-none-any.whl",
+        "unasked-1-py3-none-any.whl",
+    ):
+        (wheels / name).write_bytes(b"wheel")
+    (tmp_path / "ca.pem").write_text("certificate")
+    return Sources("https://me:secret@mirror.example/simple", str(wheels), tmp_path / "ca.pem")
+
+
+def packages(framework: Framework, device: str, sources: Sources) -> dict[str, str]:
+    with image_context.packages_context(framework, device, sources) as archive, tarfile.open(fileobj=archive) as tar:
+        return {member.name: tar.extractfile(member).read().decode() for member in tar}
+
+
+def identities(framework: Framework) -> tuple[str, str]:
+    first = image_context.packages_identity(framework, "cpu", "sha256:base")
+    return first, image_context.worker_identity(first)
+
+
+def test_a_context_holds_the_list_and_only_the_wheels_that_it_asks_for(framework, sources):
+    files = packages(framework, "cpu", sources)
+    assert set(files) == {
+        "Dockerfile", "requirements.lock", "sources/pip.conf", "sources/ca.pem",
+        "sources/wheels/tiny_wheel-1.0+cpu-py3-none-any.whl",
+    }  # fmt: skip
+    assert files["requirements.lock"] == LOCK
+    assert "find-links = /build/sources/wheels" in files["sources/pip.conf"]
+    assert "cert = /build/sources/ca.pem" in files["sources/pip.conf"]
+
+
+def test_a_cuda_build_never_sees_the_wheel_folder(framework, sources):
+    files = packages(framework, "cuda", sources)
+    assert not [name for name in files if name.endswith(".whl")]
+    assert "find-links" not in files["sources/pip.conf"]
+
+
+def test_the_page_of_cpu_wheels_is_asked_only_for_builds_that_it_has(framework):
+    assert CPU_WHEELS in packages(framework, "cpu", Sources())["sources/pip.conf"]
+    (framework.folder / "cpu.lock").write_text("other==2.0\n")
+    assert "find-links" not in packages(framework, "cpu", Sources())["sources/pip.conf"]
+
+
+def test_the_same_content_is_the_same_archive_whoever_owns_it_and_when(framework, sources):
+    def archive() -> bytes:
+        with image_context.packages_context(framework, "cpu", sources) as first, image_context.worker_context() as then:
+            return first.read() + then.read()
+
+    before = archive()
+    for path in framework.folder.parents[1].rglob("*"):
+        path.touch()
+    assert archive() == before
+
+
+def test_identity_is_recipe_list_base_and_scenarios_and_not_where_packages_come_from(framework, tmp_path):
+    before = identities(framework)
+    module = tmp_path / "scenarios" / "catalog" / "new.py"
+    module.write_text("SCENARIO = 1\n")
+    after = identities(framework)
+    assert before[0] == after[0]
+    assert before[1] != after[1]
+    (tmp_path / "scenarios" / "catalog" / "new.cpython-311.pyc").write_bytes(b"compiled")
+    assert identities(framework) == after
+    module.rename(module.with_name("other.py"))
+    assert identities(framework)[1] != after[1]
+    (framework.folder / "cpu.lock").write_text(LOCK + "more==1\n")
+    assert identities(framework)[0] != before[0]
+    assert image_context.packages_identity(framework, "cpu", "sha256:other") != identities(framework)[0]
+
+
+def test_a_framework_may_have_a_recipe_of_its_own(framework):
+    before = identities(framework)
+    (framework.folder / "Dockerfile").write_text("FROM scratch\n")
+    assert identities(framework)[0] != before[0]
+    assert packages(framework, "cpu", Sources())["Dockerfile"] == "FROM scratch\n"
+
+
+def test_a_device_without_a_list_is_an_error_that_names_the_file(framework):
+    (framework.folder / "cuda.lock").unlink()
+    with pytest.raises(UsageError, match=r"cuda\.lock is not there"):
+        image_context.lock_file(framework, "cuda")
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "remedy"),
+    [
+        ("SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED]'))", ImageError, "KIT_CA_BUNDLE"),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.", ImageError, "KIT_INDEX_URL"),
+        ("ERROR: No matching distribution found for torch==2.13.0+cpu", ImageError, "KIT_FIND_LINKS"),
+        ("Python of the base image is 3.12", ImageError, "KIT_BASE_IMAGE"),
+        ("Err:1 http://mirror.example bookworm: Temporary failure resolving", ImageError, "HTTP_PROXY"),
+        ("write /opt/venv/x.so: no space left on device", DiskError, "docker system df"),
+    ],
+)
+def test_a_failed_build_names_its_cause_its_remedy_and_the_log(line, kind, remedy):
+    error = images.explain(
+        "kit-tiny:cpu-0", "The command returned a non-zero code: 1", ["Step 1", line], Path("/the/log")
+    )
+    assert type(error) is kind
+    assert remedy in error.remedy
+    assert line in error.message
+    assert kind is DiskError or "/the/log" in error.remedy
+
+
+def test_a_build_log_shows_no_user_info_and_gives_back_the_builders_error(tmp_path):
+    class Task:
+        text = ""
+
+        def advance(self, amount: float) -> None:
+            pass
+
+        def describe(self, text: str) -> None:
+            self.text = text
+
+    task, path = Task(), tmp_path / "log"
+    with path.open("w") as log:
+        recorder = images._Recorder(log, task)
+        stream = [{"stream": "Looking in indexes: https://me:secret@mirror.example/simple\n"}, {"status": "extracting"}]
+        assert recorder.follow(stream) is None
+        assert task.text == "extracting"
+        failure = recorder.follow([{"error": "no https://me:secret@mirror.example"}, {"stream": "never read"}])
+    assert failure == "no https://mirror.example"
+    assert "secret" not in path.read_text() + "".join(recorder.tail())
+    assert "never read" not in path.read_text()
+
+
+def test_proxies_are_handed_on_only_where_they_are_set():
+    given = {"HTTPS_PROXY": "http://proxy:1", "no_proxy": "here", "HTTP_PROXY": "", "OTHER": "x"}
+    assert images.proxy_arguments(given) == {"HTTPS_PROXY": "http://proxy:1", "no_proxy": "here"}
+
+
+def test_every_framework_has_a_list_of_exact_versions_and_hashes_for_each_device():
+    for file in (assets.ROOT / "docker").glob("*/*.in"):
+        lock = file.with_suffix(".lock").read_text()
+        packages = [line for line in lock.splitlines() if "==" in line]
+        assert packages, file
+        assert all(line.endswith("\\") for line in packages), f"{file}: a package without hashes"
+        assert "://" not in lock, f"{file}: names where packages came from"
+        assert ("nvidia-cudnn" in lock) == (file.stem == "cuda")

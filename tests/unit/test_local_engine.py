@@ -1,0 +1,253 @@
+"""The local engine with real processes: a stand-in worker does what a test tells it to do."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kit.engines.local import LocalEngine
+from kit.engines.processes import MemoryMeter
+from kit.errors import EngineError
+from kit.model import Environment, Framework, LaunchFolder, Limits
+from kit.progress import Silent
+from kit.sources import Sources
+
+WORKER = "import pathlib, sys; exec(pathlib.Path(sys.argv[1], 'play.py').read_text())"
+VENV = Environment("toy", "cpu", "venv", sys.executable, "digest")
+MIB = 1 << 20
+
+# A child that left session and parent, as a daemon does; its id is in the file `child`.
+ESCAPE = """
+import os, pathlib, subprocess, sys, time
+here = pathlib.Path(sys.argv[1])
+code = (
+    "import os, time; os.fork() and os._exit(0); os.setsid();"
+    "open('child', 'w').write(str(os.getpid())); time.sleep(600)"
+)
+subprocess.run([sys.executable, "-c", code], start_new_session=True)
+while not ((here / "child").exists() and (here / "child").read_text()):
+    time.sleep(0.01)
+"""
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / "assets/scenarios").mkdir(parents=True)
+    (tmp_path / "assets/scenarios/__init__.py").touch()
+    (tmp_path / "assets/scenarios/worker.py").write_text(WORKER)
+    return tmp_path / "assets"
+
+
+@pytest.fixture
+def engine(root):
+    return LocalEngine(Sources(), root=root)
+
+
+@pytest.fixture
+def launch(engine, tmp_path):
+    def run(play, *, memory=8 << 30, timeout=60.0, stopped=lambda: False, variables=None, **limits):
+        folder = LaunchFolder(tmp_path / "io", limits.pop("data", None), tmp_path / "log")
+        folder.scratch.mkdir()
+        (folder.scratch / "play.py").write_text(textwrap.dedent(play))
+        limits = Limits(timeout, memory, limits.pop("cpus", tuple(os.sched_getaffinity(0))), **limits)
+        labels = {"run": "this-run", "key": "toy/cell"}
+        return engine.launch(VENV, folder, limits, variables or {}, labels, stopped)
+
+    return run
+
+
+def lives(file):
+    """Whether the process whose id is in the file still runs. One that was never born does not, nor one that nobody
+    has collected yet."""
+    try:
+        return psutil.Process(int(file.read_text())).status() not in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
+    except (FileNotFoundError, psutil.NoSuchProcess):
+        return False
+
+
+def test_a_worker_gets_its_folders_variables_cpus_and_little_else(launch, tmp_path, monkeypatch):
+    monkeypatch.setenv("SECRET", "of the caller")
+    monkeypatch.setenv("PYTHONPATH", "/of/the/caller")
+    cpu = max(os.sched_getaffinity(0))
+    done = launch(
+        """
+        import json, os, sys
+        print("to the log")
+        print("errors too", file=sys.stderr)
+        json.dump([dict(os.environ), sorted(os.sched_getaffinity(0)), sys.argv[1:], sys.path], open("told", "w"))
+        """,
+        variables={"ASKED_FOR": "1"},
+        cpus=(cpu,),
+        gpus=("1", "GPU-abc"),
+        data=tmp_path,
+    )
+    assert (done.exit_code, done.timed_out, done.out_of_memory, done.not_started) == (0, False, False, None)
+    scratch = str(tmp_path / "io")
+    variables, cpus, arguments, path = json.loads((tmp_path / "io/told").read_text())
+    assert cpus == [cpu]
+    assert arguments == [scratch, "--data", str(tmp_path)]
+    assert str(tmp_path / "assets") in path
+    assert "/of/the/caller" not in path
+    assert variables["ASKED_FOR"] == "1"
+    assert variables["CUDA_VISIBLE_DEVICES"] == "1,GPU-abc"
+    assert "SECRET" not in variables
+    for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TRITON_CACHE_DIR"):
+        assert variables[name].startswith(scratch)
+        assert Path(variables[name]).is_dir()
+    assert (tmp_path / "log").read_text() == "to the log\nerrors too\n"
+
+
+def test_exit_codes_are_as_in_a_shell_and_a_kill_far_from_the_limit_is_no_lack_of_memory(launch):
+    done = launch("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    assert (done.exit_code, done.out_of_memory) == (137, False)
+
+
+def test_an_interpreter_that_is_gone_is_told_in_the_log(engine, tmp_path):
+    folder = LaunchFolder(tmp_path / "io", None, tmp_path / "log")
+    gone = Environment("toy", "cpu", "venv", str(tmp_path / "python"), "digest")
+    done = engine.launch(gone, folder, Limits(60, 1 << 30, (0,)), {}, {}, lambda: False)
+    assert done.exit_code != 0
+    assert "No such file" in (tmp_path / "log").read_text()
+
+
+def test_the_deadline_ends_the_worker_and_what_it_started(launch, tmp_path):
+    done = launch(ESCAPE + "time.sleep(600)", timeout=2)
+    assert done.timed_out
+    assert not lives(tmp_path / "io/child")
+
+
+def test_a_worker_that_ignores_sigterm_is_killed(launch):
+    done = launch("import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)", timeout=1)
+    assert (done.timed_out, done.exit_code) == (True, 137)
+
+
+def test_nothing_is_left_of_a_worker_that_ended_well(launch, tmp_path):
+    assert launch(ESCAPE).exit_code == 0
+    assert not lives(tmp_path / "io/child")
+
+
+def test_what_a_person_stops_ends(launch, tmp_path):
+    done = launch(ESCAPE + "time.sleep(600)", stopped=(tmp_path / "io/child").exists)
+    assert not done.timed_out
+    assert done.exit_code != 0
+    assert not lives(tmp_path / "io/child")
+
+
+def test_an_exception_in_the_orchestrator_leaves_nothing_behind(launch, tmp_path):
+    def stopped():
+        if (tmp_path / "io/child").exists():
+            raise KeyboardInterrupt
+        return False
+
+    with pytest.raises(KeyboardInterrupt):
+        launch(ESCAPE + "time.sleep(600)", stopped=stopped)
+    assert not lives(tmp_path / "io/child")
+
+
+def test_memory_of_the_whole_tree_is_limited(launch):
+    done = launch(
+        """
+        import subprocess, sys
+        subprocess.run([sys.executable, "-c", "import time; kept = b'x' * (300 << 20); time.sleep(600)"])
+        """,
+        memory=200 * MIB,
+    )
+    assert done.out_of_memory
+    assert not done.timed_out
+
+
+def test_pages_that_forked_children_share_count_once(tmp_path):
+    code = (
+        "import os, time; kept = b'x' * (100 << 20); [os.fork() for _ in range(2)]; open('ready', 'a'); time.sleep(600)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, start_new_session=True)
+    try:
+        parent = psutil.Process(process.pid)
+        while len(parent.children(recursive=True)) < 3:
+            time.sleep(0.01)
+        wide, narrow = MemoryMeter(process.pid, 200 * MIB), MemoryMeter(process.pid, 50 * MIB)
+        for meter in (wide, narrow):
+            meter.find_descendants()
+        assert not wide.over_limit()
+        assert 100 * MIB < wide.peak_bytes < 200 * MIB
+        assert narrow.over_limit()
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_a_worker_dies_with_an_orchestrator_that_is_killed(root, tmp_path):
+    (tmp_path / "io").mkdir()
+    (tmp_path / "io/play.py").write_text("import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(600)")
+    orchestrator = subprocess.Popen(
+        [sys.executable, "-c", ORCHESTRATOR, str(root), str(tmp_path)], cwd=Path(__file__).parents[2]
+    )
+    pid = tmp_path / "io/pid"
+    while not (pid.exists() and pid.read_text()):
+        assert orchestrator.poll() is None
+        time.sleep(0.01)
+    orchestrator.kill()
+    orchestrator.wait()
+    for _ in range(1000):
+        if not lives(pid):
+            return
+        time.sleep(0.01)
+    pytest.fail("the worker outlived the orchestrator")
+
+
+ORCHESTRATOR = """
+import sys
+from pathlib import Path
+from kit.engines.local import LocalEngine
+from kit.model import Environment, LaunchFolder, Limits
+from kit.sources import Sources
+root, here = map(Path, sys.argv[1:])
+folder = LaunchFolder(here / "io", None, here / "log")
+venv = Environment("toy", "cpu", "venv", sys.executable, "digest")
+LocalEngine(Sources(), root=root).launch(venv, folder, Limits(600, 8 << 30, (0,)), {}, {"run": "r"}, lambda: False)
+"""
+
+
+def test_sweeping_ends_the_processes_of_dead_runs_alone(engine):
+    def sleeper(run):
+        return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env={"KIT_RUN": run})
+
+    dead, alive = sleeper("dead"), sleeper("alive")
+    try:
+        assert engine.sweep(lambda run: run != "dead") == [f"process {dead.pid}"]
+        assert dead.wait(10) == -signal.SIGKILL
+        assert alive.poll() is None
+    finally:
+        for process in (dead, alive):
+            process.kill()
+            process.wait()
+
+
+def framework(tmp_path, *, name, devices=("cpu",)):
+    return Framework(name, name.title(), devices, None, None, None, tmp_path)
+
+
+def test_a_named_interpreter_is_used_as_it_is(root, tmp_path):
+    engine = LocalEngine(Sources(), sys.executable, root)
+    found = engine.prepare(framework(tmp_path, name="json"), "cpu", Silent())
+    assert (found.kind, found.reference, len(found.digest)) == ("system", sys.executable, 64)
+    assert engine.describe()["python"] == ".".join(map(str, sys.version_info[:3]))
+
+
+def test_refusals_name_what_is_absent(root, tmp_path):
+    named = LocalEngine(Sources(), sys.executable, root)
+    assert "lacks no_such_framework" in str(named.refusal(framework(tmp_path, name="no_such_framework"), "cpu"))
+    assert "not offered on cuda" in str(named.refusal(framework(tmp_path, name="json"), "cuda"))
+
+
+def test_an_interpreter_that_is_not_there_or_none_is_an_error(tmp_path):
+    for name in ("no-such-python", "/bin/false"):
+        with pytest.raises(EngineError, match=name):
+            LocalEngine(Sources(), name).describe()

@@ -1,0 +1,146 @@
+"""From names to launches: what is chosen, in which order, and what is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kit import catalog
+from kit.errors import UsageError
+from kit.model import Framework
+from kit.plan import PROFILES, Options, Selection, budget, estimate, make_plan
+from kit.typical import forward_flops
+from scenarios.contract import Budget
+
+SCENARIOS = catalog.scenarios()
+FRAMEWORKS = {
+    name: Framework(name, name, ("cpu", "cuda"), 13, 580, (7, 5), Path())
+    for name in ("onnxruntime", "tensorflow", "torch")
+}
+
+
+def plan(selection=Selection(), options=Options("fake")):  # noqa: B008 - both are frozen
+    return make_plan(selection, options, SCENARIOS, FRAMEWORKS, run="r", created_at="2026-01-01T00:00:00+00:00")
+
+
+def test_the_default_is_every_scenario_framework_and_device_in_stock_fp32():
+    launches = plan().launches
+    assert len(launches) == len({launch.key for launch in launches}) == 6 * 3 * 2
+    assert {(x.variant, x.lane, x.precision, x.devices, x.launch, x.named) for x in launches} == {
+        ("", "stock", "fp32", 1, 1, False)
+    }
+    assert all(launch.batch == SCENARIOS[launch.scenario][""].batch for launch in launches)
+
+
+def test_names_choose_and_the_key_says_all_of_it():
+    chosen = plan(
+        Selection(
+            scenarios=("catdog-cnn",),
+            variants=("deep",),
+            frameworks=("torch",),
+            devices=("cuda",),
+            lanes=("tuned",),
+            precisions=("bf16", "tf32"),
+            batches=(64, 8),
+        )
+    ).launches
+    assert [launch.key for launch in chosen] == [
+        f"catdog-cnn+deep/torch/cuda/tuned/{precision}/b{batch}" for precision in ("tf32", "bf16") for batch in (64, 8)
+    ]
+    assert all(launch.named for launch in chosen)
+
+
+def test_variants_without_scenarios_are_those_that_have_them():
+    labels = {(x.scenario, x.variant) for x in plan(Selection(variants=("sigmoid",))).launches}
+    assert labels == {("cifar-mlp", "sigmoid"), ("fashion-mlp", "sigmoid")}
+    labels = {(x.scenario, x.variant) for x in plan(Selection(variants=("default", "deep"))).launches}
+    assert labels == {(name, "") for name in SCENARIOS} | {("catdog-cnn", "deep")}
+
+
+@pytest.mark.parametrize(
+    ("selection", "options", "told"),
+    [
+        (Selection(scenarios=("mnist-cmm",)), Options("fake"), "'mnist-cnn'"),
+        (Selection(frameworks=("pytorch",)), Options("fake"), "'torch'"),
+        (Selection(devices=("gpu",)), Options("fake"), "cuda"),
+        (Selection(lanes=("stok",)), Options("fake"), "'stock'"),
+        (Selection(precisions=("fp16",)), Options("fake"), "'bf16'|'fp32'"),
+        (Selection(variants=("deeep",)), Options("fake"), "'deep'"),
+        (Selection(scenarios=("mnist-cnn",), variants=("deep",)), Options("fake"), "default"),
+        (Selection(scenarios=("mnist-cnn", "catdog-cnn"), variants=("deep",)), Options("fake"), "of mnist-cnn"),
+        (Selection(batches=(0,)), Options("fake"), "--batch"),
+        (Selection(), Options("fake", profile="fast"), "quick"),
+        (Selection(), Options("fake", epochs=3), "--profile full"),
+        (Selection(), Options("fake", profile="full", epochs=0), "--epochs"),
+        (Selection(), Options("fake", timeout_s=-1), "--timeout"),
+        (Selection(), Options("fake", threads=0), "--threads"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_what_does(selection, options, told):
+    with pytest.raises(UsageError, match=told):
+        plan(selection, options)
+
+
+@given(
+    frameworks=st.sets(st.sampled_from(sorted(FRAMEWORKS)), min_size=1),
+    scenarios=st.sets(st.sampled_from(sorted(SCENARIOS)), min_size=1),
+    seed=st.integers(0, 1000),
+)
+def test_standard_interleaves_whole_rounds_by_seed(frameworks, scenarios, seed):
+    selection = Selection(scenarios=tuple(scenarios), frameworks=tuple(frameworks))
+    options = Options("fake", profile="standard", seed=seed)
+    launches = plan(selection, options).launches
+    cells = {launch.key for launch in launches}
+    assert [launch.launch for launch in launches] == sorted(n for n in range(1, 6) for _ in cells)
+    assert Counter((x.key, x.launch) for x in launches) == Counter((key, n) for key in cells for n in range(1, 6))
+    if len(frameworks) > 1:
+        assert all(a.framework != b.framework for a, b in pairwise(launches))
+    assert plan(selection, options).launches == launches
+
+
+def test_the_seed_changes_the_order_and_nothing_else():
+    one, other = (plan(options=Options("fake", profile="standard", seed=seed)).launches for seed in (1, 2))
+    assert one != other
+    assert Counter(x.key for x in one) == Counter(x.key for x in other)
+
+
+def test_budgets_are_those_of_the_profiles():
+    scenario = SCENARIOS["cifar-cnn"][""]
+    assert budget(PROFILES["smoke"], None, scenario) == Budget(steps=20, test_images=200)
+    assert budget(PROFILES["quick"], None, scenario) == Budget(seconds=6, test_images=1000)
+    assert budget(PROFILES["standard"], None, scenario) == Budget(seconds=20)
+    assert budget(PROFILES["full"], None, scenario) == Budget(epochs=15)
+    assert budget(PROFILES["full"], 2, scenario) == Budget(epochs=2)
+
+
+def test_flops_of_a_forward_pass():
+    convolutions = 26 * 26 * 32 * 9 * 1 + 11 * 11 * 64 * 9 * 32
+    dense = 5 * 5 * 64 * 128 + 128 * 10
+    assert forward_flops(SCENARIOS["mnist-cnn"][""]) == 2 * (convolutions + dense)
+
+
+def test_the_estimate_counts_what_will_run_and_what_must_be_made():
+    selection = Selection(scenarios=("mnist-cnn",), frameworks=("torch", "onnxruntime"))
+    whole = plan(selection)
+    cold = estimate(whole, SCENARIOS)
+    warm = estimate(whole, SCENARIOS, ready=[(x.framework, x.device) for x in whole.launches])
+    on_cpu = estimate(whole, SCENARIOS, left_out=[("torch", "cuda"), ("onnxruntime", "cuda")])
+    assert warm.disk_bytes == 0 < on_cpu.disk_bytes < cold.disk_bytes
+    assert warm.seconds < cold.seconds
+    assert estimate(plan(selection, Options("local", environment="system")), SCENARIOS) == warm
+    assert "4 launches" in cold.lines[0]
+    assert "2 launches" in on_cpu.lines[0]
+    assert "torch cuda" in cold.lines[1]
+    assert "cuda" not in on_cpu.lines[1]
+
+
+def test_the_deadline_leaves_room_for_the_longest_launch():
+    selection = Selection(scenarios=("catdog-cnn",), variants=("deep",), devices=("cpu",), frameworks=("torch",))
+    full = plan(selection, Options("fake", profile="full"))
+    assert full.timeout_s > 3 * estimate(full, SCENARIOS, ready=[("torch", "cpu")]).seconds
+    assert plan(selection, Options("fake", timeout_s=7)).timeout_s == 7

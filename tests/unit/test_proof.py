@@ -1,0 +1,172 @@
+"""The proof itself, with the example framework: what it accepts, refuses and remembers."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scenarios import catalog, proof
+from scenarios.contract import Proof, from_json, to_json
+from scenarios.frameworks.base import Adapter, Images, Options
+from scenarios.spec import Adam, Conv, Dense, Flatten, MaxPool, Scenario, Sgd
+from scenarios.weights import Weights
+
+EXAMPLE = Path(__file__).parents[1] / "example/scenarios/frameworks/plain.py"
+SCENARIO = Scenario(
+    name="small",
+    title="",
+    study="",
+    dataset="mnist",
+    image=(8, 8, 1),
+    layers=(Conv(3), MaxPool(2), Flatten(), Dense(4, activation="softmax")),
+    loss="categorical",
+    optimizer=Adam(),
+    batch=4,
+    epochs=1,
+    proof_batch=6,
+)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Any:
+    spec = importlib.util.spec_from_file_location("plain", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["plain"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def adapter(plain: Any) -> Adapter:
+    made: Adapter = plain.ADAPTER(Options())
+    return made
+
+
+def failed(found: Proof) -> list[str]:
+    return [check.name for check in found.checks if not check.passed]
+
+
+@pytest.mark.parametrize("optimizer", [Adam(), Sgd(0.5)])
+def test_passes_and_names_what_was_checked(adapter: Adapter, optimizer: Any) -> None:
+    found = proof.prove(adapter, replace(SCENARIO, optimizer=optimizer), 3, "fp32", None)
+    assert found.passed, found.checks
+    names = [check.name for check in found.checks]
+    assert names[:5] == ["weights", "logits", "output at batch 1", "output at batch 6", "loss"]
+    assert names[5].startswith("gradient ")
+    assert names[6].startswith("update ")
+    assert (found.seed, found.optimizer_form, found.cached) == (3, "torch", False)
+    assert from_json(Proof, to_json(found)) == found
+
+
+def test_a_wrong_update_or_form_fails_alone(adapter: Adapter, plain: Any) -> None:
+    class Faster(plain.ADAPTER):  # type: ignore[misc]
+        def build(self, scenario: Scenario, weights: Weights) -> Any:
+            present = scenario.optimizer
+            if present != Sgd(1.0):
+                scenario = replace(scenario, optimizer=replace(present, learning_rate=present.learning_rate * 1.02))
+            return super().build(scenario, weights)
+
+    class OtherForm(plain.ADAPTER):  # type: ignore[misc]
+        optimizer_form = "keras"
+
+    for wrong in (Faster, OtherForm):
+        (name,) = failed(proof.prove(wrong(Options()), SCENARIO, 0, "fp32", None))
+        assert name.startswith("update ")
+
+
+def test_nan_and_wrong_shapes_fail_and_can_be_written(plain: Any) -> None:
+    class Broken(plain.PlainModel):  # type: ignore[misc]
+        def logits(self, images: Images) -> Any:
+            return super().logits(images) * np.nan
+
+        def predictor(self, batch: int) -> Any:
+            predict = super().predictor(batch)
+            return lambda images: predict(images)[:1, :1]
+
+    class Adapted(plain.ADAPTER):  # type: ignore[misc]
+        def build(self, scenario: Scenario, weights: Weights) -> Any:
+            return Broken(self._options, scenario, weights)
+
+    found = proof.prove(Adapted(Options()), SCENARIO, 0, "fp32", None)
+    assert failed(found) == ["logits", "output at batch 1", "output at batch 6"]
+    assert from_json(Proof, to_json(found)) == found
+
+
+def test_what_the_framework_raises_comes_through(plain: Any) -> None:
+    class Refusing(plain.ADAPTER):  # type: ignore[misc]
+        def build(self, scenario: Scenario, weights: Weights) -> Any:
+            raise MemoryError("of the device")
+
+    with pytest.raises(MemoryError, match="device"):
+        proof.prove(Refusing(Options()), SCENARIO, 0, "fp32", None)
+
+
+def test_lower_precision_is_held_to_the_norm(plain: Any) -> None:
+    """Logits a hundredth off pass for bf16 and not for tf32; twenty per cent off pass for neither."""
+
+    def adapter(error: float) -> Adapter:
+        class Rounded(plain.PlainModel):  # type: ignore[misc]
+            def logits(self, images: Images) -> Any:
+                return super().logits(images) * (1 + error)
+
+        class Adapted(plain.ADAPTER):  # type: ignore[misc]
+            def build(self, scenario: Scenario, weights: Weights) -> Any:
+                return Rounded(self._options, scenario, weights)
+
+        made: Adapter = Adapted(Options())
+        return made
+
+    assert proof.prove(adapter(0.01), SCENARIO, 0, "bf16", None).passed
+    assert failed(proof.prove(adapter(0.01), SCENARIO, 0, "tf32", None)) == ["logits"]
+    assert failed(proof.prove(adapter(0.2), SCENARIO, 0, "bf16", None)) == ["logits"]
+
+
+def test_cache_is_used_only_for_the_very_case(
+    adapter: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "reference.npz"
+    first = proof.prove(adapter, SCENARIO, 0, "fp32", cache)
+    assert not cache.exists(), "what is computed in a moment is not worth a file"
+    monkeypatch.setattr(proof, "CACHE_FROM_S", 0.0)
+    assert not proof.prove(adapter, SCENARIO, 0, "fp32", cache).cached
+    again = proof.prove(adapter, SCENARIO, 0, "fp32", cache)
+    assert again.cached
+    assert again.checks == first.checks
+    assert proof.prove(adapter, replace(SCENARIO, batch=99, epochs=7, optimizer=Sgd(0.1)), 0, "fp32", cache).cached
+    for other, seed in ((SCENARIO, 1), (replace(SCENARIO, proof_batch=5), 1)):
+        assert not proof.prove(adapter, other, seed, "fp32", cache).cached
+        assert proof.prove(adapter, other, seed, "fp32", cache).cached, "the new values were not kept"
+    assert [path.name for path in tmp_path.iterdir()] == ["reference.npz"]
+
+
+def test_a_damaged_cache_is_replaced(adapter: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof, "CACHE_FROM_S", 0.0)
+    cache = tmp_path / "reference.npz"
+    proof.prove(adapter, SCENARIO, 0, "fp32", cache)
+    whole = cache.read_bytes()
+    np.savez(tmp_path / "objects.npz", key=np.array([{}], dtype=object))
+    damaged = [b"", b"no archive", whole[: len(whole) // 2], whole[:-30], (tmp_path / "objects.npz").read_bytes()]
+    flipped = (whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :] for place in range(0, len(whole), 53))
+    damaged.extend(flipped)
+    case = proof.make_case(SCENARIO, 0)
+    for content in damaged:
+        cache.write_bytes(content)
+        values, _ = proof.expected_values(case, cache)
+        fresh, _ = proof.expected_values(case, None)
+        assert values.loss == fresh.loss
+        assert all(np.array_equal(values.gradients[name], value) for name, value in fresh.gradients.items())
+        assert proof.expected_values(case, cache)[1], "the damaged file stayed"
+
+
+def test_only_deep_networks_have_room_for_deep_rounding() -> None:
+    variants = catalog.load()["catdog-cnn"]
+    assert proof.gradient_tolerance(variants["deep"], "fp32") == 5e-2
+    assert {proof.gradient_tolerance(v, "fp32") for name, v in variants.items() if name != "deep"} == {1e-2}

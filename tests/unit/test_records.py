@@ -1,0 +1,62 @@
+"""Documents: versions, strictness, and that JSON gives back what went in."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from kit import records
+from kit.errors import UsageError
+from kit.records import Machine, Record, reason
+from scenarios.contract import Code, Status
+from tests import fakes
+
+
+def test_a_record_comes_back_equal_with_the_worker_s_own_types():
+    record = fakes.record()
+    again = Record.from_json(record.to_json(), "x.json")
+    assert again == record
+    assert again.result == fakes.result(fakes.request())
+    assert json.loads(record.to_json())["schema"] == records.SCHEMA
+
+
+def test_a_newer_version_is_refused_and_an_older_one_upgraded(monkeypatch):
+    document = json.loads(fakes.machine().to_json())
+    with pytest.raises(UsageError, match=r"machine\.json was written by a newer kit \(schema 99"):
+        Machine.from_json(json.dumps(document | {"schema": 99}), "machine.json")
+    del document["kernel"]
+    monkeypatch.setattr(records, "SCHEMA", 2)
+    monkeypatch.setitem(records.UPGRADES, 1, lambda old: old | {"kernel": "unknown"})
+    assert Machine.from_json(json.dumps(document), "machine.json").kernel == "unknown"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": "great"},
+        {"surprise": 1},
+        {"launch": "one"},
+        {"result": {"key": "k"}},
+        {"machine": {}},
+        {"schema": "1"},
+    ],
+)
+def test_what_is_no_record_is_refused_by_name(change):
+    document = json.loads(fakes.record().to_json()) | change
+    with pytest.raises(UsageError, match=r"x\.json is not a valid record"):
+        Record.from_json(json.dumps(document), "x.json")
+
+
+def test_a_number_that_json_has_not_is_never_written():
+    broken = replace(fakes.result(fakes.request()).training, images_per_s=float("nan"))
+    record = fakes.record(result=replace(fakes.result(fakes.request()), training=broken))
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        record.to_json()
+
+
+def test_a_reason_is_one_line_of_text_each():
+    told = reason(Code.WORKER_ERROR, "It\n  failed.", "Look\tat it.")
+    assert (told.message, told.remedy) == ("It failed.", "Look at it.")
+    assert Record.from_json(fakes.record(status=Status.FAILED, reason=told).to_json(), "x").reason == told

@@ -1,0 +1,165 @@
+"""The report: what it must say, that nothing in a record can become markup, that it needs nothing from outside."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from kit import catalog
+from kit.analysis import speedups, summarise
+from kit.report import charts, text
+from kit.report.parts import Bar
+from kit.report.render import render, write_report
+from kit.report.view import make_view
+from scenarios.contract import Code, Reason, Status
+from tests.examples import MACHINE, cell, plan, record, relaunch, request
+
+
+class Document(HTMLParser):
+    """Tags with their attributes, and the text outside style and SVG."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def view_of(records, requests=None):
+    titles = {name: f.title for name, f in catalog.frameworks().items()}
+    return make_view(plan(requests or [r.request for r in records]), MACHINE, records, catalog.scenarios(), titles)
+
+
+def document(records, requests=None) -> Document:
+    return Document(render(view_of(records, requests)))
+
+
+def test_every_measured_number_is_shown_with_its_unit():
+    shown = document([record(request(cell()), images_per_s=12345.0)]).text
+    assert "12,300" in shown
+    assert "≈ 4.86 s" in shown  # 60,000 images at 12,345 a second, projected
+    assert "0.500 / 0.600 / 0.900" in shown
+    assert "61,700 (b256)" in shown
+    assert "one launch have no interval" in shown
+
+
+def test_synthetic_data_is_marked_wherever_it_was_measured():
+    real, made = request(cell("cifar-cnn")), request(cell("mnist-cnn"), data="synthetic")
+    page = document([record(real), record(made)])
+    assert "accuracies say nothing about the real task: mnist-cnn." in page.text
+    # once in the summary, once at the section, once in the section's table
+    assert [a.get("class") for t, a in page.tags if t == "span"].count("badge") == 3
+
+
+@pytest.mark.parametrize("status", [s for s in Status if s is not Status.OK])
+def test_what_failed_is_shown_with_reason_and_remedy_and_without_a_speed(status):
+    why = Reason(Code.WORKER_ERROR, "The disk fell off.", "Put it back on.")
+    page = document([record(request(cell()), status, why)])
+    for words in (str(status), "The disk fell off.", "Put it back on.", cell().key, "Nothing was measured"):
+        assert words in page.text
+
+
+def test_launches_without_a_record_are_shown_as_not_run():
+    done, planned = request(cell()), request(cell("cifar-cnn"))
+    page = document([record(done)], [done, planned])
+    assert "1 planned launches have no record" in page.text
+    assert f"1: {planned.key} #1" in page.text
+
+
+def test_cuda_against_cpu_is_a_ratio_of_equal_cells_only():
+    cpu, cuda = request(cell(device="cpu")), request(cell(device="cuda"))
+    other = request(cell("cifar-cnn", device="cuda"))
+    records = [record(cpu, images_per_s=100.0), record(cuda, images_per_s=2000.0), record(other, images_per_s=1.0)]
+    found = speedups(summarise(records))
+    assert [(s.cuda.key, s.ratio) for s in found] == [(cuda.key, 20.0)]
+    assert "20×" in document(records).text
+
+
+def test_a_cell_is_the_median_of_its_launches_and_shows_their_spread():
+    first = request(cell())
+    records = [record(relaunch(first, n + 1), images_per_s=v) for n, v in enumerate((900.0, 1000.0, 5000.0))]
+    (summary,) = summarise(records)
+    assert (summary.images_per_s, summary.lowest, summary.highest, summary.launches) == (1000.0, 900.0, 5000.0, 3)
+    assert "3: 900 to 5,000" in document(records).text
+
+
+def test_whole_epochs_show_their_accuracy_and_a_learning_curve():
+    html = render(view_of([record(request(cell("cifar-cnn")), epochs=6)]))
+    assert "84.00 %" in html
+    assert "Accuracy over epochs" in html
+    assert "≈ 50" not in html
+
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
+
+
+def test_no_text_from_a_record_becomes_markup():
+    wanted = request(cell())
+    hostile = replace(wanted, scenario=HOSTILE, framework=HOSTILE, variant=HOSTILE, key=HOSTILE)
+    ok = record(wanted).model_copy(update={"request": hostile, "key": HOSTILE, "data_note": HOSTILE, "engine": HOSTILE})
+    bad = record(wanted, Status.FAILED, Reason(Code.WORKER_ERROR, HOSTILE, HOSTILE))
+    html = render(
+        make_view(
+            plan([wanted]).model_copy(update={"profile": HOSTILE, "run": HOSTILE}),
+            MACHINE.model_copy(update={"cpu_model": HOSTILE}),
+            [ok, bad],
+            catalog.scenarios(),
+            {},
+        )
+    )
+    page = Document(html)
+    tags = {tag for tag, _ in page.tags}
+    assert not tags & {"script", "img", "iframe", "object", "link"}
+    assert not [a for _, attributes in page.tags for a in attributes if a.startswith("on")]
+    assert HOSTILE in page.text
+
+
+def test_the_file_needs_nothing_from_outside():
+    html = render(view_of([record(request(cell()))]))
+    references = re.findall(r'(?:src|href)="([^"]*)"', html)
+    assert all(reference.startswith("#") for reference in references)
+    assert not re.search(r"url\((?!#)|@import", html)
+    assert "default-src 'none'" in html
+
+
+def test_a_chart_labels_each_bar_with_its_number():
+    svg = charts.bars("Training, images/s", (Bar("A & B", "cpu", 1234.0), Bar("A & B", "cuda", 99999.0)))
+    assert svg.startswith("<svg")
+    for words in ("Training, images/s", "A &amp; B", "1,230", "100,000", "cuda"):
+        assert words in svg
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(12345.6, "12,300"), (0.012345, "0.0123"), (999.9, "1,000"), (0.0, "0"), (None, "–")]
+)
+def test_numbers_have_three_significant_digits(value, expected):
+    assert text.number(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(0.85, "850 ms"), (12.34, "12.3 s"), (252.0, "4.20 min"), (9000.0, "2.50 h"), (None, "–")]
+)
+def test_durations_choose_their_unit(value, expected):
+    assert text.seconds(value) == expected
+
+
+def test_the_report_replaces_the_old_one_whole(tmp_path):
+    target = tmp_path / "index.html"
+    target.write_text("old")
+    of = request(cell())
+    assert write_report(target, plan([of]), MACHINE, [record(of)]) == target
+    assert target.read_text().startswith("<!doctype html>")
+    assert list(tmp_path.iterdir()) == [target]

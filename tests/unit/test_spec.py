@@ -1,0 +1,221 @@
+"""Specification, catalogue, weights, request and result: what is equal, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scenarios import catalog, contract, spec
+from scenarios.contract import ContractError, Proof, Request, Result, from_json, to_json
+from scenarios.spec import Adadelta, Adam, Augment, Conv, Dense, Dropout, Flatten, MaxPool, Scenario, Sgd
+from scenarios.weights import check_weights, initial_weights
+from scenarios.weights import digest as weights_digest
+
+CATALOG = catalog.load()
+EVERY = [scenario for variants in CATALOG.values() for scenario in variants.values()]
+MNIST = CATALOG["mnist-cnn"][""]
+
+# ---- catalogue and specification -------------------------------------------------------------------------------
+
+
+def test_catalogue_holds_the_published_scenarios_with_their_defaults() -> None:
+    defaults = {name: (v[""].batch, v[""].output.activation, type(v[""].optimizer)) for name, v in CATALOG.items()}
+    assert defaults == {
+        "catdog-cnn": (32, "sigmoid", Adam),
+        "cifar-cnn": (32, "linear", Adam),
+        "cifar-mlp": (32, "softmax", Sgd),
+        "fashion-mlp": (32, "softmax", Adam),
+        "mnist-cnn": (64, "softmax", Adam),
+        "mnist-cnn-dropout": (128, "softmax", Adadelta),
+    }
+    assert set(CATALOG["catdog-cnn"]) == {"", "conv", "conv-dropout", "no-augment", "128", "deep"}
+    assert {name for name, variants in CATALOG.items() if "sigmoid" in variants} == {"cifar-mlp", "fashion-mlp"}
+    assert len({spec.digest(scenario) for scenario in EVERY}) == len(EVERY)
+
+
+@pytest.mark.parametrize(
+    ("name", "variant", "count"),
+    [
+        ("mnist-cnn", "", 225_034),
+        ("mnist-cnn-dropout", "", 1_199_882),
+        ("cifar-cnn", "", 122_570),
+        ("fashion-mlp", "", 1_399_510),
+        ("cifar-mlp", "", 12_230_010),
+        ("catdog-cnn", "", 813_217),
+        ("catdog-cnn", "deep", 1_515_585),
+    ],
+)
+def test_numbers_of_parameters(name: str, variant: str, count: int) -> None:
+    """Counted by hand from the layers."""
+    assert sum(math.prod(p.shape) for p in spec.parameters(CATALOG[name][variant])) == count
+
+
+def broken(**changes: Any) -> Scenario:
+    return replace(MNIST, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"layers": ()}, "last layer"),
+        ({"layers": (Flatten(), Dense(10))}, "last layer"),
+        ({"layers": (Dense(10, activation="softmax"),)}, "Flatten"),
+        ({"layers": (Flatten(), Conv(3), Dense(10, activation="softmax"))}, r"\(H, W, C\)"),
+        ({"layers": (Flatten(), Dense(9, activation="sigmoid"), Dense(10, activation="softmax"))}, "last layer"),
+        ({"layers": (MaxPool(29), Flatten(), Dense(10, activation="softmax"))}, "leaves nothing"),
+        ({"layers": (Flatten(), Dropout(1.0), Dense(10, activation="softmax"))}, "rate"),
+        ({"layers": (Flatten(), Dense(1, activation="sigmoid"))}, "binary"),
+        ({"dataset": "mnits"}, "unknown data set 'mnits', known: mnist"),
+        ({"batch": 0}, "at least 1"),
+    ],
+)
+def test_scenarios_that_do_not_fit_together_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=rf"mnist-cnn: .*{words}"):
+        broken(**changes)
+
+
+def test_digest_follows_what_is_computed_and_nothing_else() -> None:
+    base = CATALOG["catdog-cnn"]["conv-dropout"]
+    assert spec.digest(replace(base, title="Other", study="other")) == spec.digest(base)
+    changed = {
+        "name": "other",
+        "dataset": "mnist",
+        "image": (60, 60, 3),
+        "layers": (*base.layers[:-2], Dropout(0.4), base.layers[-1]),
+        "loss": None,  # follows from the layers
+        "optimizer": Adadelta(learning_rate=1e-3),
+        "batch": 33,
+        "epochs": 26,
+        "variant": "other",
+        "augment": Augment(shear=0.3),
+        "inference_batch": 1,
+        "proof_batch": 1,
+    }
+    assert {field.name for field in fields(base)} - set(changed) == {"title", "study"}
+    digests = {spec.digest(replace(base, **{k: v})) for k, v in changed.items() if v is not None}
+    assert len(digests | {spec.digest(base)}) == len(changed)
+    sgd, same_numbers = replace(base, optimizer=Sgd(1.0)), replace(base, layers=(MaxPool(3), *base.layers[1:]))
+    assert spec.digest(sgd) != spec.digest(replace(base, optimizer=Adam(1.0)))
+    assert spec.digest(same_numbers) != spec.digest(base)
+
+
+def test_without_randomness_keeps_places() -> None:
+    for scenario in EVERY:
+        quiet = spec.without_randomness(scenario)
+        assert spec.parameters(quiet) == spec.parameters(scenario)
+        assert quiet.augment is None
+        assert all(layer.rate == 0 for layer in quiet.layers if isinstance(layer, Dropout))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "must define SCENARIO"),
+        ("from scenarios.catalog.mnist_cnn import SCENARIO", "'mnist-cnn' is taken"),
+        (
+            (
+                "from dataclasses import replace\nfrom scenarios.catalog.mnist_cnn import SCENARIO as S\n"
+                "SCENARIO = replace(S, name='x')\nVARIANTS = (SCENARIO,)"
+            ),
+            "variant name of its own",
+        ),
+    ],
+)
+def test_a_broken_catalogue_module_is_named(
+    text: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog, "__path__", [*catalog.__path__, str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "scenarios.catalog.zz_added", raising=False)
+    (tmp_path / "zz_added.py").write_text(text)
+    with pytest.raises(ValueError, match=rf"zz_added\.py.*{words}"):
+        catalog.load()
+    monkeypatch.delitem(sys.modules, "scenarios.catalog.zz_added")
+
+
+# ---- weights ---------------------------------------------------------------------------------------------------
+
+
+def test_weights_follow_the_seed_and_their_initialiser() -> None:
+    for make in (initial_weights, check_weights):
+        first = make(MNIST, 1)
+        assert weights_digest(first) == weights_digest(make(MNIST, 1)) != weights_digest(make(MNIST, 2))
+        assert [(p.name, p.shape) for p in spec.parameters(MNIST)] == [(n, v.shape) for n, v in first.items()]
+        assert {value.dtype for value in first.values()} == {np.dtype(np.float32)}
+    initial, check = initial_weights(MNIST, 0), check_weights(MNIST, 0)
+    limit = math.sqrt(6 / (1600 + 128))
+    assert limit * 0.999 < np.abs(initial["5/kernel"]).max() <= limit
+    assert initial["5/kernel"].std() == pytest.approx(limit / math.sqrt(3), rel=0.01)
+    assert not any(value.any() for name, value in initial.items() if name.endswith("bias"))
+    assert check["5/kernel"].std() == pytest.approx(math.sqrt(2 / 1600), rel=0.01)
+    assert all(value.all() for name, value in check.items() if name.endswith("bias"))
+    deep = initial_weights(CATALOG["catdog-cnn"]["deep"], 0)
+    assert deep["9/kernel"].std() == pytest.approx(math.sqrt(2 / (9 * 64)), rel=0.02)
+
+
+def test_weights_digest_covers_names_shapes_values_and_order() -> None:
+    base = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.ones(2, np.float32)}
+    others = [
+        {"c": base["a"], "b": base["b"]},
+        {"a": base["a"].reshape(3, 2), "b": base["b"]},
+        {"a": np.nextafter(base["a"], 9).astype(np.float32), "b": base["b"]},
+        {"b": base["b"], "a": base["a"]},
+    ]
+    assert weights_digest(base) not in {weights_digest(other) for other in others}
+    assert weights_digest({"a": np.asfortranarray(base["a"]), "b": base["b"]}) == weights_digest(base)
+
+
+# ---- files between orchestrator and worker ---------------------------------------------------------------------
+
+st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(result=st.from_type(Result), request_=st.from_type(Request))
+def test_whatever_is_written_reads_back_equal(result: Result, request_: Request) -> None:
+    result, request_ = replace(result, schema=contract.SCHEMA), replace(request_, schema=contract.SCHEMA)
+    assert from_json(Result, to_json(result)) == result
+    assert from_json(Request, to_json(request_)) == request_
+
+
+PROOF = Proof(True, [contract.Check("logits", 1e-6, 5e-4, True)], "keras", 0, 1.5, False)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"surprise": 1}, "unknown keys surprise"),
+        ({"seed": None}, r"Proof\.seed: None"),
+        ({"seed": True}, r"Proof\.seed: True"),
+        ({"seed": 1.0}, r"Proof\.seed: 1\.0"),
+        ({"seconds": "1"}, r"Proof\.seconds"),
+        ({"checks": {}}, r"Proof\.checks"),
+        ({"checks": [{"name": "x"}]}, r"Proof\.checks\[0\]: missing keys error, passed, tolerance"),
+        ({"schema": contract.SCHEMA + 1}, "newer"),
+    ],
+)
+def test_anything_else_is_refused_where_it_stands(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(ContractError, match=words):
+        from_json(Proof, json.dumps(json.loads(to_json(PROOF)) | change))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", b"\xff\xfe"])
+def test_text_that_is_no_document_is_refused(text: str | bytes) -> None:
+    with pytest.raises(ContractError):
+        from_json(Proof, text)
+
+
+def test_numbers_that_json_lacks_are_refused_on_writing(tmp_path: Path) -> None:
+    for value in (math.nan, math.inf):
+        with pytest.raises(ContractError, match="Proof"):
+            contract.write(tmp_path / "result.json", replace(PROOF, seconds=value))
+    contract.write(tmp_path / "good.json", PROOF)
+    assert from_json(Proof, (tmp_path / "good.json").read_text()) == PROOF

@@ -1,0 +1,49 @@
+"""The wheel carries all that the kit needs: installed in a clean environment, far from the checkout, it plans a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import uv
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_wheel_plans_a_run_in_a_clean_environment(tmp_path):
+    def run(*command: str, **variables: str) -> str:
+        clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "KIT_ASSETS")}
+        done = subprocess.run(
+            command, cwd=tmp_path, env={**clean, **variables}, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    tool = uv.find_uv_bin()
+    run(
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "--target",
+        "wheel",
+        "--directory",
+        str(tmp_path),
+        HATCH_ROOT=str(ROOT),
+    )
+    run(tool, "venv", "--python", sys.executable, "env")
+    python = str(tmp_path / "env/bin/python")
+    install = (tool, "pip", "install", "--python", python)
+    run(*install, "--require-hashes", "--requirement", str(ROOT / "requirements.lock"))
+    (wheel,) = tmp_path.glob("*.whl")
+    run(*install, "--no-deps", str(wheel))
+
+    plan = json.loads(run(str(tmp_path / "env/bin/kit"), "plan", "--all", "--json"))
+    keys = json.dumps(plan)
+    for name in ("mnist-cnn/tensorflow/cpu", "catdog-cnn/onnxruntime/cuda", "cifar-mlp/torch/cpu"):
+        assert name in keys
+    where = run(python, "-c", "import kit, scenarios.spec; print(scenarios.spec.__file__)")
+    assert "_assets" in where
