@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-import platformdirs
-
 from kit import catalog, gpus, locks
 from kit.datasets import Source
 from kit.engines.base import Engine
@@ -20,6 +18,7 @@ from kit.interrupts import Interrupts
 from kit.limits import choose_gpus, launch_limits
 from kit.machine import usable_cpus
 from kit.model import Device, Environment, Framework
+from kit.places import cache_folder
 from kit.plan import PROFILES, budget, find_scenario
 from kit.progress import Progress
 from kit.records import Machine, Plan, PlannedLaunch, Record, reason
@@ -123,7 +122,7 @@ class _Campaign:
             identify=self.plan.identify,
             machine=machine,
             engine=engine,
-            references=ReferenceCache(platformdirs.user_cache_path("kit") / "reference"),
+            references=ReferenceCache(cache_folder() / "reference"),
             warnings=() if machine.id == folder.machine.id else (MACHINE_CHANGED,),
         )
 

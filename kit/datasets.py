@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Literal
 
 import filelock
-import platformdirs
 
 from kit.data import manifest
 from kit.data.download import copy, download
@@ -26,6 +25,7 @@ from kit.data.manifest import Manifest
 from kit.data.prepare import prepare
 from kit.data.sources import SOURCES, RemoteFile
 from kit.errors import DataError, UsageError, unknown
+from kit.places import cache_folder
 from kit.progress import Progress
 from scenarios.spec import DATASETS
 
@@ -70,7 +70,7 @@ def data_dir() -> Path:
     """`KIT_DATA_DIR`, else `data` in the user's cache."""
     if chosen := os.environ.get("KIT_DATA_DIR"):
         return Path(chosen).expanduser().absolute()
-    return platformdirs.user_cache_path("kit") / "data"
+    return cache_folder() / "data"
 
 
 def sets_dir() -> Path:

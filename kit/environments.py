@@ -47,9 +47,7 @@ def ensure(framework: Framework, device: Device, sources: Sources, assets: Path,
     interrupted attempt left is made anew. Raises EngineError without a Python, ImageError where a package cannot be
     had or the adapter not be imported, DiskError.
     """
-    lock = framework.folder / f"{device}.lock"
-    digest = hashlib.sha256(lock.read_bytes()).hexdigest()
-    home = folder() / f"{framework.name}-{device}-{digest[:12]}"
+    lock, digest, home = _place(framework, device)
     with _disk_errors():
         home.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(home.with_suffix(".lock")):
@@ -60,6 +58,18 @@ def ensure(framework: Framework, device: Device, sources: Sources, assets: Path,
                 marker.write_text(json.dumps({"size_bytes": _size(home)}), encoding="utf-8")
             size = json.loads(marker.read_text(encoding="utf-8"))["size_bytes"]
     return Environment(framework.name, device, "venv", str(home / "bin" / "python"), digest, size)
+
+
+def exists(framework: Framework, device: Device) -> bool:
+    """Whether the environment of this lock is made."""
+    return (_place(framework, device)[2] / MARKER).exists()
+
+
+def _place(framework: Framework, device: Device) -> tuple[Path, str, Path]:
+    """Lock, its SHA-256, and the environment's folder."""
+    lock = framework.folder / f"{device}.lock"
+    digest = hashlib.sha256(lock.read_bytes()).hexdigest()
+    return lock, digest, folder() / f"{framework.name}-{device}-{digest[:12]}"
 
 
 def remove_all() -> list[str]:

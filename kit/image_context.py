@@ -17,6 +17,8 @@ from kit.errors import DiskError, UsageError
 from kit.model import Device, Framework
 from kit.sources import CPU_WHEELS, Sources
 
+Recipe = Mapping[str, bytes]  # name in the build context -> content, read once: what is hashed is what is built
+
 
 def dockerfile(framework: Framework) -> Path:
     """The framework's own recipe where it has one, else the common one."""
@@ -35,43 +37,39 @@ def lock_file(framework: Framework, device: Device) -> Path:
     return path
 
 
-def packages_identity(framework: Framework, device: Device, base_id: str) -> str:
-    """Content hash of the packages image: recipe, list, and id of the base image; 12 hexadecimal digits."""
-    return _hash([dockerfile(framework).read_bytes(), lock_file(framework, device).read_bytes(), base_id.encode()])
+def packages_recipe(framework: Framework, device: Device) -> Recipe:
+    """What the packages image is made of: Dockerfile and requirements.lock."""
+    return {
+        "Dockerfile": dockerfile(framework).read_bytes(),
+        "requirements.lock": lock_file(framework, device).read_bytes(),
+    }
 
 
-def worker_identity(packages: str) -> str:
-    """Content hash of the whole image: the packages image and every module of the scenarios; 12 digits."""
-    recipe = (assets.ROOT / "docker" / "Dockerfile.worker").read_bytes()
-    modules = [part for name, path in _modules() for part in (name.encode(), path.read_bytes())]
-    return _hash([packages.encode(), recipe, *modules])
+def worker_recipe() -> Recipe:
+    """What is put on top of it: Dockerfile and every module of the scenarios."""
+    modules = {
+        path.relative_to(assets.ROOT).as_posix(): path.read_bytes() for path in assets.ROOT.glob("scenarios/**/*.py")
+    }
+    return {"Dockerfile": (assets.ROOT / "docker" / "Dockerfile.worker").read_bytes()} | modules
 
 
-@contextmanager
-def packages_context(framework: Framework, device: Device, sources: Sources) -> Iterator[IO[bytes]]:
-    """The build context of the packages image, as an open tar file: Dockerfile, requirements.lock, sources/."""
-    lock = lock_file(framework, device)
-    wheels = _wheels(lock.read_text(encoding="utf-8"), sources) if device == "cpu" else []
-    files: dict[str, Path | bytes] = {"Dockerfile": dockerfile(framework), "requirements.lock": lock}
-    files |= {f"sources/wheels/{wheel.name}": wheel for wheel in wheels}
+def identity(recipe: Recipe, below: str) -> str:
+    """Content hash of an image, 12 hexadecimal digits. below: identity of the image that it is made from."""
+    digest = hashlib.sha256()
+    contents = (part for name in sorted(recipe) for part in (name.encode(), recipe[name]))
+    for part in (below.encode(), *contents):
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()[:12]
+
+
+def source_files(lock: str, device: Device, sources: Sources) -> dict[str, Path | bytes]:
+    """Where the build stage takes packages from: pip.conf, the CA bundle, and wheels. lock: the list's text."""
+    files: dict[str, Path | bytes] = {"sources/pip.conf": _pip_conf(lock, device, sources).encode()}
     if sources.ca_bundle:
         files["sources/ca.pem"] = sources.ca_bundle
-    files["sources/pip.conf"] = _pip_conf(lock.read_text(encoding="utf-8"), device, sources).encode()
-    with _archive(files) as archive:
-        yield archive
-
-
-@contextmanager
-def worker_context() -> Iterator[IO[bytes]]:
-    """The build context of the whole image, as an open tar file: Dockerfile and scenarios/."""
-    files: dict[str, Path | bytes] = {"Dockerfile": assets.ROOT / "docker" / "Dockerfile.worker"}
-    with _archive(files | dict(_modules())) as archive:
-        yield archive
-
-
-def _modules() -> list[tuple[str, Path]]:
-    """Name in the image and path of every module of the scenarios, sorted."""
-    return sorted((path.relative_to(assets.ROOT).as_posix(), path) for path in assets.ROOT.glob("scenarios/**/*.py"))
+    if device == "cpu":
+        files |= {f"sources/wheels/{wheel.name}": wheel for wheel in _wheels(lock, sources)}
+    return files
 
 
 def _pip_conf(lock: str, device: Device, sources: Sources) -> str:
@@ -105,16 +103,12 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _hash(parts: list[bytes]) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "big") + part)
-    return digest.hexdigest()[:12]
-
-
 @contextmanager
-def _archive(files: Mapping[str, Path | bytes]) -> Iterator[IO[bytes]]:
-    """A tar file of them in name order: the same content is the same archive, whoever owns the files."""
+def archive(files: Mapping[str, Path | bytes]) -> Iterator[IO[bytes]]:
+    """A build context: an open tar file in name order; the same content is the same archive, whoever owns the files.
+
+    Raises DiskError where there is no room for it.
+    """
     with TemporaryFile() as file:
         try:
             with tarfile.open(fileobj=file, mode="w") as tar:

@@ -25,6 +25,7 @@ from kit.model import Device, Environment, Framework
 from kit.progress import Progress, Task
 from kit.sources import Sources, without_user_info
 
+FRAMEWORK_LABEL = "kit.framework"  # on every image of ours: the framework's name
 TAIL_LINES = 12
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY")
 
@@ -53,29 +54,43 @@ class ImageBuilder:
         Raises ImageError with the log's last lines and the remedy, DiskError where the disk is full. A lost engine
         shows as the client's own exception.
         """
-        packages_identity = image_context.packages_identity(framework, device, self._base_id(progress))
-        tag = f"{repository(framework)}:{device}-{image_context.worker_identity(packages_identity)}"
+        recipe = image_context.packages_recipe(framework, device)
+        identity = image_context.identity(recipe, self._base_id(progress))
+        tag = self._tag(framework, device, identity)
         if self._find(tag) is None:
-            packages = f"{repository(framework)}:{device}-packages-{packages_identity}"
             log_folder().mkdir(parents=True, exist_ok=True)
             with FileLock(log_folder() / f"{framework.name}-{device}.lock"):  # another kit may build it now
-                if self._find(packages) is None:
-                    self._build_packages(framework, device, packages, packages_identity, progress)
-                with image_context.worker_context() as context:
-                    labels = {"kit.framework": framework.name}
-                    self._build(_Build(tag, {"PACKAGES_IMAGE": packages}, labels, context), progress)
+                packages = self._packages_image(framework, device, recipe, identity, progress)
+                worker = image_context.worker_recipe()
+                self._build(_Build(tag, framework.name, worker, {"PACKAGES_IMAGE": packages}), progress)
         image = self._inspect(tag)
         return Environment(framework.name, device, "image", tag, str(image["Id"]), int(image["Size"]))
 
-    def _build_packages(
-        self, framework: Framework, device: Device, tag: str, identity: str, progress: Progress
-    ) -> None:
-        arguments = {"BASE_IMAGE": self.sources.base_image, "IDENTITY": identity} | proxy_arguments(os.environ)
-        try:
-            with image_context.packages_context(framework, device, self.sources) as context:
-                self._build(_Build(tag, arguments, {"kit.framework": framework.name}, context), progress)
-        finally:
-            self._delete_build_stage(identity)
+    def exists(self, framework: Framework, device: Device) -> bool:
+        """Whether the engine has the image for this content."""
+        base = self._find(self.sources.base_image)
+        if base is None:
+            return False
+        recipe = image_context.packages_recipe(framework, device)
+        identity = image_context.identity(recipe, str(base["Id"]))
+        return self._find(self._tag(framework, device, identity)) is not None
+
+    def _tag(self, framework: Framework, device: Device, packages: str) -> str:
+        identity = image_context.identity(image_context.worker_recipe(), packages)
+        return f"{repository(framework)}:{device}-{identity}"
+
+    def _packages_image(
+        self, framework: Framework, device: Device, recipe: image_context.Recipe, identity: str, progress: Progress
+    ) -> str:
+        tag = f"{repository(framework)}:{device}-packages-{identity}"
+        if self._find(tag) is None:
+            sources = image_context.source_files(recipe["requirements.lock"].decode(), device, self.sources)
+            arguments = {"BASE_IMAGE": self.sources.base_image, "IDENTITY": identity} | proxy_arguments(os.environ)
+            try:
+                self._build(_Build(tag, framework.name, {**recipe, **sources}, arguments), progress)
+            finally:
+                self._delete_build_stage(identity)
+        return tag
 
     def _find(self, tag: str) -> dict[str, Any] | None:
         try:
@@ -114,22 +129,26 @@ class ImageBuilder:
 
     def _build(self, build: _Build, progress: Progress) -> None:
         log_path = log_folder() / f"{re.sub(r'[^a-z0-9]+', '-', build.tag)}.log"
-        with progress.task(f"image {build.tag}") as task, log_path.open("w", encoding="utf-8") as log:
-            recent = _Recorder(log, task)
-            failure = self._run(build, recent)
+        with (
+            image_context.archive(build.files) as context,
+            progress.task(f"image {build.tag}") as task,
+            log_path.open("w", encoding="utf-8") as log,
+        ):
+            recorder = _Recorder(log, task)
+            failure = self._run(build, context, recorder)
         if failure is not None:
-            raise explain(build.tag, failure, recent.tail(), log_path)
+            raise explain(build.tag, failure, recorder.tail(), log_path)
 
-    def _run(self, build: _Build, recorder: _Recorder) -> str | None:
+    def _run(self, build: _Build, context: IO[bytes], recorder: _Recorder) -> str | None:
         """What the builder says went wrong, or None. The command line builds where the API's builder is refused."""
         try:
             return recorder.follow(
                 self.client.build(
-                    fileobj=build.context,
+                    fileobj=context,
                     custom_context=True,
                     tag=build.tag,
                     buildargs=dict(build.arguments),
-                    labels=dict(build.labels),
+                    labels={FRAMEWORK_LABEL: build.framework},
                     rm=True,
                     forcerm=True,
                     decode=True,
@@ -138,15 +157,20 @@ class ImageBuilder:
         except docker.errors.APIError as error:
             if not _builder_is_refused(error) or shutil.which("docker") is None:
                 return str(error.explanation)
-        build.context.seek(0)
-        return self._run_command(build, recorder)
+        context.seek(0)
+        return self._run_command(build, context, recorder)
 
-    def _run_command(self, build: _Build, recorder: _Recorder) -> str | None:
+    def _run_command(self, build: _Build, context: IO[bytes], recorder: _Recorder) -> str | None:
         command = ["docker", "--host", self.address, "build", "--tag", build.tag]
-        command += [f"--build-arg={name}={value}" for name, value in build.arguments.items()]
-        command += [f"--label={name}={value}" for name, value in build.labels.items()]
+        command += [f"--label={FRAMEWORK_LABEL}={build.framework}"]
+        command += [f"--build-arg={name}" for name in build.arguments]  # values from the environment: `ps` shows none
         with subprocess.Popen(
-            [*command, "-"], stdin=build.context, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [*command, "-"],
+            env={**os.environ, **build.arguments},
+            stdin=context,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         ) as process:
             assert process.stdout is not None
             recorder.follow({"stream": line} for line in process.stdout)
@@ -155,10 +179,12 @@ class ImageBuilder:
 
 @dataclass(frozen=True)
 class _Build:
+    """files: the build context. arguments: what the recipe's ARGs get."""
+
     tag: str
+    framework: str
+    files: Mapping[str, Path | bytes]
     arguments: Mapping[str, str]
-    labels: Mapping[str, str]
-    context: IO[bytes]
 
 
 class _Recorder:

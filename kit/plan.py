@@ -161,7 +161,7 @@ def estimate(plan: Plan, scenarios: Scenarios, ready: Environments = (), left_ou
     skipped. Downloads of data sets are not in it."""
     launches = [launch for launch in plan.launches if (launch.framework, launch.device) not in left_out]
     used = {(launch.framework, launch.device) for launch in launches}
-    needed = [] if plan.environment else sorted(used - set(ready))  # an interpreter that was named is there
+    needed = sorted(used - set(ready))
     costs = [environment_cost(framework, device) for framework, device in needed]
     building_s, disk_bytes = sum(c.seconds for c in costs), sum(c.bytes for c in costs)
     profile = PROFILES[plan.profile]
@@ -170,7 +170,7 @@ def estimate(plan: Plan, scenarios: Scenarios, ready: Environments = (), left_ou
     if needed:
         names = ", ".join(f"{framework} {device}" for framework, device in needed)
         lines.append(
-            f"{_count(len(needed), 'environment', 'environments')} to make, unless here already ({names}): about "
+            f"{_count(len(needed), 'environment', 'environments')} to make ({names}): about "
             f"{format_duration(building_s)}, {format_bytes(disk_bytes)} of disk"
         )
     return Estimate(measuring_s + building_s, disk_bytes, tuple(lines))

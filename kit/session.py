@@ -113,7 +113,9 @@ def prepare(selection: Selection, options: Options, sources: Sources) -> Prospec
     wishes = replace(options, engine=engine.name)
     plan = make_plan(selection, wishes, scenarios, frameworks, run=new_run_id(), created_at=now())
     refusals = campaign.refusals(plan, engine, frameworks)
-    cost = estimate(plan, scenarios, left_out=refusals.keys())
+    places = {(launch.framework, launch.device) for launch in plan.launches} - refusals.keys()
+    ready = {(name, device) for name, device in places if engine.ready(frameworks[name], device)}
+    cost = estimate(plan, scenarios, ready=ready, left_out=refusals.keys())
     return Prospect(plan, engine, note, refusals, cost, _downloads(plan, scenarios))
 
 

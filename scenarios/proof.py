@@ -19,10 +19,10 @@ import sys
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -35,17 +35,16 @@ from scenarios.weights import Weights, check_weights
 from scenarios.weights import digest as weights_digest
 
 Precision = Literal["fp32", "tf32", "bf16"]
-Distance = Callable[[Floats, Array], float]
 
 WRONG = sys.float_info.max
-LOGITS_TOLERANCE = {"fp32": 5e-4, "tf32": 2e-3, "bf16": 3e-2}  # fp32: of the largest; else relative L2
+LOGITS_TOLERANCE = {"fp32": 5e-4, "tf32": 2e-3, "bf16": 3e-2}  # fp32: of the largest; else L2
 LOSS_TOLERANCE = {"fp32": 1e-4, "tf32": 2e-3, "bf16": 3e-2}  # relative
-GRADIENT_TOLERANCE = {"fp32": 1e-2, "tf32": 5e-2, "bf16": 3e-1}  # relative L2
+GRADIENT_TOLERANCE = {"fp32": 1e-2, "tf32": 5e-2, "bf16": 5e-1}  # relative L2; a wrong layer is off by 1
 DEEP_GRADIENT_TOLERANCE = {"fp32": 5e-2, "tf32": 2e-1, "bf16": 5e-1}
 DEEP = 20
 UPDATE_TOLERANCE = 1e-3  # relative L2
 UPDATE_STEPS = 3  # from the second on, both moments and their corrections count
-READABLE = 1000
+READABLE = 1000  # units in the last place of the weight that a gradient must have to be read from it
 SHRINK = 1e-2
 CACHE_FROM_S = 1.0
 UNREADABLE = (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
@@ -140,10 +139,11 @@ def _read_cache(cache: Path, key: str, case: Case) -> Values | None:
 
 
 def _write_cache(cache: Path, key: str, values: Values) -> None:
-    named = {f"gradient {name}": value for name, value in values.gradients.items()}
+    arrays: dict[str, Any] = {f"gradient {name}": value for name, value in values.gradients.items()}
+    arrays |= {"key": np.array(key), "logits": values.logits, "loss": np.array(values.loss)}
     temporary = cache.with_name(f".{cache.name}.new")
     with open(temporary, "wb") as file:
-        np.savez(file, key=np.array(key), logits=values.logits, loss=np.array(values.loss), **named)
+        np.savez(file, **arrays)
     temporary.replace(cache)
 
 
@@ -167,13 +167,14 @@ def _weights_check(model: Model, loaded: Weights) -> Check:
 
 
 def _function_checks(model: Model, case: Case, expected: Values, precision: Precision) -> Iterator[Check]:
-    distance, tolerance = (_of_largest if precision == "fp32" else _relative), LOGITS_TOLERANCE[precision]
-    yield _check("logits", distance(model.logits(case.images), expected.logits), tolerance)
+    tolerance = LOGITS_TOLERANCE[precision]
+    of_logits, of_outputs = (_of_largest, _of_largest) if precision == "fp32" else (_relative_to_one, _relative)
+    yield _check("logits", of_logits(model.logits(case.images), expected.logits), tolerance)
     outputs = reference.output(case.scenario, expected.logits)
     for batch in sorted({1, len(case.images)}):
         found = model.predictor(batch)(case.images[:batch])
         # probabilities follow differences of logits, which can be twice as far off
-        yield _check(f"output at batch {batch}", distance(found, outputs[:batch]), 2 * tolerance)
+        yield _check(f"output at batch {batch}", of_outputs(found, outputs[:batch]), 2 * tolerance)
     loss = np.array(model.step(case.images, case.labels))
     yield _check("loss", _relative(loss, np.array(expected.loss)), LOSS_TOLERANCE[precision])
     after = model.weights()
@@ -187,7 +188,11 @@ def _function_checks(model: Model, case: Case, expected: Values, precision: Prec
 
 
 def _update_check(adapter: Adapter, sgd: Model, case: Case) -> Check:
-    """Steps of the scenario's optimizer, each held against the reference's update by the gradient at its weights."""
+    """Steps of the scenario's optimizer, each held against the reference's update by the gradient at its weights.
+
+    A gradient read from float32 weights is known to a unit in the last place of the weight. Adam makes a whole step of
+    even the smallest one, so only weights are compared whose gradients were well above that at every step so far.
+    """
     before = _update_weights(case)
     own = adapter.build(case.scenario, before)
     state = reference.start(before)
@@ -237,6 +242,12 @@ def _relative(found: Floats, expected: Array, forgiven: float = 0.0) -> float:
         return WRONG
     difference, norm = float(np.linalg.norm(found - expected)), float(np.linalg.norm(expected)) + forgiven
     return difference / norm if norm else (WRONG if difference else 0.0)
+
+
+def _relative_to_one(found: Floats, expected: Array) -> float:
+    """As `_relative`, or to ones where those are larger: a single unit's logits can all happen to be near 0, the sum of
+    large terms that cancel, and then a low precision is no measure of itself."""
+    return _relative(found, expected, forgiven=max(0.0, expected.size**0.5 - float(np.linalg.norm(expected))))
 
 
 def _rounding(weights: Floats) -> float:

@@ -1,4 +1,4 @@
-"""Complete example documents for tests: a machine, a plan, records of any status, made from the contract's own types."""
+"""Complete example documents for tests: a machine, a plan, records of any status, from the contract's own types."""
 
 from __future__ import annotations
 
@@ -118,7 +118,9 @@ def result(of: Request, images_per_s: float = 1000.0, epochs: int = 0) -> Result
         ),
         proof=Proof(True, [Check("logits", 1e-6, 5e-4, True)], "torch", 0, 0.7, False),
         evidence=Evidence(
-            placement=Placement(of.device, "Example CPU 3000", "ATen", "NCHW", None, of.threads, "eager loop", "DataLoader"),
+            placement=Placement(
+                of.device, "Example CPU 3000", "ATen", "NCHW", None, of.threads, "eager loop", "DataLoader"
+            ),
             versions={"python": "3.11.2", of.framework: "1.2.3"},
             data_kind=of.data,
             data_digest="d" * 64,
@@ -143,7 +145,9 @@ def record(of: Request, status: Status = Status.OK, why: Reason | None = None, *
         request=of,
         result=result(of, **numbers) if status is Status.OK else None,  # type: ignore[arg-type]
         machine=MACHINE,
-        image=Image(kind="image", reference=f"kit-{of.framework}:cpu-abc", digest="sha256:" + "c" * 64, size_bytes=1 << 30),
+        image=Image(
+            kind="image", reference=f"kit-{of.framework}:cpu-abc", digest="sha256:" + "c" * 64, size_bytes=1 << 30
+        ),
         engine="docker",
         profile="quick",
         data_note="",

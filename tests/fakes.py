@@ -181,6 +181,9 @@ class FakeEngine:
     def refusal(self, framework: Framework, device: Device) -> str | None:
         return self.refused.get((framework.name, device))
 
+    def ready(self, framework: Framework, device: Device) -> bool:
+        return False
+
     def prepare(self, framework: Framework, device: Device, progress: Progress) -> Environment:
         self._called(f"prepare {framework.name} {device}")
         return Environment(framework.name, device, "image", f"kit-{framework.name}:{device}", "sha256:0")

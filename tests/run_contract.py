@@ -27,8 +27,10 @@ NO_TESTS = 5  # pytest's exit code where a pass has nothing for this framework
 def install_tools(folder: Path, python: str) -> None:
     """pytest and what the suite needs, by hash, into a folder of their own."""
     subprocess.run(
-        [uv.find_uv_bin(), "pip", "install", "--quiet", "--require-hashes", "--python", python]
-        + ["--target", str(folder), "--requirement", str(SUITE / "tools.lock")],
+        [
+            *(uv.find_uv_bin(), "pip", "install", "--quiet", "--require-hashes", "--python", python),
+            *("--target", str(folder), "--requirement", str(SUITE / "tools.lock")),
+        ],
         check=True,
     )
 
@@ -41,7 +43,8 @@ def run_suite(environment: Environment, tools: Path, exchange: Path, *selection:
         "KIT_TEST_FRAMEWORK": environment.framework,
         "KIT_TEST_EXCHANGE": str(exchange),
     }
-    print(f"== {environment.framework}: contract suite {' '.join(selection)}", flush=True)
+    sys.stdout.write(f"== {environment.framework}: contract suite {' '.join(selection)}\n")
+    sys.stdout.flush()
     command = [environment.reference, "-P", "-m", "pytest", str(SUITE), "--quiet", *selection]
     return subprocess.run(command, env=variables, cwd=exchange, check=False).returncode in (0, NO_TESTS)
 

@@ -8,7 +8,9 @@ from typing import NoReturn
 
 import typer
 
-from kit.cli import data, host, measure
+from kit.cli.data import app as data_app
+from kit.cli.host import app as host_app
+from kit.cli.measure import app as measure_app
 from kit.errors import KitError
 
 app = typer.Typer(
@@ -20,9 +22,9 @@ app = typer.Typer(
     rich_markup_mode=None,  # Rich in the help would cost 0.2 s
     pretty_exceptions_enable=False,
 )
-app.add_typer(host.app)
-app.add_typer(measure.app)
-app.add_typer(data.app, name="data")
+app.add_typer(host_app)
+app.add_typer(measure_app)
+app.add_typer(data_app, name="data")
 
 
 def main() -> NoReturn:

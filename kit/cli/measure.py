@@ -21,6 +21,7 @@ WITH_RESUME = {"resume", "retry_failed", "out", "as_json", "base_image", "index_
 
 @app.command(epilog="Example: kit plan --scenario mnist-cnn --framework torch --device cpu")
 def plan(
+    everything: options.Everything = False,  # the default; here so that a `run` line can be tried first
     scenario: options.Scenario = None,
     variant: options.Variant = None,
     framework: options.Framework = None,
@@ -32,6 +33,7 @@ def plan(
     epochs: options.Epochs = None,
     engine: options.Engine = options.DEFAULT_ENGINE,
     env: options.Env = "",
+    data: options.Data = "auto",
     as_json: options.Json = False,
 ) -> None:
     """Show the cells of a run, its time and its disk space. Builds and runs nothing."""
@@ -40,7 +42,7 @@ def plan(
     from kit.plan import Options
 
     selection = options.selection(scenario, variant, framework, device, lane, precision, batch)
-    wishes = Options(engine=engine, environment=env, profile=profile, epochs=epochs)
+    wishes = Options(engine, env, profile, data=options.data_kind(data), epochs=epochs)
     prospect = session.prepare(selection, wishes, options.sources())
     if as_json:
         options.print_json(prospect.as_json())
@@ -81,10 +83,7 @@ def build(
 @app.command(epilog="Example: kit run --all --profile standard")
 def run(
     context: typer.Context,
-    everything: Annotated[
-        bool,
-        typer.Option("--all", help="All that the other options do not narrow down: scenarios, frameworks, devices."),
-    ] = False,
+    everything: options.Everything = False,
     scenario: options.Scenario = None,
     variant: options.Variant = None,
     framework: options.Framework = None,

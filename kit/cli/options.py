@@ -21,6 +21,10 @@ DataKind = Literal["auto", "real", "synthetic"]
 DATA_KINDS: tuple[DataKind, ...] = get_args(DataKind)
 DEFAULT_ENGINE, DEFAULT_PROFILE, DEFAULT_OUT = "auto", "quick", Path("reports")
 
+Everything = Annotated[
+    bool,
+    typer.Option("--all", help="All that the other options do not narrow down: scenarios, frameworks, devices."),
+]
 Scenario = Annotated[list[str] | None, Option("--scenario", help="A scenario; may be repeated.", metavar="NAME")]
 Variant = Annotated[
     list[str] | None, Option("--variant", help="A variant of it, or `default`; may be repeated.", metavar="NAME")

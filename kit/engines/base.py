@@ -25,6 +25,9 @@ class Engine(Protocol):
     def refusal(self, framework: Framework, device: Device) -> str | None:
         """Why this engine cannot run such a cell at all (no GPU, no toolkit), or None where it can."""
 
+    def ready(self, framework: Framework, device: Device) -> bool:
+        """Whether `prepare` would find the environment made. Raises EngineError."""
+
     def prepare(self, framework: Framework, device: Device, progress: Progress) -> Environment:
         """Build or find the environment. Raises ImageError, DiskError, EngineError."""
 

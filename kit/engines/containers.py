@@ -91,7 +91,7 @@ def host_options(host: Host, folder: LaunchFolder, limits: Limits) -> tuple[dict
         "Mounts": _mounts(folder),
         "LogConfig": {"Type": "none", "Config": {}},  # we read the output while it comes
     }
-    settable = {
+    settable: dict[str, tuple[bool, dict[str, Any]]] = {
         "memory": (host.memory, {"Memory": limits.memory_bytes}),
         "swap": (host.memory and host.swap, {"MemorySwap": limits.memory_bytes}),  # memory and swap together
         "processes": (host.pids, {"PidsLimit": limits.pids}),

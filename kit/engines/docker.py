@@ -25,7 +25,7 @@ from kit.engines import containers
 from kit.engines.cgroup import MemoryWatch
 from kit.engines.launch_log import copy_output
 from kit.errors import DiskError, EngineError
-from kit.images import ImageBuilder
+from kit.images import FRAMEWORK_LABEL, ImageBuilder
 from kit.model import Completion, Device, Environment, Framework, LaunchFolder, Limits
 from kit.progress import Progress
 from kit.sources import Sources
@@ -33,7 +33,6 @@ from kit.sources import Sources
 T = TypeVar("T")
 
 RUN_LABEL = "kit.run"
-FRAMEWORK_LABEL = "kit.framework"  # of images
 LEAST_API = (1, 40)  # Docker 19.03: device requests
 POLL_S = 0.2
 KILL_S = 30
@@ -78,10 +77,18 @@ class DockerEngine:
             "Toolkit, run `nvidia-ctk runtime configure --runtime=docker` and restart Docker; or use --engine local."
         )
 
+    def ready(self, framework: Framework, device: Device) -> bool:
+        """Whether the image for the present content is there."""
+        with self._errors():
+            return self._builder().exists(framework, device)
+
     def prepare(self, framework: Framework, device: Device, progress: Progress) -> Environment:
         """The framework's image, built where its content is new."""
         with self._errors():
-            return ImageBuilder(self._client, self._address, self._sources).ensure(framework, device, progress)
+            return self._builder().ensure(framework, device, progress)
+
+    def _builder(self) -> ImageBuilder:
+        return ImageBuilder(self._client, self._address, self._sources)
 
     def launch(
         self,

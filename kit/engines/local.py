@@ -14,13 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-import psutil
-
 from kit import assets, environments, gpus, interpreters
 from kit.engines import confine
 from kit.engines.containers import FOLDERS, LOG_BYTES
 from kit.engines.launch_log import copy_output
-from kit.engines.processes import MemoryMeter, end, marked
+from kit.engines.processes import MemoryMeter, end, identity, lives, marked
 from kit.model import Completion, Device, Environment, Framework, LaunchFolder, Limits
 from kit.progress import Progress
 from kit.sources import Sources
@@ -30,6 +28,7 @@ Outcome = Literal["ended", "deadline", "memory", "stopped"]
 
 INHERITED = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
 RUN_VARIABLE = "KIT_RUN"
+OWNER_VARIABLE = "KIT_ORCHESTRATOR"
 TOKEN_VARIABLE = "KIT_LAUNCH_TOKEN"  # noqa: S105 - names one launch, no secret
 POLL_S = 0.2
 DESCENDANTS_S = 1.0  # between looks for new processes, which cost milliseconds each
@@ -69,6 +68,10 @@ class LocalEngine:
             return f"--env {self._interpreter} lacks {', '.join(found.missing)}: install it there, or leave --env out."
         return gpus.absence() if device == "cuda" else None
 
+    def ready(self, framework: Framework, device: Device) -> bool:
+        """Whether the environment is made; a named interpreter is."""
+        return bool(self._interpreter) or environments.exists(framework, device)
+
     def prepare(self, framework: Framework, device: Device, progress: Progress) -> Environment:
         """The framework's environment, made where its lock is new; the named interpreter as it is."""
         if not self._interpreter:
@@ -88,7 +91,8 @@ class LocalEngine:
         """Run the worker as a process of its own session. Nothing that it started is left when this returns or raises,
         nor when this process is killed."""
         token = uuid.uuid4().hex
-        own = {f"KIT_{name.upper()}": value for name, value in labels.items()} | {TOKEN_VARIABLE: token}
+        own = {f"KIT_{name.upper()}": value for name, value in labels.items()}
+        own |= {OWNER_VARIABLE: identity(os.getpid()), TOKEN_VARIABLE: token}
         for place in FOLDERS.values():
             (folder.scratch / place).mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
@@ -111,7 +115,10 @@ class LocalEngine:
             try:
                 outcome = _watch(process, meter, began + limits.timeout_s, stopped)
             finally:
-                end(lambda: marked(TOKEN_VARIABLE, token.__eq__), gently=outcome in {"stopped", "deadline"})
+                end(
+                    lambda: marked(lambda found: found.get(TOKEN_VARIABLE) == token),
+                    gently=outcome in {"stopped", "deadline"},
+                )
                 code = process.wait()
         with writing(folder.log):
             log.result()
@@ -124,13 +131,15 @@ class LocalEngine:
         )
 
     def sweep(self, alive: Callable[[str], bool]) -> list[str]:
-        """End the processes of runs that are not alive; their ids."""
+        """End the processes of runs that are not alive; their ids. Where the orchestrator that started them still runs
+        they are no leftovers, whatever this process knows of runs: it may look in another cache folder."""
 
-        def find_dead() -> list[psutil.Process]:
-            return marked(RUN_VARIABLE, lambda run: not alive(run))
+        def leftover(found: Mapping[str, str]) -> bool:
+            run = found.get(RUN_VARIABLE)
+            return run is not None and not alive(run) and not lives(found.get(OWNER_VARIABLE, ""))
 
-        found = [f"process {process.pid}" for process in find_dead()]
-        end(find_dead, gently=False)
+        found = [f"process {process.pid}" for process in marked(leftover)]
+        end(lambda: marked(leftover), gently=False)
         return found
 
     def _probe(self, framework: Framework) -> interpreters.Interpreter:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
@@ -16,18 +17,39 @@ KILL_S = 20
 POLL_S = 0.05
 
 
-def marked(variable: str, matches: Callable[[str], bool]) -> list[psutil.Process]:
-    """This user's living processes whose start environment has `variable` with such a value; never this process."""
+def marked(matches: Callable[[Mapping[str, str]], bool]) -> list[psutil.Process]:
+    """This user's living processes whose environment at their start matches; never this process."""
     found = []
     for process in psutil.process_iter():
         try:
             mine = process.pid != os.getpid() and process.uids().real == os.getuid()
-            value = process.environ().get(variable) if mine else None
+            if mine and matches(process.environ()):
+                found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):  # ended meanwhile, or not ours to look at
             continue
-        if value is not None and matches(value):
-            found.append(process)
     return found
+
+
+def identity(pid: int) -> str:
+    """A name for a running process that no later process gets, even where its number comes round again."""
+    return f"{pid}@{_state_and_start(pid)[1]}"
+
+
+def lives(name: str) -> bool:
+    """Whether the process of this `identity` still runs; one that ended and was not collected does not."""
+    pid, _, start = name.partition("@")
+    try:
+        state, found = _state_and_start(int(pid))
+    except (ValueError, OSError):
+        return False
+    return found == start and state not in {"Z", "X"}
+
+
+def _state_and_start(pid: int) -> tuple[str, str]:
+    """State, and start in clock ticks since boot (which no correction of the clock moves): fields 3 and 22 of
+    /proc/<pid>/stat, see proc(5)."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    return fields[0], fields[19]
 
 
 def end(find: Callable[[], list[psutil.Process]], *, gently: bool) -> None:

@@ -100,7 +100,7 @@ def list_photos(folder: Path, dataset: Dataset, part: str) -> tuple[list[Path], 
 
 def short(path: Path) -> str:
     """The end of a path, which names the file without telling where somebody keeps it."""
-    return "/".join(path.parts[-4:])
+    return "/".join(path.parts[-3:])
 
 
 def _absent(path: Path) -> DataUnavailable:

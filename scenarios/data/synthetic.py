@@ -89,14 +89,15 @@ def _fields(stream: _Stream, count: int, height: int, width: int, channels: int)
 
 
 def _striped(stream: _Stream, *, standing: bool) -> Bytes:
-    """A photo (H, W, 3): a random ground, over it stripes of a random colour, width and place, and noise."""
+    """A photo (H, W, 3): a random ground, over it dark stripes of random colour, strength, width and place, and
+    noise."""
     height, width = PHOTO_SHAPE
     ground = stream.bytes(4, 5, 3).repeat(32, axis=0).repeat(32, axis=1).astype(np.int64)
     period, phase, faint = (int(v) for v in stream.below(24, 3))
     along = np.arange(width) if standing else np.arange(height)[:, np.newaxis]
     stripe = np.broadcast_to((along + phase) % (period + 12) < (period + 12) // 2, PHOTO_SHAPE)
-    colour = stream.bytes(3).astype(np.int64)
-    strength = 3 + faint // 6  # eighths
+    colour = stream.bytes(3).astype(np.int64) >> 2  # a dark one
+    strength = 4 + faint // 6  # 4 to 7 eighths
     mixed = np.where(stripe[..., np.newaxis], (ground * (8 - strength) + colour * strength) // 8, ground)
     photo: Bytes = (mixed - (mixed >> 2) + (stream.bytes(height, width, 3) >> 2)).astype(np.uint8)
     return photo

@@ -102,7 +102,8 @@ class KerasModel:
             # "auto" is XLA wherever a GPU is plugged in, even one hidden from this process
             jit_compile="auto" if options.device == "cuda" else False,
         )
-        self._make_variables()
+        # left to the first step, making the optimizer's variables would have it traced twice
+        self._keras.optimizer.build(self._keras.trainable_variables)
         self._keras.make_train_function()
         self._train_step: TrainStep = self._keras.train_function
         up_to_logits = keras.Model(inputs, logits)
@@ -203,12 +204,6 @@ class KerasModel:
         """Peak of TensorFlow's GPU allocator."""
         return int(tf.config.experimental.get_memory_info("GPU:0")["peak"]) if self._options.device == "cuda" else None
 
-    def _make_variables(self) -> None:
-        """Make those of optimizer and metrics now: left to the first step, they would have it traced twice."""
-        self._keras.optimizer.build(self._keras.trainable_variables)
-        labels, outputs = tf.zeros(1, tf.int64), tf.zeros((1, self._scenario.output.units))
-        self._keras.compute_metrics(None, labels, outputs)
-
     def _feed(self, train: TrainSet) -> feeds.ArrayFeed | feeds.PhotoFeed:
         """The loader over `train`, made once: epochs differ by what its variables hold."""
         if self._fed is None or self._fed[0] is not train:
@@ -277,7 +272,8 @@ def sigmoid_categorical(labels: Any, outputs: Any) -> Any:
 
 
 def accuracy(scenario: Scenario) -> Any:
-    """Keras' metric named "accuracy"; of one unit, whether the output is on the side of even odds that the label is."""
+    """The metric that Keras takes for "accuracy", with its variables made here rather than in the first step, which
+    would be traced twice. One unit says 1 where it gives better than even odds."""
     if scenario.loss == "binary":
         even = 0.0 if scenario.output.activation == "linear" else 0.5
         return keras.metrics.BinaryAccuracy("accuracy", threshold=even)

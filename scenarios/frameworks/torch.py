@@ -22,7 +22,6 @@ from scenarios.contract import Placement
 from scenarios.frameworks._torch_network import build_net, build_optimizer, find_slots, loss_function
 from scenarios.frameworks._torch_photos import photo_loader
 from scenarios.frameworks.base import (
-    Arrays,
     DeviceUnavailable,
     Images,
     Labels,

@@ -8,9 +8,10 @@ import pytest
 from toys import RecordingMeter, noise, toy, zeros
 
 from scenarios.frameworks.base import Arrays, Options
+from scenarios.spec import Adam
 from scenarios.weights import check_weights
 
-SCENARIO = toy(batch=8)
+SCENARIO = toy(batch=8, optimizer=Adam())
 
 
 @pytest.fixture

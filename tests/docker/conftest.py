@@ -1,13 +1,16 @@
-"""Real containers of a real daemon. The image is the base image with a worker that each test writes for itself."""
+"""Real containers of a real daemon. The image is the base image with a worker that each test writes for itself.
+
+`KIT_TEST_ENGINE=podman` runs the same tests on Podman's socket.
+"""
 
 from __future__ import annotations
 
 import io
 import os
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def engine() -> DockerEngine:
     """The daemon of this machine. Absent: a skip, or a failure where KIT_REQUIRE_DOCKER is set, as in CI."""
-    engine = DockerEngine(Sources.from_environment())
+    name: Any = os.environ.get("KIT_TEST_ENGINE", "docker")
+    engine = DockerEngine(Sources.from_environment(), name)
     try:
         engine.describe()
     except EngineError as error:
@@ -41,7 +45,7 @@ def engine() -> DockerEngine:
 
 @pytest.fixture(scope="session")
 def client(engine: DockerEngine) -> Iterator[docker.APIClient]:
-    client = docker.APIClient(version="auto")
+    client = docker.APIClient(base_url=engine._address, version="auto")
     yield client
     client.close()
 
@@ -96,9 +100,7 @@ def launch(engine: DockerEngine, environment: Environment, tmp_path: Path) -> La
 
 
 @pytest.fixture(autouse=True)
-def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
+def nothing_left(client: docker.APIClient) -> Iterator[None]:
     """After every test: no container of ours, running or not."""
     yield
-    if "engine" in request.fixturenames:
-        listing = ["docker", "ps", "--all", "--quiet", "--filter", f"label={RUN_LABEL}={RUN}"]
-        assert not subprocess.run(listing, capture_output=True, text=True, check=True).stdout
+    assert not client.containers(all=True, filters={"label": f"{RUN_LABEL}={RUN}"})

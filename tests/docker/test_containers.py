@@ -19,7 +19,7 @@ def test_a_worker_is_confined(launch):
         echo uid $(id -u) gid $(id -g)
         grep -E '^(CapEff|CapPrm|CapBnd|NoNewPrivs|Cpus_allowed_list)' /proc/self/status
         echo interfaces $(ls /sys/class/net)
-        touch /etc/x /x /tmp/x /data/x 2>&1
+        touch /etc/x /x /var/x /data/x 2>&1
         echo shm $(df -k --output=size /dev/shm | tail -1)
         echo data $(cat /data/set)
         echo kept > /io/result
@@ -86,6 +86,8 @@ def test_no_result_is_an_ordinary_end(launch):
 
 
 def test_a_gpu_without_its_toolkit_is_not_started(launch):
+    if launch.engine.name == "podman":
+        pytest.skip("Podman's Docker-compatible API ignores requests for GPUs")
     completion = launch("exit 0", gpus=("0",))
     assert completion.exit_code is None
     assert completion.not_started is not None

@@ -44,8 +44,9 @@ class Labels(Silent):
 def images_are_removed(client) -> Iterator[None]:
     """After all tests here, which share what has the same content."""
     yield
-    for image in client.images("kit-testing"):
-        client.remove_image(image["Id"], force=True)
+    tags = [tag for image in client.images("kit-testing") for tag in image["RepoTags"]]
+    for tag in sorted(tags, key=lambda tag: "packages" in tag):
+        client.remove_image(tag)
 
 
 @pytest.fixture
@@ -75,8 +76,8 @@ def builder(engine, client, tmp_path, monkeypatch) -> ImageBuilder:
 def build_stages(client, framework: Framework) -> list[object]:
     """What is left of the stage that saw where packages come from."""
     base = client.inspect_image(Sources.from_environment().base_image)["Id"]
-    label = f"kit.packages={image_context.packages_identity(framework, 'cpu', base)}"
-    return client.images(filters={"dangling": True, "label": label})
+    identity = image_context.identity(image_context.packages_recipe(framework, "cpu"), base)
+    return client.images(filters={"dangling": True, "label": f"kit.packages={identity}"})
 
 
 def write_wheel(path: Path) -> str:
@@ -144,7 +145,7 @@ def test_a_wheel_that_is_not_the_locks_is_refused(builder, framework, client, tm
         builder.ensure(framework, "cpu", Silent())
     assert "DO NOT MATCH THE HASHES" in caught.value.message
     assert "KIT_FIND_LINKS" in caught.value.remedy
-    (log,) = (tmp_path / "logs").iterdir()
+    (log,) = (tmp_path / "logs").glob("*.log")
     assert str(log) in caught.value.remedy
     assert not build_stages(client, framework)
 

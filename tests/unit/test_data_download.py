@@ -135,7 +135,8 @@ def test_a_dead_mirror_and_one_with_other_bytes_are_passed_over(tmp_path: Path, 
 
 
 def test_a_slow_mirror_is_left_and_its_bytes_are_kept(tmp_path: Path, serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(downloads, "RATE_WINDOW_S", 0.1)
+    monkeypatch.setattr(downloads, "RATE_WINDOW_S", 0.3)
+    monkeypatch.setattr(downloads, "LEAST_RATE", 60_000)
     slow, fast = serve(CONTENT, crawl=True), serve(CONTENT)
     fetch(tmp_path, slow.url, fast.url)
     assert slow.asked == [""]

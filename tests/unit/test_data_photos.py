@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -154,9 +155,9 @@ def test_at_most_twice_the_workers_batches_are_held(photos: Photos, monkeypatch:
     monkeypatch.setattr(PhotoLoader, "_load", lambda self, indices: loaded.append(1) or genuine(self, indices))
     batches = iter(PhotoLoader(photos, 1, 0, 0, 2))
     next(batches)
-    next(batches)
+    time.sleep(0.3)  # long enough for all eleven, were they wanted
     batches.close()  # type: ignore[attr-defined]
-    assert len(loaded) <= 2 + 2 * 2
+    assert len(loaded) <= 2 * 2
 
 
 def test_large_photos_are_decoded_small_and_look_the_same(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ def test_idx_is_read_as_written(tmp_path: Path) -> None:
         (WHOLE, "not a whole gzip file"),
         (b"", "IDX header"),
     ],
+    ids=["truncated", "too-long", "floats", "three-images", "damaged-gzip", "no-gzip", "empty"],
 )
 def test_idx_refuses_what_it_is_not(tmp_path: Path, content: bytes, said: str) -> None:
     path = tmp_path / "images.gz"

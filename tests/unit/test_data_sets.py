@@ -360,6 +360,17 @@ def test_damaged_archives(tmp_path: Path, name: str, harm: str) -> None:
     assert not (datasets.sets_dir() / "cats-dogs").exists()
 
 
+def test_a_tar_whose_headers_break_off(tmp_path: Path) -> None:
+    path = Path(shutil.make_archive(str(tmp_path / "tree"), "tar", write_tree(tmp_path / "tree")))
+    content = bytearray(path.read_bytes())
+    with tarfile.open(path) as archive:
+        place = archive.getmembers()[-2].offset
+    content[place : place + 100] = b"\xff" * 100
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"tree\.tar is damaged or cut short"):
+        datasets.add("cats-dogs", path, QUIET)
+
+
 def test_names_and_paths_that_do_not_exist(tmp_path: Path) -> None:
     calls: list[Callable[[str], object]] = [
         datasets.status,

@@ -44,7 +44,19 @@ def kit(assets, tmp_path):
     return call
 
 
-RUN = ("run", "--scenario", "tiny-cnn", "--framework", "plain", "--engine", "local", "--env", sys.executable)
+RUN = (
+    "run",
+    "--scenario",
+    "tiny-cnn",
+    "--framework",
+    "plain",
+    "--device",
+    "cpu",
+    "--engine",
+    "local",
+    "--env",
+    sys.executable,
+)
 
 
 def test_added_files_are_found_planned_and_run_to_a_report(kit, tmp_path):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -45,48 +45,53 @@ def sources(tmp_path) -> Sources:
     return Sources("https://me:secret@mirror.example/simple", str(wheels), tmp_path / "ca.pem")
 
 
-def packages(framework: Framework, device: str, sources: Sources) -> dict[str, str]:
-    with image_context.packages_context(framework, device, sources) as archive, tarfile.open(fileobj=archive) as tar:
-        return {member.name: tar.extractfile(member).read().decode() for member in tar}
+def sources_of(framework: Framework, device: str, sources: Sources) -> dict[str, str]:
+    """Name and text of the files that only the build stage sees."""
+    files = image_context.source_files(image_context.lock_file(framework, device).read_text(), device, sources)
+    return {name: file.decode() if isinstance(file, bytes) else file.read_text() for name, file in files.items()}
 
 
-def identities(framework: Framework) -> tuple[str, str]:
-    first = image_context.packages_identity(framework, "cpu", "sha256:base")
-    return first, image_context.worker_identity(first)
+def identities(framework: Framework, base: str = "sha256:base") -> tuple[str, str]:
+    packages = image_context.identity(image_context.packages_recipe(framework, "cpu"), base)
+    return packages, image_context.identity(image_context.worker_recipe(), packages)
 
 
-def test_a_context_holds_the_list_and_only_the_wheels_that_it_asks_for(framework, sources):
-    files = packages(framework, "cpu", sources)
+def test_a_build_gets_only_the_wheels_that_its_list_asks_for(framework, sources):
+    files = sources_of(framework, "cpu", sources)
     assert set(files) == {
-        "Dockerfile", "requirements.lock", "sources/pip.conf", "sources/ca.pem",
+        "sources/pip.conf",
+        "sources/ca.pem",
         "sources/wheels/tiny_wheel-1.0+cpu-py3-none-any.whl",
-    }  # fmt: skip
-    assert files["requirements.lock"] == LOCK
+    }
     assert "find-links = /build/sources/wheels" in files["sources/pip.conf"]
     assert "cert = /build/sources/ca.pem" in files["sources/pip.conf"]
 
 
 def test_a_cuda_build_never_sees_the_wheel_folder(framework, sources):
-    files = packages(framework, "cuda", sources)
-    assert not [name for name in files if name.endswith(".whl")]
+    files = sources_of(framework, "cuda", sources)
+    assert set(files) == {"sources/pip.conf", "sources/ca.pem"}
     assert "find-links" not in files["sources/pip.conf"]
 
 
 def test_the_page_of_cpu_wheels_is_asked_only_for_builds_that_it_has(framework):
-    assert CPU_WHEELS in packages(framework, "cpu", Sources())["sources/pip.conf"]
+    assert CPU_WHEELS in sources_of(framework, "cpu", Sources())["sources/pip.conf"]
     (framework.folder / "cpu.lock").write_text("other==2.0\n")
-    assert "find-links" not in packages(framework, "cpu", Sources())["sources/pip.conf"]
+    assert "find-links" not in sources_of(framework, "cpu", Sources())["sources/pip.conf"]
 
 
-def test_the_same_content_is_the_same_archive_whoever_owns_it_and_when(framework, sources):
-    def archive() -> bytes:
-        with image_context.packages_context(framework, "cpu", sources) as first, image_context.worker_context() as then:
-            return first.read() + then.read()
+def test_the_same_content_is_the_same_archive_whatever_the_files_are_like(tmp_path):
+    def archived(*names: str) -> bytes:
+        with image_context.archive({name: tmp_path / name for name in names}) as file:
+            return file.read()
 
-    before = archive()
-    for path in framework.folder.parents[1].rglob("*"):
-        path.touch()
-    assert archive() == before
+    for name in "ab":
+        (tmp_path / name).write_text(name)
+    before = archived("a", "b")
+    os.utime(tmp_path / "a", (1, 1))
+    (tmp_path / "b").chmod(0o600)
+    assert archived("b", "a") == before
+    (tmp_path / "a").write_text("c")
+    assert archived("a", "b") != before
 
 
 def test_identity_is_recipe_list_base_and_scenarios_and_not_where_packages_come_from(framework, tmp_path):
@@ -102,14 +107,14 @@ def test_identity_is_recipe_list_base_and_scenarios_and_not_where_packages_come_
     assert identities(framework)[1] != after[1]
     (framework.folder / "cpu.lock").write_text(LOCK + "more==1\n")
     assert identities(framework)[0] != before[0]
-    assert image_context.packages_identity(framework, "cpu", "sha256:other") != identities(framework)[0]
+    assert identities(framework, "sha256:other")[0] != identities(framework)[0]
 
 
 def test_a_framework_may_have_a_recipe_of_its_own(framework):
     before = identities(framework)
     (framework.folder / "Dockerfile").write_text("FROM scratch\n")
     assert identities(framework)[0] != before[0]
-    assert packages(framework, "cpu", Sources())["Dockerfile"] == "FROM scratch\n"
+    assert image_context.packages_recipe(framework, "cpu")["Dockerfile"] == b"FROM scratch\n"
 
 
 def test_a_device_without_a_list_is_an_error_that_names_the_file(framework):

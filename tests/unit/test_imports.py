@@ -10,9 +10,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FRAMEWORKS = {"torch", "tensorflow", "keras", "onnx", "onnxruntime", "jax"}
 SHARED = {"scenarios.contract", "scenarios.spec", "scenarios.catalog"}
-STANDARD_LIBRARY_ONLY = ["scenarios/contract.py", "scenarios/spec.py", *(
-    str(p.relative_to(ROOT)) for p in (ROOT / "scenarios/catalog").glob("*.py")
-)]
+STANDARD_LIBRARY_ONLY = [
+    "scenarios/contract.py",
+    "scenarios/spec.py",
+    *(str(p.relative_to(ROOT)) for p in (ROOT / "scenarios/catalog").glob("*.py")),
+]
 PURE = ["kit/plan.py", "kit/analysis.py", "kit/report/view.py"]
 
 

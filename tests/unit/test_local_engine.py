@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from kit.engines.local import LocalEngine
-from kit.engines.processes import MemoryMeter
+from kit.engines.processes import MemoryMeter, identity
 from kit.errors import EngineError
 from kit.model import Environment, Framework, LaunchFolder, Limits
 from kit.progress import Silent
@@ -215,17 +215,23 @@ LocalEngine(Sources(), root=root).launch(venv, folder, Limits(600, 8 << 30, (0,)
 """
 
 
-def test_sweeping_ends_the_processes_of_dead_runs_alone(engine):
-    def sleeper(run):
-        return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env={"KIT_RUN": run})
+def test_sweeping_ends_what_dead_orchestrators_of_dead_runs_left_and_nothing_else(engine):
+    ended = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    owner = identity(ended.pid)
+    ended.communicate(b"\n")
 
-    dead, alive = sleeper("dead"), sleeper("alive")
+    def sleeper(run, owner):
+        variables = {"KIT_RUN": run, "KIT_ORCHESTRATOR": owner}
+        return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env=variables)
+
+    dead = sleeper("dead", owner)
+    others = [sleeper("alive", owner), sleeper("dead", identity(os.getpid()))]
     try:
         assert engine.sweep(lambda run: run != "dead") == [f"process {dead.pid}"]
         assert dead.wait(10) == -signal.SIGKILL
-        assert alive.poll() is None
+        assert [other.poll() for other in others] == [None, None]
     finally:
-        for process in (dead, alive):
+        for process in (dead, *others):
             process.kill()
             process.wait()
 

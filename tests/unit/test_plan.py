@@ -132,7 +132,6 @@ def test_the_estimate_counts_what_will_run_and_what_must_be_made():
     on_cpu = estimate(whole, SCENARIOS, left_out=[("torch", "cuda"), ("onnxruntime", "cuda")])
     assert warm.disk_bytes == 0 < on_cpu.disk_bytes < cold.disk_bytes
     assert warm.seconds < cold.seconds
-    assert estimate(plan(selection, Options("local", environment="system")), SCENARIOS) == warm
     assert "4 launches" in cold.lines[0]
     assert "2 launches" in on_cpu.lines[0]
     assert "torch cuda" in cold.lines[1]

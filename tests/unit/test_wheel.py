@@ -23,17 +23,8 @@ def test_the_wheel_plans_a_run_in_a_clean_environment(tmp_path):
         return done.stdout
 
     tool = uv.find_uv_bin()
-    run(
-        sys.executable,
-        "-m",
-        "hatchling",
-        "build",
-        "--target",
-        "wheel",
-        "--directory",
-        str(tmp_path),
-        HATCH_ROOT=str(ROOT),
-    )
+    source = ("--wheel", "--no-build-isolation", "--python", sys.executable, str(ROOT))
+    run(tool, "build", *source, "--out-dir", str(tmp_path))
     run(tool, "venv", "--python", sys.executable, "env")
     python = str(tmp_path / "env/bin/python")
     install = (tool, "pip", "install", "--python", python)
