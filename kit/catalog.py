@@ -17,7 +17,7 @@ from scenarios.catalog import load
 from scenarios.spec import Scenario
 
 DEVICES: tuple[Device, ...] = get_args(Device)
-COMMON_KEYS = {"title", "devices"}
+COMMON_KEYS = {"title", "devices", "modules"}
 CUDA_KEYS = {"cuda_major", "least_driver", "least_capability"}
 
 
@@ -55,6 +55,7 @@ def _framework(file: Path) -> Framework:
         name=name,
         title=fields["title"],
         devices=tuple(fields["devices"]),
+        modules=tuple(fields["modules"]),
         cuda_major=fields.get("cuda_major"),
         least_driver=fields.get("least_driver"),
         least_capability=(capability[0], capability[1]) if capability else None,
@@ -72,6 +73,9 @@ def _check(fields: dict[str, Any]) -> None:
         raise ValueError(f"the keys must be exactly {', '.join(sorted(expected))}; wrong or absent: {', '.join(wrong)}")
     if not isinstance(fields["title"], str) or not fields["title"]:
         raise ValueError(f"title must be a text, is {fields['title']!r}")
+    modules = fields["modules"]
+    if not isinstance(modules, list) or any(not isinstance(module, str) for module in modules):
+        raise ValueError(f"modules must be a list of texts, is {modules!r}")
     for key in ("cuda_major", "least_driver"):
         if key in fields and type(fields[key]) is not int:
             raise ValueError(f"{key} must be a whole number, is {fields[key]!r}")

@@ -59,7 +59,7 @@ class ImageBuilder:
         tag = self._tag(framework, device, identity)
         if self._find(tag) is None:
             log_folder().mkdir(parents=True, exist_ok=True)
-            with FileLock(log_folder() / f"{framework.name}-{device}.lock"):  # another kit may build it now
+            with FileLock(log_folder() / "build.lock"):  # another kit may build the same, or the layers that all share
                 packages = self._packages_image(framework, device, recipe, identity, progress)
                 worker = image_context.worker_recipe()
                 self._build(_Build(tag, framework.name, worker, {"PACKAGES_IMAGE": packages}), progress)

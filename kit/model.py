@@ -32,14 +32,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Framework:
-    """What `docker/<framework>/framework.toml` says. cuda_*: None where the framework has no cuda image.
+    """What `docker/<framework>/framework.toml` says. modules: what its adapter imports, beside `common.in`.
 
-    least_driver: NVIDIA driver major version. least_capability: compute capability, as (7, 5).
+    cuda_*: None where the framework has no cuda image. least_driver: NVIDIA driver major version. least_capability:
+    compute capability, as (7, 5).
     """
 
     name: str
     title: str
     devices: tuple[Device, ...]
+    modules: tuple[str, ...]
     cuda_major: int | None
     least_driver: int | None
     least_capability: tuple[int, int] | None

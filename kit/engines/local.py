@@ -145,7 +145,7 @@ class LocalEngine:
     def _probe(self, framework: Framework) -> interpreters.Interpreter:
         if framework.name not in self._probes:
             program = interpreters.find(self._interpreter)
-            self._probes[framework.name] = interpreters.probe(program, (framework.name, *interpreters.NEEDED))
+            self._probes[framework.name] = interpreters.probe(program, (*framework.modules, *interpreters.NEEDED))
         return self._probes[framework.name]
 
     def _command(self, environment: Environment, folder: LaunchFolder, limits: Limits) -> list[str]:

@@ -31,7 +31,7 @@ from tests import fakes
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("onnxruntime", "tensorflow", "torch")
-FRAMEWORKS = {name: Framework(name, name, ("cpu", "cuda"), 13, 580, (7, 5), Path()) for name in NAMES}
+FRAMEWORKS = {name: Framework(name, name, ("cpu", "cuda"), (), 13, 580, (7, 5), Path()) for name in NAMES}
 SMALL = Selection(scenarios=("mnist-cnn", "cifar-cnn"), devices=("cpu",))
 ONE = Selection(scenarios=("mnist-cnn",), devices=("cpu",))
 NO_GPU = {(name, "cuda"): "No NVIDIA GPU is visible." for name in NAMES}

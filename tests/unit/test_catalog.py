@@ -10,6 +10,7 @@ from kit.errors import UsageError
 WHOLE = """
 title = "Example"
 devices = ["cpu", "cuda"]
+modules = ["example", "other"]
 cuda_major = 13
 least_driver = 580
 least_capability = [7, 5]
@@ -30,12 +31,13 @@ def folder(tmp_path, monkeypatch):
 
 def test_a_framework_is_its_two_files(folder):
     framework = catalog.frameworks()["example"]
+    assert framework.modules == ("example", "other")
     assert (framework.title, framework.devices, framework.cuda_major) == ("Example", ("cpu", "cuda"), 13)
     assert (framework.least_driver, framework.least_capability, framework.folder) == (580, (7, 5), folder.parent)
 
 
 def test_a_framework_without_cuda_says_nothing_of_cuda(folder):
-    folder.write_text('title = "Example"\ndevices = ["cpu"]\n')
+    folder.write_text('title = "Example"\ndevices = ["cpu"]\nmodules = []\n')
     framework = catalog.frameworks()["example"]
     assert (framework.devices, framework.cuda_major, framework.least_capability) == (("cpu",), None, None)
 
@@ -48,6 +50,7 @@ def test_a_framework_without_cuda_says_nothing_of_cuda(folder):
         ('"cpu", "cuda"', '"cpu", "tpu"', "tpu"),
         ('["cpu", "cuda"]', '["cpu"]', "least_driver"),
         ("580", '"580"', "least_driver"),
+        ('["example", "other"]', '"example"', "modules"),
         ("[7, 5]", "7.5", "least_capability"),
         ('"Example"', "", "framework.toml"),
     ],

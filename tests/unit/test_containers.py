@@ -15,7 +15,7 @@ from kit.model import Framework, LaunchFolder, Limits
 from kit.sources import Sources
 
 LIMITS = Limits(timeout_s=1, memory_bytes=1 << 30, cpus=(0, 2))
-FRAMEWORK = Framework("tiny", "Tiny", ("cpu", "cuda"), 13, 580, (7, 5), Path())
+FRAMEWORK = Framework("tiny", "Tiny", ("cpu", "cuda"), (), 13, 580, (7, 5), Path())
 
 
 @pytest.fixture

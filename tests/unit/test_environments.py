@@ -58,7 +58,7 @@ class Place:
         self.assets = folder / "assets"
         self.adapter = self.assets / "scenarios/frameworks/toy.py"
         self.adapter.write_text("import toy")
-        self.framework = Framework("toy", "Toy", ("cpu",), None, None, None, folder / "toy")
+        self.framework = Framework("toy", "Toy", ("cpu",), (), None, None, None, folder / "toy")
         self.sources = Sources(index_url=(folder / "index").as_uri(), find_links=str(folder / "wheels"))
         self.lock(self.digest)
 

@@ -29,7 +29,7 @@ def machine(monkeypatch):
 
 @pytest.fixture
 def torch(tmp_path):
-    return Framework("torch", "PyTorch", ("cpu", "cuda"), 13, 580, (7, 5), tmp_path)
+    return Framework("torch", "PyTorch", ("cpu", "cuda"), (), 13, 580, (7, 5), tmp_path)
 
 
 @pytest.mark.parametrize("capability", [(7, 5), (9, 0), (10, 0)])

@@ -237,7 +237,7 @@ def test_sweeping_ends_what_dead_orchestrators_of_dead_runs_left_and_nothing_els
 
 
 def framework(tmp_path, *, name, devices=("cpu",)):
-    return Framework(name, name.title(), devices, None, None, None, tmp_path)
+    return Framework(name, name.title(), devices, (name,), None, None, None, tmp_path)
 
 
 def test_a_named_interpreter_is_used_as_it_is(root, tmp_path):

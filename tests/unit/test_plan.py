@@ -19,7 +19,7 @@ from scenarios.contract import Budget
 
 SCENARIOS = catalog.scenarios()
 FRAMEWORKS = {
-    name: Framework(name, name, ("cpu", "cuda"), 13, 580, (7, 5), Path())
+    name: Framework(name, name, ("cpu", "cuda"), (), 13, 580, (7, 5), Path())
     for name in ("onnxruntime", "tensorflow", "torch")
 }
 
