@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import docker
 from filelock import FileLock
 
-import docker
 from kit import image_context, places
 from kit.errors import DiskError, ImageError
 from kit.model import Device, Environment, Framework

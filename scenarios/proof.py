@@ -37,9 +37,11 @@ from scenarios.weights import digest as weights_digest
 Precision = Literal["fp32", "tf32", "bf16"]
 
 WRONG = sys.float_info.max
+# Measured in fp32 on three frameworks, ten seeds (the two networks at 128x128: one): logits within 4e-6, losses 7e-7,
+# gradients 3e-3 (the deep network 1e-2), updates 3e-4. A learning rate 1 % off shows as 1e-2.
 LOGITS_TOLERANCE = {"fp32": 5e-4, "tf32": 2e-3, "bf16": 3e-2}  # fp32: of the largest; else L2
 LOSS_TOLERANCE = {"fp32": 1e-4, "tf32": 2e-3, "bf16": 3e-2}  # relative
-GRADIENT_TOLERANCE = {"fp32": 1e-2, "tf32": 5e-2, "bf16": 5e-1}  # relative L2; a wrong layer is off by 1
+GRADIENT_TOLERANCE = {"fp32": 1e-2, "tf32": 5e-2, "bf16": 5e-1}  # relative L2
 DEEP_GRADIENT_TOLERANCE = {"fp32": 5e-2, "tf32": 2e-1, "bf16": 5e-1}
 DEEP = 20
 UPDATE_TOLERANCE = 1e-3  # relative L2
@@ -94,9 +96,9 @@ def make_case(scenario: Scenario, seed: int) -> Case:
 def gradient_tolerance(scenario: Scenario, precision: Precision) -> float:
     """Relative L2 distance allowed to each tensor's gradient.
 
-    A value within rounding of a ReLU's kink or of its pool's second largest sends its gradient elsewhere, all of it.
-    Each layer adds such flips to those before: with more than 20 layers of weights, a float32 run of the reference
-    itself is as far from float64 as frameworks are.
+    A value within rounding of a ReLU's kink, or two of a pooling window within rounding of each other, send their
+    gradient elsewhere, all of it. Each layer adds such flips to those before it: with more than 20 layers of weights,
+    a tensor can be some per cent off although every operation is right.
     """
     depth = sum(isinstance(layer, Conv | Dense) for layer in scenario.layers)
     return (DEEP_GRADIENT_TOLERANCE if depth > DEEP else GRADIENT_TOLERANCE)[precision]

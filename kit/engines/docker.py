@@ -15,11 +15,11 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Literal, TypeVar
 
+import docker
 import requests
 import urllib3
 from docker.context import ContextAPI
 
-import docker
 from kit import gpus
 from kit.engines import containers
 from kit.engines.cgroup import MemoryWatch
@@ -145,11 +145,12 @@ class DockerEngine:
         """Have the container made, and removed whatever happens. In the background, because a request that Ctrl-C
         breaks off may still make a container, after it was looked for in vain."""
         create: Callable[[Any, str], dict[str, Any]] = self._client.create_container_from_config
-        creation = _background(lambda: create(config, name))
+        creation: futures.Future[dict[str, Any]] = futures.Future()
         try:
+            _background(lambda: create(config, name), creation)
             yield creation
         finally:
-            futures.wait([creation])
+            futures.wait([creation], KILL_S)
             self._remove(name)
 
     def _run(
@@ -298,9 +299,9 @@ class DockerEngine:
             ) from error
 
 
-def _background(work: Callable[[], T]) -> futures.Future[T]:
-    """Do it in a thread that does not keep the process from ending; its exception is the future's."""
-    future: futures.Future[T] = futures.Future()
+def _background(work: Callable[[], T], into: futures.Future[T] | None = None) -> futures.Future[T]:
+    """Do it in a thread that does not keep the process from ending; result or exception are the future's."""
+    future: futures.Future[T] = into or futures.Future()
 
     def run() -> None:
         try:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -30,6 +32,9 @@ INHERITED = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
 RUN_VARIABLE = "KIT_RUN"
 OWNER_VARIABLE = "KIT_ORCHESTRATOR"
 TOKEN_VARIABLE = "KIT_LAUNCH_TOKEN"  # noqa: S105 - names one launch, no secret
+# Of a launch's temporary folder, with the orchestrator's identity. In the system's own place rather than in scratch:
+# the sockets by which a DataLoader's workers hand over batches have at most 107 characters of path.
+TEMPORARY = "kit-launch-"
 POLL_S = 0.2
 DESCENDANTS_S = 1.0  # between looks for new processes, which cost milliseconds each
 AT_LIMIT = 0.95  # of the memory limit: where a killed process had nothing left to take
@@ -90,17 +95,29 @@ class LocalEngine:
     ) -> Completion:
         """Run the worker as a process of its own session. Nothing that it started is left when this returns or raises,
         nor when this process is killed."""
-        token = uuid.uuid4().hex
         own = {f"KIT_{name.upper()}": value for name, value in labels.items()}
-        own |= {OWNER_VARIABLE: identity(os.getpid()), TOKEN_VARIABLE: token}
+        own |= {OWNER_VARIABLE: identity(os.getpid()), TOKEN_VARIABLE: uuid.uuid4().hex}
         for place in FOLDERS.values():
             (folder.scratch / place).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f"{TEMPORARY}{identity(os.getpid())}-") as temporary:
+            own |= {"TMPDIR": temporary}
+            environ = {**variables, **self._variables(environment, folder, limits), **own}
+            return self._run(self._command(environment, folder, limits), environ, folder, limits, stopped)
+
+    def _run(
+        self,
+        command: list[str],
+        environ: Mapping[str, str],
+        folder: LaunchFolder,
+        limits: Limits,
+        stopped: Callable[[], bool],
+    ) -> Completion:
         began = time.monotonic()
         try:
             process = subprocess.Popen(
-                self._command(environment, folder, limits),
+                command,
                 cwd=folder.scratch,
-                env={**variables, **self._variables(environment, folder, limits), **own},
+                env=environ,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -116,7 +133,7 @@ class LocalEngine:
                 outcome = _watch(process, meter, began + limits.timeout_s, stopped)
             finally:
                 end(
-                    lambda: marked(lambda found: found.get(TOKEN_VARIABLE) == token),
+                    lambda: marked(lambda found: found.get(TOKEN_VARIABLE) == environ[TOKEN_VARIABLE]),
                     gently=outcome in {"stopped", "deadline"},
                 )
                 code = process.wait()
@@ -140,6 +157,11 @@ class LocalEngine:
 
         found = [f"process {process.pid}" for process in marked(leftover)]
         end(lambda: marked(leftover), gently=False)
+        for abandoned in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*"):
+            owner = abandoned.name.removeprefix(TEMPORARY).rpartition("-")[0]
+            if abandoned.lstat().st_uid == os.getuid() and not lives(owner):
+                shutil.rmtree(abandoned)
+                found.append(f"folder {abandoned}")
         return found
 
     def _probe(self, framework: Framework) -> interpreters.Interpreter:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import docker
 import pytest
 
-import docker
 from kit.engines.docker import RUN_LABEL, DockerEngine
 from kit.errors import EngineError
 from kit.model import Completion, Environment, LaunchFolder, Limits

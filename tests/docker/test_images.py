@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import docker
 import pytest
 import requests
 
-import docker
 from kit import assets, image_context
 from kit.errors import ImageError
 from kit.images import ImageBuilder

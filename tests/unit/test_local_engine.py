@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kit.engines.local import LocalEngine
+from kit.engines.local import TEMPORARY, LocalEngine
 from kit.engines.processes import MemoryMeter, identity
 from kit.errors import EngineError
 from kit.model import Environment, Framework, LaunchFolder, Limits
@@ -72,6 +73,31 @@ def lives(file):
         return False
 
 
+def test_a_worker_can_open_sockets_in_its_temporary_folder_however_deep_its_scratch_folder_lies(engine, tmp_path):
+    deep = tmp_path / ("x" * 120)
+    (deep / "io").mkdir(parents=True)
+    play = """
+        import os, socket, tempfile
+        assert os.path.isdir(tempfile.gettempdir())
+        socket.socket(socket.AF_UNIX).bind(os.path.join(tempfile.mkdtemp(prefix="pymp-"), "listener-12345678"))
+        print(tempfile.gettempdir())
+        """
+    (deep / "io/play.py").write_text(textwrap.dedent(play))
+    limits = Limits(60, 8 << 30, tuple(os.sched_getaffinity(0)))
+    done = engine.launch(VENV, LaunchFolder(deep / "io", None, deep / "log"), limits, {}, {"run": "r"}, lambda: False)
+    told = (deep / "log").read_text()
+    assert done.exit_code == 0, told
+    assert not Path(told.strip()).exists()
+
+
+def test_the_temporary_folder_of_a_killed_orchestrator_is_swept_and_that_of_a_living_one_is_not(engine):
+    with tempfile.TemporaryDirectory(prefix=f"{TEMPORARY}{identity(os.getpid())}-") as kept:
+        left = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}1@7-"))
+        assert f"folder {left}" in engine.sweep(lambda run: False)
+        assert not left.exists()
+        assert Path(kept).exists()
+
+
 def test_a_worker_gets_its_folders_variables_cpus_and_little_else(launch, tmp_path, monkeypatch):
     monkeypatch.setenv("SECRET", "of the caller")
     monkeypatch.setenv("PYTHONPATH", "/of/the/caller")
@@ -98,7 +124,7 @@ def test_a_worker_gets_its_folders_variables_cpus_and_little_else(launch, tmp_pa
     assert variables["ASKED_FOR"] == "1"
     assert variables["CUDA_VISIBLE_DEVICES"] == "1,GPU-abc"
     assert "SECRET" not in variables
-    for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TRITON_CACHE_DIR"):
+    for name in ("HOME", "XDG_CACHE_HOME", "TRITON_CACHE_DIR"):
         assert variables[name].startswith(scratch)
         assert Path(variables[name]).is_dir()
     assert (tmp_path / "log").read_text() == "to the log\nerrors too\n"
@@ -205,7 +231,7 @@ def test_a_worker_dies_with_an_orchestrator_that_is_killed(root, tmp_path):
 ORCHESTRATOR = """
 import sys
 from pathlib import Path
-from kit.engines.local import LocalEngine
+from kit.engines.local import TEMPORARY, LocalEngine
 from kit.model import Environment, LaunchFolder, Limits
 from kit.sources import Sources
 root, here = map(Path, sys.argv[1:])
@@ -227,7 +253,8 @@ def test_sweeping_ends_what_dead_orchestrators_of_dead_runs_left_and_nothing_els
     dead = sleeper("dead", owner)
     others = [sleeper("alive", owner), sleeper("dead", identity(os.getpid()))]
     try:
-        assert engine.sweep(lambda run: run != "dead") == [f"process {dead.pid}"]
+        swept = engine.sweep(lambda run: run != "dead")
+        assert [name for name in swept if name.startswith("process")] == [f"process {dead.pid}"]
         assert dead.wait(10) == -signal.SIGKILL
         assert [other.poll() for other in others] == [None, None]
     finally:
