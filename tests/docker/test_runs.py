@@ -1,0 +1,139 @@
+"""Whole runs from the command line, in containers with the real frameworks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from kit.engines.docker import RUN_LABEL
+
+ROOT = Path(__file__).parents[2]
+SMOKE = ("--profile", "smoke", "--data", "synthetic", "--engine", "docker")
+ONE_CELL = ("--scenario", "mnist-cnn", "--framework", "onnxruntime", "--device", "cpu")
+PATIENCE_S = 900
+
+
+def kit(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kit", *arguments],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+
+
+def start(*arguments: str) -> subprocess.Popen[bytes]:
+    """The same in the background, as a process that signals can be sent to."""
+    return subprocess.Popen([sys.executable, "-m", "kit", *arguments], stdout=subprocess.DEVNULL)
+
+
+def records(out: Path) -> dict[str, dict[str, Any]]:
+    """File name to record, of the one run below `out`."""
+    return {path.name: json.loads(path.read_text()) for path in sorted(out.glob("*/records/*.json"))}
+
+
+def report(out: Path) -> str:
+    (page,) = out.glob("*/index.html")
+    return page.read_text()
+
+
+@pytest.fixture(autouse=True)
+def no_container_left(client: docker.APIClient) -> Iterator[None]:
+    yield
+    assert not client.containers(all=True, filters={"label": RUN_LABEL})
+
+
+def test_every_stock_cell_is_ok_on_the_cpu_and_skipped_on_a_gpu_that_is_not_there(tmp_path):
+    done = kit("run", "--all", *SMOKE, "--out", str(tmp_path))
+    found = records(tmp_path)
+    told = {r["key"]: r["reason"] for r in found.values() if r["status"] not in ("ok", "skipped")}
+    assert done.returncode == 0, f"{done.stderr}{told}"
+    assert Counter((r["request"]["device"], r["status"]) for r in found.values()) == {
+        ("cpu", "ok"): 18,
+        ("cuda", "skipped"): 18,
+    }
+    assert {r["reason"]["code"] for r in found.values() if r["status"] == "skipped"} == {"no_device"}
+    for record in found.values():
+        if record["status"] == "ok":
+            assert record["image"]["digest"].startswith("sha256:")
+            assert record["result"]["proof"]["passed"]
+            assert record["result"]["evidence"]["data_kind"] == "synthetic"
+    assert "synthetic data" in report(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("option", "status", "code"),
+    [
+        (("--memory", "100m"), "out_of_memory", "memory_limit"),
+        (("--timeout", "1s"), "timeout", "deadline"),
+    ],
+)
+def test_a_launch_that_hits_a_limit_is_recorded_and_reported(tmp_path, option, status, code):
+    done = kit("run", *ONE_CELL, *SMOKE, *option, "--out", str(tmp_path))
+    assert done.returncode == 1
+    (record,) = records(tmp_path).values()
+    assert (record["status"], record["reason"]["code"], record["result"]) == (status, code, None)
+    assert record["reason"]["remedy"] in report(tmp_path)
+
+
+def test_cuda_by_name_without_a_gpu_is_an_error_before_anything_runs(tmp_path):
+    done = kit("run", *ONE_CELL[:-1], "cuda", *SMOKE, "--out", str(tmp_path))
+    assert done.returncode == 3
+    assert "GPU" in done.stderr
+    assert not records(tmp_path)
+
+
+def test_a_worker_that_ends_well_without_a_result_broke_the_contract(tmp_path):
+    assets = tmp_path / "assets"
+    for source in (ROOT, ROOT / "tests/example"):
+        for name in ("docker", "scenarios"):
+            shutil.copytree(source / name, assets / name, dirs_exist_ok=True)
+    (assets / "scenarios/frameworks/plain.py").write_text("import os\nprint('the last words')\nos._exit(0)\n")
+    selection = ("--scenario", "mnist-cnn", "--framework", "plain", "--device", "cpu")
+    done = kit("run", *selection, *SMOKE, "--out", str(tmp_path / "out"), KIT_ASSETS=str(assets))
+    assert done.returncode == 1, done.stderr
+    (record,) = records(tmp_path / "out").values()
+    assert (record["status"], record["reason"]["code"]) == ("broken_contract", "no_result")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_run_is_completed_by_resume_and_leaves_no_container(tmp_path, client, number):
+    selection = ("--scenario", "mnist-cnn", "--framework", "onnxruntime", "--framework", "torch")
+    running = start("run", *selection, *SMOKE, "--out", str(tmp_path))
+    deadline = time.monotonic() + PATIENCE_S
+    # the first record is there and the second launch's container runs
+    while not (any("cpu" in name for name in records(tmp_path)) and client.containers(filters={"label": RUN_LABEL})):
+        assert running.poll() is None, "the run ended before it could be interrupted"
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    running.send_signal(number)
+    assert running.wait(60) == (-signal.SIGKILL if number == signal.SIGKILL else 130)
+    before = records(tmp_path)
+    assert kit("clean").returncode == 0
+    assert not client.containers(all=True, filters={"label": RUN_LABEL})
+
+    (folder,) = tmp_path.iterdir()
+    done = kit("run", "--resume", str(folder))
+    assert done.returncode == 0, done.stderr
+    after = records(tmp_path)
+    assert sorted(after) == [
+        f"mnist-cnn__{framework}__{device}__stock__fp32__b64__001.json"
+        for framework in ("onnxruntime", "torch")
+        for device in ("cpu", "cuda")
+    ]
+    assert {name: after[name] for name in before} == before
+    assert {r["status"] for r in after.values() if r["request"]["device"] == "cpu"} == {"ok"}
