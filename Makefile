@@ -23,11 +23,13 @@ $(BIN)/kit: requirements-dev.lock pyproject.toml
 run: setup ## measure this machine: kit run --all in the quick profile (RUN_ARGS adds options)
 	$(BIN)/kit run --all $(RUN_ARGS)
 
-test: setup ## all tests that this machine can run; says what it skipped and why
+test: setup ## all quick tests that this machine can run; says what it skipped and why
 	$(BIN)/python -m pytest tests/unit -n auto
 	$(BIN)/python -m tests.run_contract
+	$(BIN)/python -m pytest tests/docker tests/gpu -m "not slow"
+	@echo "Not in this: whole runs in containers (make test-docker)."
 
-test-docker: setup ## the container tests; they need a Docker daemon and a base image
+test-docker: setup ## the container tests, whole runs too; they need a Docker daemon and a base image
 	$(BIN)/python -m pytest tests/docker
 
 test-gpu: setup ## the tests that need an NVIDIA GPU

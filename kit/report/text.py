@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 
 MISSING = "–"
 
@@ -48,3 +49,11 @@ def size(value: int | None) -> str:
 def ratio(value: float) -> str:
     """A speedup: "3.1×"."""
     return f"{number(value, 2)}×"
+
+
+def moment(value: str) -> str:
+    """An ISO 8601 time as a date and minutes in UTC: "2026-01-02 03:04 UTC"; another text as it is."""
+    try:
+        return datetime.fromisoformat(value).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except ValueError:
+        return value

@@ -48,7 +48,7 @@ def make_view(
     pairs = speedups(ok)
     return View(
         title="Deep learning on this machine",
-        subtitle=f"{machine.cpu_model}, {_devices(machine)} · {plan.profile} profile · {plan.created_at}",
+        subtitle=f"{machine.cpu_model}, {_devices(machine)} · {plan.profile} profile · {text.moment(plan.created_at)}",
         verdict=_verdict(ok, pairs, titles),
         notices=_notices(plan, records, ok),
         summary=_summary(ok, titles),
@@ -105,6 +105,8 @@ def _notices(plan: Plan, records: Sequence[Record], ok: Sequence[CellSummary]) -
     missing = len(plan.launches) - sum((r.key, r.launch) in {(p.key, p.launch) for p in plan.launches} for r in records)
     if missing:
         notices.append(f"This run is not complete: {missing} planned launches have no record (kit run --resume).")
+    if plan.profile == "smoke":
+        notices.append("The smoke profile trains 20 steps: it shows that things work, not how fast they are.")
     if any(c.synthetic for c in ok):
         marked = sorted({c.label for c in ok if c.synthetic})
         notices.append(

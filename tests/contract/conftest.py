@@ -4,7 +4,7 @@ holds `scenarios` on PYTHONPATH.
 KIT_TEST_FRAMEWORK  the adapter: scenarios/frameworks/<it>.py; required
 KIT_TEST_DEVICE     cpu (default) or cuda
 KIT_TEST_THREADS    intra-op threads, 1 by default
-KIT_TEST_SEEDS      seeds of the proof per scenario, 2 by default
+KIT_TEST_SEEDS      seeds of the proof per scenario and variant; 2 by default, 1 at 128x128
 KIT_TEST_EXCHANGE   folder through which frameworks hand each other trained weights
 """
 

@@ -18,12 +18,13 @@ from scenarios.spec import Adadelta, Adam, Conv, Dense, Flatten, MaxPool, Scenar
 from scenarios.weights import Weights
 
 SEEDS = int(os.environ.get("KIT_TEST_SEEDS", "2"))
-LARGE = 100 * 100  # pixels: scenarios from here on are proven with one seed
+LARGE = 100 * 100  # pixels: scenarios from here on take up to minutes, and so have one seed unless told otherwise
+LARGE_SEEDS = SEEDS if "KIT_TEST_SEEDS" in os.environ else 1
 CASES = [
     pytest.param(scenario, seed, id=f"{scenario.label}-{seed}")
     for variants in catalog.load().values()
     for scenario in variants.values()
-    for seed in range(SEEDS if scenario.image[0] * scenario.image[1] < LARGE else 1)
+    for seed in range(SEEDS if scenario.image[0] * scenario.image[1] < LARGE else LARGE_SEEDS)
 ]
 
 

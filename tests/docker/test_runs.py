@@ -24,6 +24,8 @@ SMOKE = ("--profile", "smoke", "--data", "synthetic", "--engine", "docker")
 ONE_CELL = ("--scenario", "mnist-cnn", "--framework", "onnxruntime", "--device", "cpu")
 PATIENCE_S = 900
 
+pytestmark = pytest.mark.slow
+
 
 def kit(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(

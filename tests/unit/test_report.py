@@ -156,6 +156,11 @@ def test_durations_choose_their_unit(value, expected):
     assert text.seconds(value) == expected
 
 
+def test_times_are_shown_in_utc_to_the_minute():
+    assert text.moment("2026-01-02T03:04:05+01:00") == "2026-01-02 02:04 UTC"
+    assert text.moment("some time") == "some time"
+
+
 def test_the_report_replaces_the_old_one_whole(tmp_path):
     target = tmp_path / "index.html"
     target.write_text("old")
