@@ -115,7 +115,7 @@ class _Campaign:
         self.frameworks = catalog.frameworks()
         self.scenarios = catalog.scenarios()
         self.limits = launch_limits(self.plan, usable_cpus(), machine.memory_limit_bytes)
-        self.gpus = choose_gpus(self.plan.gpus, machine.gpus, gpus.busy())
+        self.gpus = choose_gpus(self.plan.gpus, gpus.gpus(identify=True), gpus.busy())
         self.setting = Setting(
             run=self.plan.run,
             profile=self.plan.profile,
@@ -153,15 +153,18 @@ class _Campaign:
         framework, device = self.frameworks[place[0]], place[1]
         if device not in framework.devices:
             return reason(Code.NOT_OFFERED, why, "Nothing: the framework has no such environment.")
-        if not self.setting.machine.gpus:
+        if device == "cuda" and not self.setting.machine.gpus:
             return reason(Code.NO_DEVICE, why, "Run on a machine with an NVIDIA GPU; kit doctor looks for one.")
+        if self.plan.environment:
+            return reason(Code.NOT_OFFERED, why, "Name another interpreter by --env, or leave --env out.")
         code = Code.NOT_OFFERED if gpus.refusal(framework) else Code.NO_GPU_RUNTIME
         return reason(code, why, "kit doctor looks into driver, toolkit and engine.")
 
     def _with_data(self, launches: list[PlannedLaunch]) -> tuple[list[PlannedLaunch], dict[str, Source]]:
         """The launches whose data set is here, and those data sets. A continued run keeps the kind of data it began
         with."""
-        begun = {record.request.scenario: record.request.data for record in self.folder.records() if record.image}
+        kinds = {record.key: record.request.data for record in self.folder.records() if record.image}
+        begun = {self._scenario(x).dataset: kinds[x.key] for x in self.plan.launches if x.key in kinds}
         sources: dict[str, Source] = {}
         failed: dict[str, Reason] = {}
         for launch in launches:
@@ -169,7 +172,7 @@ class _Campaign:
             if name in sources or name in failed:
                 continue
             try:
-                sources[name] = self.resolve(name, begun.get(launch.scenario, self.plan.data), self.progress)
+                sources[name] = self.resolve(name, begun.get(name, self.plan.data), self.progress)
             except DataError as error:
                 failed[name] = reason(Code.DATA_UNAVAILABLE, error.message, error.remedy)
         return self._settle(launches, lambda launch: failed.get(self._scenario(launch).dataset)), sources

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from kit import environments, locks
 from kit.engines.docker import DockerEngine
 from kit.engines.local import LocalEngine
@@ -13,8 +15,14 @@ def clean(sources: Sources, *, images: bool, environments_too: bool) -> list[str
     """Containers and processes of runs that are dead; then images that kit built and environments that it made.
 
     Returns what was removed, a line each. An engine that does not answer holds nothing that could be removed.
-    Raises EngineError where one fails while it removes, DiskError.
+    Raises EngineError where one fails while it removes, or where images or environments are to go and a run measures
+    with them; DiskError.
     """
+    with locks.measuring("clean") if images or environments_too else nullcontext():
+        return _clean(sources, images=images, environments_too=environments_too)
+
+
+def _clean(sources: Sources, *, images: bool, environments_too: bool) -> list[str]:
     removed = []
     for engine in (DockerEngine(sources), DockerEngine(sources, "podman")):
         try:

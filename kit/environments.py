@@ -6,7 +6,6 @@ import collections
 import errno
 import hashlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -86,9 +85,7 @@ def remove_all() -> list[str]:
 
 
 def _make(framework: Framework, home: Path, lock: Path, sources: Sources, assets: Path, task: Task) -> None:
-    variables = {**os.environ, "UV_LINK_MODE": os.environ.get("UV_LINK_MODE", "hardlink")}
-    if sources.ca_bundle is not None:
-        variables["SSL_CERT_FILE"] = str(sources.ca_bundle)
+    variables = {"UV_LINK_MODE": "hardlink"} | sources.variables()
     tool = _uv()
     made = _run([tool, "venv", "--no-project", "--clear", "--python", PYTHON, str(home)], home.parent, variables, task)
     if made is not None:
@@ -98,8 +95,7 @@ def _make(framework: Framework, home: Path, lock: Path, sources: Sources, assets
     if sources.index_url is not None:
         command += ["--default-index", sources.index_url]
     if lock.stem == "cpu" and LOCAL_VERSION.search(lock.read_text(encoding="utf-8")):
-        wheels = sources.find_links_folder()
-        command += ["--find-links", str(wheels.resolve()) if wheels else sources.find_links]
+        command += ["--find-links", str(sources.find_links_folder() or sources.find_links)]
     installed = _run(command, home.parent, variables, task)
     if installed is not None:
         raise ImageError(

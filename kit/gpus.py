@@ -16,8 +16,7 @@ def gpus(*, identify: bool = False) -> list[Gpu]:
     with _nvml() as usable:
         if not usable:
             return []
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        return [_describe(index, handle, identify) for index, handle in enumerate(handles)]
+        return [_describe(index, handle, identify) for index, handle in enumerate(_handles())]
 
 
 def driver() -> tuple[str | None, str | None]:
@@ -33,10 +32,7 @@ def driver() -> tuple[str | None, str | None]:
 def busy() -> list[int]:
     """Indices of the GPUs on which a process computes now; none where NVML cannot be used."""
     with _nvml() as usable:
-        if not usable:
-            return []
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        return [index for index, handle in enumerate(handles) if pynvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+        return [index for index, handle in enumerate(_handles()) if _computes(handle)] if usable else []
 
 
 def absence() -> str | None:
@@ -83,6 +79,17 @@ def _nvml() -> Iterator[bool]:
         pynvml.nvmlShutdown()
 
 
+def _handles() -> list[object]:
+    return [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+
+
+def _computes(handle: object) -> bool:
+    try:
+        return bool(pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
+    except pynvml.NVMLError:  # parts of a GPU (MIG) and virtual GPUs may not say
+        return False
+
+
 def _describe(index: int, handle: object, identify: bool) -> Gpu:
     major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
     return Gpu(
@@ -99,7 +106,7 @@ def _describe(index: int, handle: object, identify: bool) -> Gpu:
 def _watts(query: Callable[[object], int], handle: object) -> float | None:
     try:
         return query(handle) / 1000  # milliwatts
-    except pynvml.NVMLError_NotSupported:  # laptop and virtual GPUs often do not say
+    except pynvml.NVMLError:  # laptop and virtual GPUs often do not say
         return None
 
 

@@ -26,11 +26,18 @@ class Listing(NamedTuple):
 
 def scenarios() -> Listing:
     """One row a scenario and variant."""
-    columns = (Column("Scenario"), Column("Variant"), Column("Data set"), Column("Batch", True), Column("Epochs", True))
+    columns = (
+        Column("Scenario"),
+        Column("Variant"),
+        Column("Data set"),
+        Column("Batch", number=True),
+        Column("Epochs", number=True),
+        Column("Study"),
+    )
     found = [scenario for variants in catalog.scenarios().values() for scenario in variants.values()]
     return Listing(
         columns,
-        [[s.name, s.variant or DEFAULT_VARIANT, s.dataset, str(s.batch), str(s.epochs)] for s in found],
+        [[s.name, s.variant or DEFAULT_VARIANT, s.dataset, str(s.batch), str(s.epochs), s.study] for s in found],
         [asdict(s) | {"variant": s.variant or DEFAULT_VARIANT, "digest": digest(s)} for s in found],
     )
 

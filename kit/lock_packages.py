@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import uv
 
 from kit import catalog
-from kit.errors import ImageError, KitError
+from kit.errors import ImageError, KitError, unknown
 from kit.model import Device, Framework
 from kit.sources import Sources, without_user_info
 
@@ -33,11 +33,12 @@ def lock(framework: Framework, device: Device, sources: Sources) -> None:
     if sources.index_url:
         options += ["--default-index", sources.index_url]
     if device == "cpu":
-        options += ["--find-links", sources.find_links]
+        options += ["--find-links", str(sources.find_links_folder() or sources.find_links)]
     command = [uv.find_uv_bin(), "pip", "compile", "--quiet", "--custom-compile-command", "make lock", *options]
     done = subprocess.run(
         [*command, f"{device}.in", "--output-file", f"{device}.lock"],
         cwd=framework.folder,
+        env=sources.variables(),
         stderr=subprocess.PIPE,
         text=True,
         check=False,
@@ -53,10 +54,12 @@ def main(names: Sequence[str]) -> int:
     """Lock the named frameworks, or all."""
     try:
         sources = Sources.from_environment()
-        for framework in catalog.frameworks().values():
-            if not names or framework.name in names:
-                for device in framework.devices:
-                    lock(framework, device, sources)
+        frameworks = catalog.frameworks()
+        for name in names or frameworks:
+            if name not in frameworks:
+                raise unknown("framework", name, frameworks)
+            for device in frameworks[name].devices:
+                lock(frameworks[name], device, sources)
     except KitError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -88,7 +88,8 @@ class LaunchFolder:
 
 @dataclass(frozen=True)
 class Completion:
-    """How the worker's process ended, as the engine saw it. exit_code is None where it was never started or lost.
+    """How the worker's process ended, as the engine saw it. exit_code: as a shell has it (killed: 128 + signal), None
+    where the process was never started or lost.
 
     not_started: the engine's own words where it refused. out_of_memory: the engine has evidence that the memory
     limit was hit. warnings: limits that could not be set, and the like.
@@ -99,4 +100,4 @@ class Completion:
     timed_out: bool = False
     out_of_memory: bool = False
     not_started: str | None = None
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()

@@ -151,6 +151,15 @@ def find_scenario(launch: PlannedLaunch, scenarios: Scenarios) -> Scenario:
     return variants[launch.variant]
 
 
+def pick(kind: str, wanted: Sequence[str] | None, known: Sequence[T], default: Sequence[T]) -> list[T]:
+    """The wanted ones of `known`, in its order; `default` where none is named. Raises UsageError for a name that is
+    not among them."""
+    for name in wanted or ():
+        if name not in known:
+            raise unknown(kind, name, known)
+    return list(default) if wanted is None else [name for name in known if name in wanted]
+
+
 def budget(profile: Profile, epochs: int | None, scenario: Scenario) -> Budget:
     """How much a launch of this scenario measures. epochs: overrides the published number in the full profile."""
     return profile.budget or Budget(epochs=epochs or scenario.epochs)
@@ -199,10 +208,10 @@ def _check_numbers(options: Options, selection: Selection, profile: Profile) -> 
 def _cells(selection: Selection, scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> list[Cell]:
     """The selected cells in the catalogue's order; the framework changes fastest."""
     chosen = _chosen_scenarios(selection, scenarios)
-    devices = _pick("device", selection.devices, DEVICES, DEVICES)
-    lanes = _pick("lane", selection.lanes, LANES, LANES[:1])
-    precisions = _pick("precision", selection.precisions, PRECISIONS, PRECISIONS[:1])
-    names = _pick("framework", selection.frameworks, list(frameworks), list(frameworks))
+    devices = pick("device", selection.devices, DEVICES, DEVICES)
+    lanes = pick("lane", selection.lanes, LANES, LANES[:1])
+    precisions = pick("precision", selection.precisions, PRECISIONS, PRECISIONS[:1])
+    names = pick("framework", selection.frameworks, list(frameworks), list(frameworks))
     return [
         Cell(scenario.name, scenario.variant, framework, device, 1, lane, precision, batch)
         for scenario in chosen
@@ -215,7 +224,7 @@ def _cells(selection: Selection, scenarios: Scenarios, frameworks: Mapping[str, 
 
 
 def _chosen_scenarios(selection: Selection, scenarios: Scenarios) -> list[Scenario]:
-    names = _pick("scenario", selection.scenarios, list(scenarios), list(scenarios))
+    names = pick("scenario", selection.scenarios, list(scenarios), list(scenarios))
     wanted = selection.variants or (DEFAULT_VARIANT,)
     offered = {name: [variant or DEFAULT_VARIANT for variant in scenarios[name]] for name in names}
     for variant in wanted:
@@ -231,14 +240,6 @@ def _chosen_scenarios(selection: Selection, scenarios: Scenarios) -> list[Scenar
         for variant, scenario in scenarios[name].items()
         if (variant or DEFAULT_VARIANT) in wanted
     ]
-
-
-def _pick(kind: str, wanted: Sequence[str] | None, known: Sequence[T], default: Sequence[T]) -> list[T]:
-    """The wanted ones of `known`, in its order. Raises UsageError for a name that is not among them."""
-    for name in wanted or ():
-        if name not in known:
-            raise unknown(kind, name, known)
-    return list(default) if wanted is None else [name for name in known if name in wanted]
 
 
 def _order(cells: Sequence[Cell], launches: int, seed: int) -> list[tuple[int, Cell]]:

@@ -1,4 +1,4 @@
-"""Takes people out of texts that go into records: home folders, user and host names."""
+"""Takes people out of texts that go into records: home folders, user and host names, the UUIDs of GPUs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ COMMON = {
     "python",
 }
 LEAST_LENGTH = 3
+GPU_UUID = re.compile(r"\b(GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 
 def redact(text: str) -> str:
-    """The text with this user's home folder as `~`, user name as `<user>` and host name as `<host>`."""
+    """The text with this user's home folder as `~`, user name as `<user>`, host name as `<host>`, UUIDs of GPUs as
+    `<gpu>`."""
     for pattern, replacement in _replacements():
         text = re.sub(pattern, replacement, text)
-    return text
+    return GPU_UUID.sub("<gpu>", text)
 
 
 def _replacements() -> list[tuple[str, str]]:

@@ -1,8 +1,8 @@
 """The files of a run as types: record, plan, machine. Versioned JSON; older versions are upgraded, newer refused.
 
 A record holds the worker's own request and result unchanged, and beside them what the orchestrator knows: status,
-reason, environment, machine, the log's tail. Nothing here names a host, a user, a home folder, a serial or a UUID
-unless the run was made with `--identify`.
+reason, environment, machine, the log's tail. Records and machine name no host, user, home folder, serial or UUID
+unless the run was made with `--identify`; the plan repeats what was typed, as the path given to `--env`.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from typing import Any
 from kit import campaign, catalog, datasets, engines, machine
 from kit.console import Column
 from kit.engines.base import Engine
-from kit.errors import DataError, unknown
-from kit.model import Device, Environment
-from kit.plan import Estimate, Options, Scenarios, Selection, estimate, find_scenario, make_plan
+from kit.errors import DataError
+from kit.model import Environment
+from kit.plan import Estimate, Options, Scenarios, Selection, estimate, find_scenario, make_plan, pick
 from kit.progress import Progress
 from kit.records import Plan, Record
 from kit.run import now
@@ -172,17 +172,12 @@ def build(engine: Engine, framework_names: list[str], device_names: list[str], p
     engine can use here). Raises UsageError for unknown names, ImageError where one cannot be made."""
     machine.require_supported()
     frameworks = catalog.frameworks()
-    for kind, names, known in (
-        ("framework", framework_names, list(frameworks)),
-        ("device", device_names, catalog.DEVICES),
-    ):
-        for name in names:
-            if name not in known:
-                raise unknown(kind, name, known)
-    wanted: list[tuple[str, Device]] = [
-        (name, device)
-        for name in framework_names or frameworks
+    names = pick("framework", framework_names or None, list(frameworks), list(frameworks))
+    devices = pick("device", device_names or None, catalog.DEVICES, catalog.DEVICES)
+    wanted = [
+        (frameworks[name], device)
+        for name in names
         for device in frameworks[name].devices
-        if device in device_names or (not device_names and engine.refusal(frameworks[name], device) is None)
+        if device in devices and (device_names or engine.refusal(frameworks[name], device) is None)
     ]
-    return [engine.prepare(frameworks[name], device, progress) for name, device in wanted]
+    return [engine.prepare(framework, device, progress) for framework, device in wanted]

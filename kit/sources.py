@@ -43,23 +43,28 @@ class Sources:
         return cls(
             index_url=given.get("KIT_INDEX_URL") or pip.get("index-url"),
             find_links=given.get("KIT_FIND_LINKS") or pip.get("find-links", "").split(" ")[0] or CPU_WHEELS,
-            ca_bundle=Path(bundle) if bundle else None,
+            ca_bundle=Path(bundle).absolute() if bundle else None,
             base_image=given.get("KIT_BASE_IMAGE") or cls.base_image,
         )
 
     def find_links_folder(self) -> Path | None:
-        """The wheel folder where `find_links` is one, None where it is a page."""
+        """The wheel folder where `find_links` is one, None where it is a page. Raises UsageError where it is not
+        there."""
         if "://" in self.find_links:
             return None
-        folder = Path(self.find_links)
+        folder = Path(self.find_links).absolute()
         if not folder.is_dir():
             raise UsageError(f"The wheel folder {folder} is not there.", "Set KIT_FIND_LINKS to a folder or a URL.")
         return folder
 
+    def variables(self) -> dict[str, str]:
+        """The environment of a program that fetches packages: this process' own, with the CA bundle."""
+        return {**os.environ, **({"SSL_CERT_FILE": str(self.ca_bundle)} if self.ca_bundle else {})}
+
 
 def without_user_info(text: str) -> str:
     """The text with `user:password@` cut out of every URL in it."""
-    return re.sub(r"(\w+://)[^/@\s]+@", r"\1", text)
+    return re.sub(r"(\w+://)[^/\s]*@", r"\1", text)
 
 
 def _pip_settings(environment: Mapping[str, str]) -> dict[str, str]:

@@ -119,7 +119,7 @@ def _without_result(completion: Completion, last_line: str) -> Reason:
         return reason(Code.ENGINE_FAILED, f"The engine lost the launch.{said}", "kit doctor checks the engine.")
     if completion.exit_code == 0:
         return reason(Code.NO_RESULT, f"The worker ended with exit code 0 and left no result.{said}", REPORT)
-    if completion.exit_code in {137, -9}:
+    if completion.exit_code == 137:
         return reason(
             Code.WORKER_ERROR,
             f"The worker was killed from outside (signal 9).{said}",

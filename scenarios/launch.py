@@ -8,6 +8,8 @@ import json
 import math
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,11 +39,10 @@ SMOKE_INFERENCE_S = 0.2
 
 
 class Refused(Exception):
-    """The launch ends here with this status and reason."""
+    """The launch ends here as failed, for this reason."""
 
-    def __init__(self, status: Status, code: Code, message: str, remedy: str) -> None:
+    def __init__(self, code: Code, message: str, remedy: str) -> None:
         super().__init__(message)
-        self.status = status
         self.reason = Reason(code, message, remedy)
 
 
@@ -60,9 +61,15 @@ class Launch:
     evidence: Evidence | None = None
     telemetry: Telemetry | None = None
 
-    def phase(self, name: str) -> Phase:
-        """Time a part of the launch and announce it in events.jsonl."""
-        return Phase(self, name)
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Announce a part of the launch in events.jsonl, and add its duration to `spent` as `<name>_s`."""
+        start = time.monotonic()
+        with open(self.io / EVENTS_FILE, "a", encoding="utf-8") as file:
+            file.write(json.dumps({"at": start, "phase": name}) + "\n")
+        print(f"[{start - self.started_at:7.2f} s] {name}", flush=True)  # noqa: T201
+        yield
+        self.spent[f"{name}_s"] = time.monotonic() - start
 
     def result(self, status: Status, reason: Reason | None = None) -> Result:
         """The result file's content as things stand."""
@@ -84,32 +91,12 @@ class Launch:
         )
 
 
-class Phase:
-    """Context manager that adds its duration to `launch.spent` under `<name>_s`."""
-
-    def __init__(self, launch: Launch, name: str) -> None:
-        self._launch = launch
-        self._name = name
-        self._start = 0.0
-
-    def __enter__(self) -> None:
-        self._start = time.monotonic()
-        event = json.dumps({"at": self._start, "phase": self._name})
-        with open(self._launch.io / EVENTS_FILE, "a", encoding="utf-8") as file:
-            file.write(event + "\n")
-        print(f"[{self._start - self._launch.started_at:7.2f} s] {self._name}", flush=True)  # noqa: T201
-
-    def __exit__(self, *_: object) -> None:
-        self._launch.spent[f"{self._name}_s"] = time.monotonic() - self._start
-
-
 def find_scenario(request: Request) -> Scenario:
     """The catalogue's scenario, with the request's batch size. Raises Refused where it is not the one meant."""
     found = catalog.load().get(request.scenario, {}).get(request.variant)
     if found is None or spec.digest(found) != request.spec:
         state = "is missing here" if found is None else "is defined differently here"
         raise Refused(
-            Status.FAILED,
             Code.SPEC_MISMATCH,
             f"The scenario {request.scenario}{'+' + request.variant if request.variant else ''} {state}.",
             "Build the images again (kit build).",
@@ -134,7 +121,6 @@ def measure_launch(launch: Launch) -> None:
         initial_digest = weights.digest(model.weights())
         if initial_digest != weights.digest(initial):
             raise Refused(
-                Status.FAILED,
                 Code.REFERENCE_MISMATCH,
                 "The initial weights read back from the framework are not the ones that were loaded.",
                 "Report this: the adapter is wrong.",
@@ -196,7 +182,6 @@ def check_environment(request: Request) -> None:
     for name, value in request.environment.items():
         if os.environ.get(name) != value:
             raise Refused(
-                Status.FAILED,
                 Code.MISSING_PROOF,
                 f"The environment variable {name} should be {value!r} and is {os.environ.get(name)!r}.",
                 "Report this: the engine did not pass the request's environment on.",
@@ -217,7 +202,6 @@ def prove(launch: Launch, adapter: Adapter, scenario: Scenario) -> None:
     if not launch.proof.passed:
         failed = ", ".join(f"{c.name} ({c.error:.2g} > {c.tolerance:.2g})" for c in launch.proof.checks if not c.passed)
         raise Refused(
-            Status.FAILED,
             Code.REFERENCE_MISMATCH,
             f"{request.framework} does not compute this scenario's function: {failed}.",
             "No speed of this launch is shown. If the framework is as shipped with the kit, report this.",

@@ -5,10 +5,11 @@ All clock readings are `time.monotonic`, which host and containers share, so tha
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,7 +131,8 @@ def train(model: Model, scenario: Scenario, data: TrainSet, test: TestSet, meter
     """Train within the meter's budget and describe it. Epochs are evaluated only where whole epochs are asked for."""
     epochs: list[Epoch] = []
     sums = Sums(0, 0.0, 0)
-    for index in _epoch_numbers(meter.budget):
+    wanted = meter.budget.epochs
+    for index in itertools.count() if wanted is None else range(wanted):
         start = time.monotonic()
         sums = model.train_epoch(data, index, meter)
         seconds = time.monotonic() - start
@@ -182,13 +184,6 @@ def infer(model: Model, scenario: Scenario, test: TestSet, seconds: float) -> In
         test_loss=loss,
         test_accuracy=accuracy,
     )
-
-
-def _epoch_numbers(budget: Budget) -> Iterator[int]:
-    index = 0
-    while budget.epochs is None or index < budget.epochs:
-        yield index
-        index += 1
 
 
 def _describe(scenario: Scenario, data: TrainSet, meter: WindowMeter, epochs: list[Epoch], last: Sums) -> Training:

@@ -24,7 +24,7 @@ def explain(error: Exception, request: Request) -> tuple[Status, Reason]:
     """Status and reason for what stopped the launch."""
     match error:
         case Refused():
-            return error.status, error.reason
+            return Status.FAILED, error.reason
         case DataUnavailable():
             return Status.FAILED, Reason(Code.DATA_UNAVAILABLE, str(error), error.remedy)
         case DataCorrupt():

@@ -1,155 +1,23 @@
-"""An engine without containers, and example documents, for unit tests."""
+"""An engine without containers, for unit tests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
-from kit.model import Cell, Completion, Device, Environment, Framework, LaunchFolder, Limits
+from kit.model import Completion, Device, Environment, Framework, LaunchFolder, Limits
 from kit.progress import Progress
-from kit.records import Machine, PlannedLaunch, Record
 from scenarios import contract
-from scenarios.contract import (
-    REQUEST_FILE,
-    RESULT_FILE,
-    Check,
-    Evidence,
-    Inference,
-    Placement,
-    Proof,
-    Request,
-    Result,
-    Status,
-    Telemetry,
-    Timings,
-    Training,
-    Window,
-    from_json,
-)
+from scenarios.contract import REQUEST_FILE, RESULT_FILE, Request, from_json
+from tests import examples
 
 Worker = Callable[[Request, LaunchFolder], Completion]
-
-
-def machine(**changes: Any) -> Machine:
-    """A small server without GPU."""
-    fields: dict[str, Any] = {
-        "id": "0123456789abcdef",
-        "cpu_model": "Example CPU",
-        "architecture": "x86_64",
-        "sockets": 1,
-        "physical_cores": 1,
-        "logical_cpus": 2,
-        "cpus": 2,
-        "quota_cpus": None,
-        "caches": {"L2": 1 << 20},
-        "cpu_flags": ["avx2"],
-        "memory_bytes": 8 << 30,
-        "memory_limit_bytes": None,
-        "gpus": [],
-        "driver": None,
-        "cuda_driver": None,
-        "os": "Example Linux",
-        "kernel": "6.1",
-        "container_runtime": {"engine": "fake"},
-        "virtualization": None,
-        "python": "3.11",
-        "kit": "0.1.0",
-    }
-    return Machine(**fields | changes)
-
-
-def request(**changes: Any) -> Request:
-    """A launch of mnist-cnn with torch on the CPU."""
-    cell = Cell("mnist-cnn", "", "torch", "cpu", 1, "stock", "fp32", 64)
-    base = Request(
-        key=cell.key,
-        launch=1,
-        scenario=cell.scenario,
-        variant=cell.variant,
-        spec="5bec",
-        framework=cell.framework,
-        device="cpu",
-        devices=1,
-        lane="stock",
-        precision="fp32",
-        batch=cell.batch,
-        seed=0,
-        threads=2,
-        data="synthetic",
-        budget=contract.Budget(seconds=6, test_images=1000),
-    )
-    return replace(base, **changes)
-
-
-def result(asked: Request, images_per_s: float = 1000.0) -> Result:
-    """The `ok` result of a worker that did as it was asked."""
-    window = Window(start_at=1.0, seconds=64 / images_per_s, steps=1, images=64)
-    return Result(
-        key=asked.key,
-        launch=asked.launch,
-        status=Status.OK,
-        timings=Timings(1, 1, 1, 1, 1, 1, 1, 1, 8),
-        training=Training([window, window], 1, images_per_s, 60_000 / images_per_s, True, 60_000, 2, 0.5, []),
-        inference=Inference([1.0, 2.0], 1.5, 2.0, 2.0, 256, [window], 5000.0, 1000, 0.5, 0.9),
-        proof=Proof(True, [Check("logits", 1e-6, 5e-4, True)], "torch", asked.seed, 0.1, False),
-        evidence=Evidence(
-            placement=Placement(
-                device=asked.device,
-                device_name="Example",
-                provider="example",
-                layout="NHWC",
-                tf32=None if asked.device == "cpu" else False,
-                threads=asked.threads,
-                training="example",
-                loader="example",
-            ),
-            versions={"python": "3.11", asked.framework: "1.0"},
-            data_kind=asked.data,
-            data_digest="da7a",
-            train_images=60_000,
-            test_images=1000,
-            initial_weights_digest="1111",
-            final_weights_digest="2222",
-            environment=dict(asked.environment),
-        ),
-        telemetry=Telemetry(1 << 30, 1.0, 1.9, 0.0, None),
-    )
-
-
-def record(asked: Request | None = None, **changes: Any) -> Record:
-    """The record of an `ok` launch."""
-    asked = asked or request()
-    fields: dict[str, Any] = {
-        "key": asked.key,
-        "launch": asked.launch,
-        "status": Status.OK,
-        "reason": None,
-        "request": asked,
-        "result": result(asked),
-        "machine": machine(),
-        "image": None,
-        "engine": "fake",
-        "profile": "quick",
-        "data_note": "",
-        "started_at": "2026-01-01T00:00:00+00:00",
-        "seconds": 1.0,
-        "warnings": [],
-        "log_tail": "",
-    }
-    return Record(**fields | changes)
-
-
-def planned(launch: int = 1, **changes: Any) -> PlannedLaunch:
-    """A planned launch of the example cell."""
-    cell = replace(Cell("mnist-cnn", "", "torch", "cpu", 1, "stock", "fp32", 64), **changes)
-    return PlannedLaunch(key=cell.key, launch=launch, named=False, **vars(cell))
 
 
 def works(asked: Request, folder: LaunchFolder) -> Completion:
     """A worker that does as it was asked."""
     folder.log.write_text("working\n")
-    contract.write(folder.scratch / RESULT_FILE, result(asked))
+    contract.write(folder.scratch / RESULT_FILE, examples.result(asked))
     return Completion(exit_code=0, seconds=1.0)
 
 

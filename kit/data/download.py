@@ -16,6 +16,7 @@ from kit.data.files import disk_errors, sha256
 from kit.data.sources import RemoteFile
 from kit.errors import DataError
 from kit.progress import Progress
+from kit.sources import without_user_info
 
 ANSWER_S = 6.0  # from asking for a file to the head of the answer
 SILENCE_S = 15.0  # between two pieces of it
@@ -56,7 +57,7 @@ def download(file: RemoteFile, urls: list[str], target: Path, progress: Progress
                 except TooSlow:
                     slow.append(url)
                 except MirrorFailed as error:
-                    failures.append(f"{without_user(url)}: {error}")
+                    failures.append(f"{without_user_info(url)}: {error}")
                 else:
                     part.replace(target)
                     return
@@ -80,12 +81,6 @@ def copy(file: RemoteFile, source: Path, target: Path) -> None:
     with disk_errors(target.parent):
         shutil.copyfile(source, part)
         part.replace(target)
-
-
-def without_user(url: str) -> str:
-    """The URL without user name and password, fit to be shown."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 class _Pace:

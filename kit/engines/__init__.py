@@ -35,5 +35,5 @@ def choose(name: str, environment: str, sources: Sources) -> tuple[Engine, str]:
     except EngineError as error:
         if name != "auto":
             raise
-        return LocalEngine(sources, environment), f"{error.message} Using the local engine."
+        return LocalEngine(sources), f"{error.message} Using the local engine."
     return engine, f"Using {engine.name.capitalize()} {version}."

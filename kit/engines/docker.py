@@ -28,7 +28,7 @@ from kit.errors import DiskError, EngineError
 from kit.images import FRAMEWORK_LABEL, ImageBuilder
 from kit.model import Completion, Device, Environment, Framework, LaunchFolder, Limits
 from kit.progress import Progress
-from kit.sources import Sources
+from kit.sources import Sources, without_user_info
 
 T = TypeVar("T")
 
@@ -131,9 +131,8 @@ class DockerEngine:
         where a container uses one."""
         removed = []
         with self._errors():
-            for image in self._client.images(
-                filters={"label": FRAMEWORK_LABEL}
-            ):  # newest first: children, then parents
+            # newest first: children, then parents
+            for image in self._client.images(filters={"label": FRAMEWORK_LABEL}):
                 tags = [str(tag) for tag in image["RepoTags"] or () if tag != "<none>:<none>"]
                 for name in tags or [str(image["Id"])]:
                     self._client.remove_image(name)
@@ -238,7 +237,7 @@ class DockerEngine:
             address = os.environ.get("DOCKER_HOST") or str(ContextAPI.get_current_context().Host)
         if not address.startswith(("unix://", "http+unix://")):
             raise EngineError(
-                f"The {self.name} engine at {address.split('@')[-1]} is not on this machine.",
+                f"The {self.name} engine at {without_user_info(address)} is not on this machine.",
                 "Run kit on that machine, or set DOCKER_HOST to a unix:// socket here.",
             )
         return address

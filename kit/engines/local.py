@@ -152,8 +152,8 @@ class LocalEngine:
         they are no leftovers, whatever this process knows of runs: it may look in another cache folder."""
 
         def leftover(found: Mapping[str, str]) -> bool:
-            run = found.get(RUN_VARIABLE)
-            return run is not None and not alive(run) and not lives(found.get(OWNER_VARIABLE, ""))
+            run, owner = found.get(RUN_VARIABLE), found.get(OWNER_VARIABLE)
+            return run is not None and owner is not None and not alive(run) and not lives(owner)
 
         found = [f"process {process.pid}" for process in marked(leftover)]
         end(lambda: marked(leftover), gently=False)

@@ -10,6 +10,12 @@ from kit.report.parts import Table
 from scenarios.contract import Result, Status
 
 
+def not_run(records: Sequence[Record], plan: Plan) -> list[str]:
+    """The planned launches without a record, as `key #launch`, in the plan's order."""
+    done = {(r.key, r.launch) for r in records}
+    return [f"{p.key} #{p.launch}" for p in plan.launches if (p.key, p.launch) not in done]
+
+
 def problems(records: Sequence[Record], plan: Plan) -> Table | None:
     groups: dict[tuple[str, str, str, str], list[str]] = {}
     for record in records:
@@ -18,9 +24,9 @@ def problems(records: Sequence[Record], plan: Plan) -> Table | None:
         why = record.reason
         fields = (str(why.code), why.message, why.remedy) if why else ("", "", "")
         groups.setdefault((str(record.status), *fields), []).append(f"{record.key} #{record.launch}")
-    done = {(r.key, r.launch) for r in records}
-    if missing := [f"{p.key} #{p.launch}" for p in plan.launches if (p.key, p.launch) not in done]:
-        groups[("not run", "", "The run was stopped before these.", "Continue with kit run --resume.")] = missing
+    if missing := not_run(records, plan):
+        remedy = f"Continue with kit run --resume {plan.run}."
+        groups[("not run", "", "The run was stopped before these.", remedy)] = missing
     if not groups:
         return None
     return Table(
@@ -54,7 +60,7 @@ def machine_table(machine: Machine) -> Table:
     rows += [
         ("System", f"{machine.os}, kernel {machine.kernel}"),
         ("Virtualization", machine.virtualization or "none seen"),
-        ("Engine", ", ".join(f"{k} {v}" for k, v in machine.container_runtime.items()) or "local processes"),
+        ("Engine", ", ".join(f"{k} {v}" for k, v in machine.container_runtime.items())),
         ("Machine id", machine.id),
     ]
     if machine.hostname:

@@ -38,7 +38,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Section:
-    """One scenario or variant. bars: chart title (with unit) to its bars."""
+    """One scenario or variant, at one batch size. bars: chart title (with unit) to its bars."""
 
     label: str
     title: str

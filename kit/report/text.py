@@ -1,9 +1,11 @@
-"""How numbers are written: three significant digits, with units, never a bare float."""
+"""How numbers are written in the report: with units, figures at three significant digits, never a bare float."""
 
 from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
+
+from kit.units import format_bytes
 
 MISSING = "–"
 
@@ -36,14 +38,7 @@ def percent(value: float | None) -> str:
 
 def size(value: int | None) -> str:
     """Bytes in binary units: "1.5 GiB"."""
-    if value is None:
-        return MISSING
-    amount = float(value)
-    for unit in ("B", "KiB", "MiB"):
-        if amount < 1024:
-            return f"{number(amount)} {unit}"
-        amount /= 1024
-    return f"{number(amount)} GiB"
+    return MISSING if value is None else format_bytes(value)
 
 
 def ratio(value: float) -> str:

@@ -52,7 +52,7 @@ def make_view(
         verdict=_verdict(ok, pairs, titles),
         notices=_notices(plan, records, ok),
         summary=_summary(ok, titles),
-        speedups=_speedups(pairs, titles),
+        speedups=_speedups(pairs, ok, titles),
         sections=tuple(_sections(ok, scenarios, titles)),
         problems=evidence.problems(records, plan),
         machine=evidence.machine_table(machine),
@@ -84,10 +84,11 @@ def _verdict(ok: Sequence[CellSummary], pairs: Sequence[Speedup], titles: Mappin
     if not ok:
         return ("Nothing was measured: see below what failed and why.",)
     lines = []
-    wins = Counter(max((c for c in ok if c.label == label), key=_rate).framework for label in {c.label for c in ok})
-    total = sum(wins.values())
-    for framework, count in wins.most_common(1):
-        lines.append(f"{_name(framework, titles)} trained fastest in {count} of {total} scenarios measured.")
+    rows = [group for group in _rows(ok).values() if len({c.framework for c in group}) > 1]
+    wins = Counter(max(group, key=_rate).framework for group in rows)
+    if wins:
+        shares = ", ".join(f"{_name(framework, titles)} in {count}" for framework, count in wins.most_common())
+        lines.append(f"Trained fastest where several frameworks ran a scenario: {shares}.")
     if pairs:
         low, high = min(p.ratio for p in pairs), max(p.ratio for p in pairs)
         lines.append(f"CUDA against CPU in training: {text.ratio(low)} to {text.ratio(high)}, depending on the cell.")
@@ -96,15 +97,26 @@ def _verdict(ok: Sequence[CellSummary], pairs: Sequence[Speedup], titles: Mappin
     return tuple(lines)
 
 
+def _rows(ok: Sequence[CellSummary]) -> dict[str, list[CellSummary]]:
+    """The cells that are compared with each other, by what they have in common: the scenario with its variant, and
+    the batch size where the scenario was measured at several."""
+    batches: dict[str, set[int]] = {}
+    for c in ok:
+        batches.setdefault(c.label, set()).add(c.batch)
+    rows: dict[str, list[CellSummary]] = {}
+    for c in ok:
+        rows.setdefault(c.label if len(batches[c.label]) == 1 else f"{c.label}/b{c.batch}", []).append(c)
+    return rows
+
+
 def _rate(cell: CellSummary) -> float:
     return cell.images_per_s or 0.0
 
 
 def _notices(plan: Plan, records: Sequence[Record], ok: Sequence[CellSummary]) -> tuple[str, ...]:
     notices = []
-    missing = len(plan.launches) - sum((r.key, r.launch) in {(p.key, p.launch) for p in plan.launches} for r in records)
-    if missing:
-        notices.append(f"This run is not complete: {missing} planned launches have no record (kit run --resume).")
+    if missing := evidence.not_run(records, plan):
+        notices.append(f"This run is not complete: {len(missing)} planned launches have no record (kit run --resume).")
     if plan.profile == "smoke":
         notices.append("The smoke profile trains 20 steps: it shows that things work, not how fast they are.")
     if any(c.synthetic for c in ok):
@@ -123,8 +135,8 @@ def _summary(ok: Sequence[CellSummary], titles: Mapping[str, str]) -> Table:
     columns = sorted({(c.framework, _variant_of(c)) for c in ok}, key=lambda c: (c[1] != "cpu", c))
     rows: list[tuple[str, ...]] = []
     marks: set[int] = set()
-    for label in dict.fromkeys(c.label for c in ok):
-        cells = {(c.framework, _variant_of(c)): c for c in ok if c.label == label}
+    for label, group in _rows(ok).items():
+        cells = {(c.framework, _variant_of(c)): c for c in group}
         if any(c.synthetic for c in cells.values()):
             marks.add(len(rows))
         best = max(map(_rate, cells.values()))
@@ -143,15 +155,16 @@ def _summary(ok: Sequence[CellSummary], titles: Mapping[str, str]) -> Table:
     )
 
 
-def _speedups(pairs: Sequence[Speedup], titles: Mapping[str, str]) -> Table | None:
+def _speedups(pairs: Sequence[Speedup], ok: Sequence[CellSummary], titles: Mapping[str, str]) -> Table | None:
     if not pairs:
         return None
+    labels = {c.key: label for label, group in _rows(ok).items() for c in group}
     return Table(
         caption="CUDA against CPU, training images/s",
         headers=("Scenario", "Framework", "CPU", "CUDA", "Speedup", "Launches"),
         rows=tuple(
             (
-                p.cuda.label,
+                labels[p.cuda.key],
                 f"{_name(p.cuda.framework, titles)} {_variant_of(p.cuda)}",
                 text.number(p.cpu.images_per_s),
                 text.number(p.cuda.images_per_s),
@@ -169,8 +182,8 @@ def _sections(
     ok: Sequence[CellSummary], scenarios: Mapping[str, Mapping[str, Scenario]], titles: Mapping[str, str]
 ) -> list[Section]:
     sections = []
-    for label in dict.fromkeys(c.label for c in ok):
-        cells = sorted((c for c in ok if c.label == label), key=lambda c: (c.device, c.framework))
+    for label, group in _rows(ok).items():
+        cells = sorted(group, key=lambda c: (c.device, c.framework))
         scenario = scenarios.get(cells[0].scenario, {}).get(cells[0].variant)
         bars = {
             "Training, images/s": tuple(_bar(c, c.images_per_s, titles) for c in cells),

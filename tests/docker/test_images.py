@@ -136,7 +136,8 @@ def test_where_packages_came_from_stays_out_of_image_history_and_log(builder, fr
     assert not [text for text in texts if "secret" in text]
     assert not build_stages(client, framework)
     with tarfile.open(fileobj=io.BytesIO(b"".join(client.get_image(environment.digest)))) as image:
-        layers = [image.extractfile(member).read() for member in image if member.name.endswith("layer.tar")]
+        contents = [image.extractfile(member).read() for member in image if member.isfile()]
+    layers = [content for content in contents if tarfile.is_tarfile(io.BytesIO(content))]  # by name: differs by version
     assert layers
     for layer in layers:
         assert b"me:secret@" not in layer

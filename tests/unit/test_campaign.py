@@ -27,7 +27,7 @@ from kit.progress import Silent
 from kit.records import Gpu
 from kit.store import RunFolder
 from scenarios.contract import Code, Reason, Status
-from tests import fakes
+from tests import examples, fakes
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("onnxruntime", "tensorflow", "torch")
@@ -61,11 +61,11 @@ def new_run(path, selection=SMALL, **options):
         run="r1",
         created_at="2026-01-01T00:00:00+00:00",
     )
-    return RunFolder.create(path, plan, fakes.machine())
+    return RunFolder.create(path, plan, examples.machine())
 
 
 def go(folder, engine, resolve=synthetic, **options):
-    return run_campaign(folder, engine, fakes.machine(), resolve, Silent(), **options)
+    return run_campaign(folder, engine, examples.machine(), resolve, Silent(), **options)
 
 
 def names(records):
@@ -257,6 +257,41 @@ def test_a_resumed_run_keeps_the_kind_of_data_it_began_with(tmp_path):
     assert modes == ["auto", "synthetic"]
 
 
+def test_scenarios_of_one_data_set_never_get_two_kinds_of_it(tmp_path):
+    modes = []
+
+    def resolve(name, mode, progress):
+        modes.append(mode)
+        return Source("synthetic", None, "")
+
+    both = Selection(scenarios=("mnist-cnn", "mnist-cnn-dropout"), frameworks=("torch",), devices=("cpu",))
+    folder, engine = new_run(tmp_path / "run", both), fakes.FakeEngine()
+
+    def stop_at_the_second(name):
+        if name == "launch" and engine.launched:
+            raise Killed
+
+    engine.on_call = stop_at_the_second
+    with suppress(Killed):
+        go(folder, engine, resolve)
+    engine.on_call = lambda name: None
+    go(folder, engine, resolve)
+    assert modes == ["auto", "synthetic"]
+
+
+def test_an_interpreter_without_the_framework_is_no_lack_of_a_gpu(tmp_path):
+    selection = Selection(scenarios=("mnist-cnn",), frameworks=("torch", "tensorflow"))
+    lacks = {("torch", device): "--env system lacks torch." for device in ("cpu", "cuda")}
+    records = go(new_run(tmp_path / "run", selection, environment="system"), fakes.FakeEngine(refused=NO_GPU | lacks))
+    told = {(r.request.framework, r.request.device): r.reason and r.reason.code for r in records}
+    assert told == {
+        ("tensorflow", "cpu"): None,
+        ("tensorflow", "cuda"): Code.NO_DEVICE,
+        ("torch", "cpu"): Code.NOT_OFFERED,
+        ("torch", "cuda"): Code.NO_DEVICE,
+    }
+
+
 def test_cuda_without_gpu_is_skipped_under_all(tmp_path):
     folder, engine = new_run(tmp_path / "run", Selection(scenarios=("mnist-cnn",))), fakes.FakeEngine(refused=NO_GPU)
     records = go(folder, engine)
@@ -324,7 +359,7 @@ def test_leftovers_of_a_killed_process_are_removed_even_of_the_same_run(tmp_path
 
 def test_a_changed_machine_is_told_in_the_records(tmp_path):
     folder = new_run(tmp_path / "run")
-    changed = fakes.machine(id="fedcba9876543210", kernel="6.2")
+    changed = examples.machine(id="fedcba9876543210", kernel="6.2")
     records = run_campaign(folder, fakes.FakeEngine(), changed, synthetic, Silent())
     assert all(record.machine == changed and "changed" in record.warnings[0] for record in records)
 
@@ -340,23 +375,26 @@ def test_a_plan_of_another_catalogue_is_refused(tmp_path, monkeypatch):
 # ---- exit codes --------------------------------------------------------------------------------------------------
 
 
-def not_ok(asked, code, status=Status.FAILED):
-    return fakes.record(asked, status=status, reason=Reason(code, "It failed.", "Look."), result=None)
-
-
 def test_the_exit_code_is_that_of_the_one_cause(tmp_path):
     plan = new_run(tmp_path / "run", Selection(scenarios=("mnist-cnn",), frameworks=("torch", "tensorflow"))).plan
-    asked = [fakes.request(key=launch.key, device=launch.device) for launch in plan.launches]
-    skipped = [not_ok(x, Code.NO_DEVICE, Status.SKIPPED) for x in asked if x.device == "cuda"]
+    asked = [examples.request(key=launch.key, device=launch.device) for launch in plan.launches]
+    skipped = [examples.failed(x, Status.SKIPPED, Code.NO_DEVICE) for x in asked if x.device == "cuda"]
     one, other = (x for x in asked if x.device == "cpu")
-    assert exit_code(plan, [fakes.record(one), fakes.record(other), *skipped]) == 0
-    assert exit_code(plan, [not_ok(one, Code.IMAGE_FAILED), not_ok(other, Code.IMAGE_FAILED), *skipped]) == 4
-    assert exit_code(plan, [not_ok(one, Code.DATA_CORRUPT), not_ok(other, Code.DATA_UNAVAILABLE), *skipped]) == 5
-    assert exit_code(plan, [not_ok(one, Code.IMAGE_FAILED), not_ok(other, Code.WORKER_ERROR), *skipped]) == 1
-    assert exit_code(plan, [not_ok(one, Code.IMAGE_FAILED), fakes.record(other), *skipped]) == 1
-    assert exit_code(plan, [fakes.record(one), *skipped]) == 1
+
+    def code(*records):
+        return exit_code(plan, [*records, *skipped])
+
+    one_ok, other_ok = examples.record(one), examples.record(other)
+    no_image, no_image_too = (examples.failed(x, code=Code.IMAGE_FAILED) for x in (one, other))
+    corrupt, absent = examples.failed(one, code=Code.DATA_CORRUPT), examples.failed(other, code=Code.DATA_UNAVAILABLE)
+    assert code(one_ok, other_ok) == 0
+    assert code(no_image, no_image_too) == 4
+    assert code(corrupt, absent) == 5
+    assert code(no_image, examples.failed(other)) == 1
+    assert code(no_image, other_ok) == 1
+    assert code(one_ok) == 1
     named = plan.model_copy(update={"launches": [x.model_copy(update={"named": True}) for x in plan.launches]})
-    assert exit_code(named, [fakes.record(one), fakes.record(other), *skipped]) == 1
+    assert exit_code(named, [one_ok, other_ok, *skipped]) == 1
 
 
 # ---- the machine's lock ------------------------------------------------------------------------------------------

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import pytest
 
-from kit import cli, doctor, engines, results, runs
+from kit import cli, doctor, engines, locks, results, runs
 from kit.doctor import Level
 from kit.errors import EngineError, ImageError
 from kit.sources import Sources
 from scenarios.contract import Code, Reason, Status
-from tests import fakes
+from tests import examples, fakes
 
 NO_GPU = {(framework, "cuda"): "No GPU." for framework in ("onnxruntime", "tensorflow", "torch")}
 
@@ -221,6 +221,13 @@ def test_build_makes_what_can_run_here_or_what_is_named(kit: Kit, engine: fakes.
     assert failed.err.endswith("It cannot be built.\nRead the log.\n")
 
 
+def test_clean_takes_nothing_away_from_a_run_that_measures(kit: Kit, engine: fakes.FakeEngine) -> None:
+    with locks.measuring("r1"):
+        called = kit("clean", "--environments")
+    assert (called.code, called.out) == (EngineError.exit_code, "")
+    assert "r1" in called.err
+
+
 def test_list_shows_what_exists(kit: Kit) -> None:
     text = kit("list").out
     for words in ("catdog-cnn", "conv-dropout", "TensorFlow", "Fashion-MNIST"):
@@ -308,9 +315,9 @@ def test_doctor_ends_with_code_1_where_something_is_an_error(kit: Kit, monkeypat
 def test_the_table_names_what_differs_and_what_failed() -> None:
     failed = Reason(Code.DEADLINE, "It took too long.", "Raise --timeout.")
     records = [
-        fakes.record(fakes.request(key="a")),
-        fakes.record(fakes.request(key="b", batch=128), status=Status.TIMEOUT, reason=failed, result=None),
-        fakes.record(fakes.request(key="c", lane="tuned", data="real")),
+        examples.record(examples.request(key="a")),
+        examples.record(examples.request(key="b", batch=128), status=Status.TIMEOUT, reason=failed, result=None),
+        examples.record(examples.request(key="c", lane="tuned", data="real")),
     ]
     rows = results.table(records)
     assert [row[0] for row in rows] == [

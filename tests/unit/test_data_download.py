@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kit.data import download as downloads
-from kit.data.download import copy, download, without_user
+from kit.data.download import copy, download
 from kit.data.sources import RemoteFile
 from kit.errors import DataError
 from kit.progress import Silent
@@ -194,7 +194,3 @@ def test_a_local_mirror_with_other_bytes_is_refused(tmp_path: Path) -> None:
     source.write_bytes(CONTENT)
     copy(FILE, source, target)
     assert target.read_bytes() == CONTENT
-
-
-def test_no_password_is_shown() -> None:
-    assert without_user("https://me:secret@host:81/a?b") == "https://host:81/a?b"

@@ -12,8 +12,9 @@ import pytest
 from kit import environments
 from kit.errors import DiskError, EngineError, ImageError
 from kit.model import Framework
+from kit.places import cache_folder
 from kit.progress import Silent
-from kit.sources import Sources
+from kit.sources import Sources, without_user_info
 
 
 class Counting(Silent):
@@ -129,3 +130,19 @@ def test_no_python_and_no_room_are_told_apart(place, monkeypatch, tmp_path):
     monkeypatch.setenv("KIT_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(DiskError, match="KIT_CACHE_DIR"):
         place.ensure()
+
+
+def test_no_password_is_shown_wherever_a_url_stands():
+    for user in ("me:secret@", "me:s@cret@", "secret@"):
+        assert without_user_info(f"from https://{user}host:81/a?b, me@host") == "from https://host:81/a?b, me@host"
+
+
+def test_folders_and_files_named_from_here_are_found_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "ca.pem").touch()
+    monkeypatch.setenv("KIT_CACHE_DIR", "cache")
+    sources = Sources.from_environment({"KIT_FIND_LINKS": "wheels", "KIT_CA_BUNDLE": "ca.pem"})
+    assert cache_folder() == tmp_path / "cache"
+    assert sources.find_links_folder() == tmp_path / "wheels"
+    assert sources.variables()["SSL_CERT_FILE"] == str(tmp_path / "ca.pem")

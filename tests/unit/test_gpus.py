@@ -1,5 +1,7 @@
 """Which GPUs a framework can use."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from kit import gpus
@@ -49,3 +51,15 @@ def test_a_new_enough_gpu_and_driver_are_not_refused(machine, torch, capability)
 def test_what_is_too_old_or_absent_is_named(machine, torch, capabilities, driver, words):
     machine(capabilities, driver)
     assert words in gpus.refusal(torch)
+
+
+def test_a_gpu_that_does_not_say_what_runs_on_it_counts_as_idle(monkeypatch):
+    def asked(handle):
+        if handle == "silent":
+            raise gpus.pynvml.NVMLError(gpus.pynvml.NVML_ERROR_NO_PERMISSION)
+        return ["a process"]
+
+    monkeypatch.setattr(gpus, "_nvml", lambda: nullcontext(enter_result=True))
+    monkeypatch.setattr(gpus, "_handles", lambda: ["silent", "busy"])
+    monkeypatch.setattr(gpus.pynvml, "nvmlDeviceGetComputeRunningProcesses", asked)
+    assert gpus.busy() == [1]

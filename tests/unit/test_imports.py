@@ -15,7 +15,7 @@ STANDARD_LIBRARY_ONLY = [
     "scenarios/spec.py",
     *(str(p.relative_to(ROOT)) for p in (ROOT / "scenarios/catalog").glob("*.py")),
 ]
-PURE = ["kit/plan.py", "kit/analysis.py", "kit/report/view.py"]
+PURE = ["kit/plan.py", "kit/analysis.py", "kit/verdict.py", "kit/report/view.py", "kit/report/evidence.py"]
 
 
 def imported(path: Path) -> set[str]:

@@ -247,16 +247,16 @@ def test_sweeping_ends_what_dead_orchestrators_of_dead_runs_left_and_nothing_els
     ended.communicate(b"\n")
 
     def sleeper(run, owner):
-        variables = {"KIT_RUN": run, "KIT_ORCHESTRATOR": owner}
+        variables = {"KIT_RUN": run} | ({"KIT_ORCHESTRATOR": owner} if owner else {})
         return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env=variables)
 
     dead = sleeper("dead", owner)
-    others = [sleeper("alive", owner), sleeper("dead", identity(os.getpid()))]
+    others = [sleeper("alive", owner), sleeper("dead", identity(os.getpid())), sleeper("dead", "")]
     try:
         swept = engine.sweep(lambda run: run != "dead")
         assert [name for name in swept if name.startswith("process")] == [f"process {dead.pid}"]
         assert dead.wait(10) == -signal.SIGKILL
-        assert [other.poll() for other in others] == [None, None]
+        assert [other.poll() for other in others] == [None, None, None]
     finally:
         for process in (dead, *others):
             process.kill()

@@ -11,19 +11,19 @@ from kit import records
 from kit.errors import UsageError
 from kit.records import Machine, Record, reason
 from scenarios.contract import Code, Status
-from tests import fakes
+from tests import examples
 
 
 def test_a_record_comes_back_equal_with_the_worker_s_own_types():
-    record = fakes.record()
+    record = examples.record()
     again = Record.from_json(record.to_json(), "x.json")
     assert again == record
-    assert again.result == fakes.result(fakes.request())
+    assert again.result == examples.result(examples.request())
     assert json.loads(record.to_json())["schema"] == records.SCHEMA
 
 
 def test_a_newer_version_is_refused_and_an_older_one_upgraded(monkeypatch):
-    document = json.loads(fakes.machine().to_json())
+    document = json.loads(examples.machine().to_json())
     with pytest.raises(UsageError, match=r"machine\.json was written by a newer kit \(schema 99"):
         Machine.from_json(json.dumps(document | {"schema": 99}), "machine.json")
     del document["kernel"]
@@ -44,14 +44,14 @@ def test_a_newer_version_is_refused_and_an_older_one_upgraded(monkeypatch):
     ],
 )
 def test_what_is_no_record_is_refused_by_name(change):
-    document = json.loads(fakes.record().to_json()) | change
+    document = json.loads(examples.record().to_json()) | change
     with pytest.raises(UsageError, match=r"x\.json is not a valid record"):
         Record.from_json(json.dumps(document), "x.json")
 
 
 def test_a_number_that_json_has_not_is_never_written():
-    broken = replace(fakes.result(fakes.request()).training, images_per_s=float("nan"))
-    record = fakes.record(result=replace(fakes.result(fakes.request()), training=broken))
+    broken = replace(examples.result(examples.request()).training, images_per_s=float("nan"))
+    record = examples.record(result=replace(examples.result(examples.request()), training=broken))
     with pytest.raises(ValueError, match="not JSON compliant"):
         record.to_json()
 
@@ -59,4 +59,4 @@ def test_a_number_that_json_has_not_is_never_written():
 def test_a_reason_is_one_line_of_text_each():
     told = reason(Code.WORKER_ERROR, "It\n  failed.", "Look\tat it.")
     assert (told.message, told.remedy) == ("It failed.", "Look at it.")
-    assert Record.from_json(fakes.record(status=Status.FAILED, reason=told).to_json(), "x").reason == told
+    assert Record.from_json(examples.record(status=Status.FAILED, reason=told).to_json(), "x").reason == told

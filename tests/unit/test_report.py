@@ -10,12 +10,14 @@ import pytest
 
 from kit import catalog
 from kit.analysis import speedups, summarise
+from kit.records import PlannedLaunch
 from kit.report import charts, text
 from kit.report.parts import Bar
 from kit.report.render import render, write_report
 from kit.report.view import make_view
-from scenarios.contract import Code, Reason, Status
-from tests.examples import MACHINE, cell, plan, record, relaunch, request
+from scenarios.contract import Status
+from tests import examples
+from tests.examples import cell, failed, machine, record, request
 
 
 class Document(HTMLParser):
@@ -38,9 +40,14 @@ class Document(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
+def plan(requests):
+    fields = [name for name in PlannedLaunch.model_fields if name != "named"]
+    return examples.plan([PlannedLaunch(named=False, **{name: getattr(r, name) for name in fields}) for r in requests])
+
+
 def view_of(records, requests=None):
     titles = {name: f.title for name, f in catalog.frameworks().items()}
-    return make_view(plan(requests or [r.request for r in records]), MACHINE, records, catalog.scenarios(), titles)
+    return make_view(plan(requests or [r.request for r in records]), machine(), records, catalog.scenarios(), titles)
 
 
 def document(records, requests=None) -> Document:
@@ -51,13 +58,13 @@ def test_every_measured_number_is_shown_with_its_unit():
     shown = document([record(request(cell()), images_per_s=12345.0)]).text
     assert "12,300" in shown
     assert "≈ 4.86 s" in shown  # 60,000 images at 12,345 a second, projected
-    assert "0.500 / 0.600 / 0.900" in shown
+    assert "1.50 / 2.00 / 3.00" in shown
     assert "61,700 (b256)" in shown
     assert "one launch have no interval" in shown
 
 
 def test_synthetic_data_is_marked_wherever_it_was_measured():
-    real, made = request(cell("cifar-cnn")), request(cell("mnist-cnn"), data="synthetic")
+    real, made = request(cell("cifar-cnn"), data="real"), request(cell("mnist-cnn"))
     page = document([record(real), record(made)])
     assert "accuracies say nothing about the real task: mnist-cnn." in page.text
     # once in the summary, once at the section, once in the section's table
@@ -66,8 +73,7 @@ def test_synthetic_data_is_marked_wherever_it_was_measured():
 
 @pytest.mark.parametrize("status", [s for s in Status if s is not Status.OK])
 def test_what_failed_is_shown_with_reason_and_remedy_and_without_a_speed(status):
-    why = Reason(Code.WORKER_ERROR, "The disk fell off.", "Put it back on.")
-    page = document([record(request(cell()), status, why)])
+    page = document([failed(request(cell()), status, message="The disk fell off.", remedy="Put it back on.")])
     for words in (str(status), "The disk fell off.", "Put it back on.", cell().key, "Nothing was measured"):
         assert words in page.text
 
@@ -88,9 +94,24 @@ def test_cuda_against_cpu_is_a_ratio_of_equal_cells_only():
     assert "20×" in document(records).text
 
 
+def test_the_fastest_is_named_only_where_several_frameworks_ran():
+    alone = [record(request(cell(scenario))) for scenario in ("mnist-cnn", "cifar-cnn")]
+    assert "Trained fastest" not in document(alone).text
+    rival = record(request(cell(framework="onnxruntime")), images_per_s=2000.0)
+    assert "several frameworks ran a scenario: ONNX Runtime in 1." in document([*alone, rival]).text
+
+
+def test_each_batch_size_of_a_scenario_has_its_own_row_and_section():
+    sizes = {32: 111.0, 64: 222.0}
+    cells = {batch: replace(cell(), batch=batch) for batch in sizes}
+    view = view_of([record(request(cells[batch]), images_per_s=speed) for batch, speed in sizes.items()])
+    assert [row[:2] for row in view.summary.rows] == [("mnist-cnn/b32", "111 ★"), ("mnist-cnn/b64", "222 ★")]
+    assert [section.label for section in view.sections] == ["mnist-cnn/b32", "mnist-cnn/b64"]
+
+
 def test_a_cell_is_the_median_of_its_launches_and_shows_their_spread():
     first = request(cell())
-    records = [record(relaunch(first, n + 1), images_per_s=v) for n, v in enumerate((900.0, 1000.0, 5000.0))]
+    records = [record(replace(first, launch=n + 1), images_per_s=v) for n, v in enumerate((900.0, 1000.0, 5000.0))]
     (summary,) = summarise(records)
     assert (summary.images_per_s, summary.lowest, summary.highest, summary.launches) == (1000.0, 900.0, 5000.0, 3)
     assert "3: 900 to 5,000" in document(records).text
@@ -110,11 +131,11 @@ def test_no_text_from_a_record_becomes_markup():
     wanted = request(cell())
     hostile = replace(wanted, scenario=HOSTILE, framework=HOSTILE, variant=HOSTILE, key=HOSTILE)
     ok = record(wanted).model_copy(update={"request": hostile, "key": HOSTILE, "data_note": HOSTILE, "engine": HOSTILE})
-    bad = record(wanted, Status.FAILED, Reason(Code.WORKER_ERROR, HOSTILE, HOSTILE))
+    bad = failed(wanted, message=HOSTILE, remedy=HOSTILE)
     html = render(
         make_view(
             plan([wanted]).model_copy(update={"profile": HOSTILE, "run": HOSTILE}),
-            MACHINE.model_copy(update={"cpu_model": HOSTILE}),
+            machine(cpu_model=HOSTILE),
             [ok, bad],
             catalog.scenarios(),
             {},
@@ -165,6 +186,6 @@ def test_the_report_replaces_the_old_one_whole(tmp_path):
     target = tmp_path / "index.html"
     target.write_text("old")
     of = request(cell())
-    assert write_report(target, plan([of]), MACHINE, [record(of)]) == target
+    assert write_report(target, plan([of]), machine(), [record(of)]) == target
     assert target.read_text().startswith("<!doctype html>")
     assert list(tmp_path.iterdir()) == [target]

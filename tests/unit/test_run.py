@@ -16,7 +16,7 @@ from kit.reference_cache import ReferenceCache
 from kit.run import Job, Setting, log_tail, record_without_launch, run_launch
 from scenarios import contract
 from scenarios.contract import REFERENCE_FILE, RESULT_FILE, Check, Code, Evidence, Reason, Status
-from tests import fakes
+from tests import examples, fakes
 
 DONE = Completion(exit_code=0, seconds=1.0)
 
@@ -27,7 +27,7 @@ def setting(tmp_path):
         run="r1",
         profile="quick",
         identify=False,
-        machine=fakes.machine(),
+        machine=examples.machine(),
         engine=fakes.FakeEngine(),
         references=ReferenceCache(tmp_path / "cache"),
     )
@@ -37,7 +37,7 @@ def setting(tmp_path):
 def job(tmp_path):
     (tmp_path / "logs").mkdir()
     return Job(
-        request=fakes.request(),
+        request=examples.request(),
         environment=Environment("torch", "cpu", "image", "kit-torch:cpu", "sha256:0"),
         limits=Limits(600, 1 << 30, (0, 1)),
         data=None,
@@ -68,7 +68,7 @@ def leaves(*, completion=DONE, log="", **changes):
 
     def worker(asked, folder):
         folder.log.write_text(log)
-        contract.write(folder.scratch / RESULT_FILE, replace(fakes.result(asked), **changes))
+        contract.write(folder.scratch / RESULT_FILE, replace(examples.result(asked), **changes))
         return completion
 
     return worker
@@ -89,7 +89,7 @@ def writes(text, completion=DONE, log=""):
 def test_an_ok_launch_is_recorded_whole(setting, job):
     record = run(setting, job, fakes.works)
     assert record.status is Status.OK
-    assert record.result == fakes.result(job.request)
+    assert record.result == examples.result(job.request)
     assert (record.image.reference, record.image.digest) == ("kit-torch:cpu", "sha256:0")
     assert (record.engine, record.profile, record.data_note) == ("fake", "quick", "synthetic: asked for")
     assert record.seconds == 1.0
@@ -102,7 +102,6 @@ ENDINGS = [
     (Completion(1, 1), "cpu", Status.FAILED, Code.WORKER_ERROR, "ValueError: the last line"),
     (Completion(139, 1), "cpu", Status.FAILED, Code.WORKER_ERROR, "139"),
     (Completion(137, 1), "cpu", Status.FAILED, Code.WORKER_ERROR, "signal 9"),
-    (Completion(-9, 1), "cpu", Status.FAILED, Code.WORKER_ERROR, "signal 9"),
     (Completion(None, 1), "cpu", Status.FAILED, Code.ENGINE_FAILED, "lost"),
     (Completion(137, 60, timed_out=True), "cpu", Status.TIMEOUT, Code.DEADLINE, "60 s"),
     (Completion(137, 5, out_of_memory=True), "cpu", Status.OUT_OF_MEMORY, Code.MEMORY_LIMIT, "137"),
@@ -135,7 +134,7 @@ ENDINGS = [
 
 @pytest.mark.parametrize(("completion", "device", "status", "code", "told"), ENDINGS)
 def test_a_launch_without_result(setting, job, completion, device, status, code, told):
-    job = replace(job, request=fakes.request(device=device))
+    job = replace(job, request=examples.request(device=device))
     record = run(setting, job, writes(None, completion, "trace\nValueError: the last line\n"))
     assert (record.status, record.reason.code, record.result) == (status, code, None)
     assert told in record.reason.message
@@ -153,7 +152,7 @@ def test_a_launch_without_result(setting, job, completion, device, status, code,
 def test_a_result_does_not_hide_how_the_process_ended(setting, job, completion, status, code):
     record = run(setting, job, leaves(completion=completion))
     assert (record.status, record.reason.code) == (status, code)
-    assert record.result == fakes.result(job.request)
+    assert record.result == examples.result(job.request)
 
 
 def test_the_worker_s_own_reason_is_passed_on(setting, job):
@@ -164,7 +163,7 @@ def test_the_worker_s_own_reason_is_passed_on(setting, job):
 
 
 def result_text(**changes):
-    return contract.to_json(replace(fakes.result(fakes.request()), **changes))
+    return contract.to_json(replace(examples.result(examples.request()), **changes))
 
 
 @pytest.mark.parametrize(
@@ -221,7 +220,7 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "2"}
 
 def changed(**changes):
     """The evidence of an ok launch with other values; those of placement by their own names."""
-    evidence = fakes.result(fakes.request(environment=ENVIRONMENT)).evidence
+    evidence = examples.result(examples.request(environment=ENVIRONMENT)).evidence
     inside = {name: changes.pop(name) for name in list(changes) if name not in Evidence.__dataclass_fields__}
     return replace(evidence, placement=replace(evidence.placement, **inside), **changes)
 
@@ -239,7 +238,7 @@ def changed(**changes):
     ],
 )
 def test_evidence_that_does_not_show_what_was_asked_for_is_missing_proof(setting, job, evidence, told):
-    job = replace(job, request=fakes.request(environment=ENVIRONMENT))
+    job = replace(job, request=examples.request(environment=ENVIRONMENT))
     record = run(setting, job, leaves(evidence=evidence))
     assert (record.status, record.reason.code) == (Status.FAILED, Code.MISSING_PROOF)
     assert told in record.reason.message
@@ -247,13 +246,13 @@ def test_evidence_that_does_not_show_what_was_asked_for_is_missing_proof(setting
 
 @pytest.mark.parametrize(("precision", "tf32"), [("fp32", True), ("fp32", None), ("tf32", False)])
 def test_on_a_gpu_the_tf32_probe_must_fit_the_precision(setting, job, precision, tf32):
-    job = replace(job, request=fakes.request(device="cuda", precision=precision))
+    job = replace(job, request=examples.request(device="cuda", precision=precision))
     record = run(setting, job, leaves(evidence=changed(device="cuda:0", tf32=tf32)))
     assert (record.status, record.reason.code) == (Status.FAILED, Code.MISSING_PROOF)
 
 
 def test_a_launch_on_another_device_is_the_wrong_device(setting, job):
-    job = replace(job, request=fakes.request(device="cuda"))
+    job = replace(job, request=examples.request(device="cuda"))
     record = run(setting, job, leaves(evidence=changed(device="cpu")))
     assert (record.status, record.reason.code) == (Status.WRONG_DEVICE, Code.WRONG_DEVICE)
     assert run(setting, job, leaves(evidence=changed(device="cuda:0", tf32=False))).status is Status.OK
@@ -268,7 +267,7 @@ def test_a_launch_on_another_device_is_the_wrong_device(setting, job):
     ],
 )
 def test_without_a_proof_that_holds_nothing_is_ok(setting, job, passed, check, code):
-    proof = replace(fakes.result(job.request).proof, passed=passed, checks=[check] if check else [])
+    proof = replace(examples.result(job.request).proof, passed=passed, checks=[check] if check else [])
     record = run(setting, job, leaves(proof=proof))
     assert (record.status, record.reason.code) == (Status.FAILED, code)
 
@@ -324,12 +323,13 @@ def test_records_name_nobody_unless_asked_to(setting, job, monkeypatch):
     monkeypatch.setattr(socket, "gethostname", lambda: "carols-laptop.example.org")
     monkeypatch.setenv("HOME", "/home/carol")
     monkeypatch.setenv("USER", "carol")
-    text = "/home/carol/x.py on carols-laptop: carol (carols-laptop.example.org), caroline\n"
+    gpu = "GPU-3f1b6c1e-0a2b-4c3d-8e5f-0123456789ab"
+    text = f"/home/carol/x.py on carols-laptop: carol (carols-laptop.example.org), caroline, {gpu}\n"
     job = replace(job, environment=Environment("torch", "cpu", "venv", "/home/carol/env/bin/python", "sha256:0"))
     told = Reason(Code.WORKER_ERROR, text.strip(), text.strip())
     worker = leaves(log=text, status=Status.FAILED, reason=told)
     record = run(setting, job, worker)
-    assert record.log_tail == "~/x.py on <host>: <user> (<host>), caroline\n"
+    assert record.log_tail == "~/x.py on <host>: <user> (<host>), caroline, <gpu>\n"
     assert record.image.reference == "~/env/bin/python"
     stored = record.to_json()
     assert "carol/" not in stored
@@ -350,7 +350,7 @@ def test_reference_values_are_kept_and_lent(setting, job):
 
     run(setting, job, worker)
     run(setting, job, worker)
-    run(setting, replace(job, request=fakes.request(seed=1)), worker)
+    run(setting, replace(job, request=examples.request(seed=1)), worker)
     assert seen == [None, b"values", None]
 
 
@@ -384,7 +384,7 @@ def test_the_cache_of_reference_values_stays_small(tmp_path, monkeypatch):
     for seed in range(4):
         scratch.mkdir()
         (scratch / REFERENCE_FILE).write_bytes(b"0123456789")
-        cache.keep(fakes.request(seed=seed), scratch)
+        cache.keep(examples.request(seed=seed), scratch)
         for file in (tmp_path / "cache").iterdir():
             os.utime(file, ns=(0, file.stat().st_mtime_ns - 10**9))
         (scratch / REFERENCE_FILE).unlink()
@@ -393,13 +393,13 @@ def test_the_cache_of_reference_values_stays_small(tmp_path, monkeypatch):
     for seed in range(4):
         folder = tmp_path / str(seed)
         folder.mkdir()
-        cache.lend(fakes.request(seed=seed), folder)
+        cache.lend(examples.request(seed=seed), folder)
         kept.append((folder / REFERENCE_FILE).exists())
     assert kept == [False, False, True, True]
 
 
 def test_a_launch_that_never_ran_has_a_record_too(setting):
     cause = Reason(Code.NO_DEVICE, f"No GPU, says {Path.home()}/x.", "Buy one.")
-    record = record_without_launch(setting, fakes.request(device="cuda"), cause)
+    record = record_without_launch(setting, examples.request(device="cuda"), cause)
     assert (record.status, record.result, record.image, record.seconds) == (Status.SKIPPED, None, None, 0)
     assert record.reason.message == "No GPU, says ~/x."

@@ -10,43 +10,27 @@ import pytest
 
 from kit import store
 from kit.errors import DiskError, UsageError
-from kit.records import Plan
 from kit.store import RunFolder, file_stem
-from scenarios.contract import Code, Reason, Status
-from tests import fakes
-
-FAILED = {"status": Status.FAILED, "reason": Reason(Code.WORKER_ERROR, "It failed.", "Look."), "result": None}
-SKIPPED = {"status": Status.SKIPPED, "reason": Reason(Code.NO_DEVICE, "No GPU.", "Buy."), "result": None}
-
-
-def plan(launches):
-    return Plan(
-        run="r1",
-        created_at="2026-01-01T00:00:00+00:00",
-        profile="quick",
-        engine="fake",
-        environment="",
-        seed=0,
-        data="auto",
-        epochs=None,
-        timeout_s=600,
-        memory_bytes=None,
-        threads=None,
-        gpus=None,
-        identify=False,
-        launches=launches,
-    )
+from scenarios.contract import Code, Status
+from tests import examples
 
 
 @pytest.fixture
 def folder(tmp_path):
-    launches = [fakes.planned(n, framework=name) for n in (1, 2) for name in ("torch", "tensorflow")]
-    return RunFolder.create(tmp_path / "run", plan(launches), fakes.machine())
+    launches = [examples.planned(n, framework=name) for n in (1, 2) for name in ("torch", "tensorflow")]
+    return RunFolder.create(tmp_path / "run", examples.plan(launches), examples.machine())
 
 
-def record(launch, framework="torch", **changes):
-    planned = fakes.planned(launch, framework=framework)
-    return fakes.record(fakes.request(key=planned.key, launch=launch, framework=framework), **changes)
+def request(launch, framework="torch"):
+    return examples.request(examples.cell(framework=framework), launch=launch)
+
+
+def record(launch, framework="torch"):
+    return examples.record(request(launch, framework))
+
+
+def failed(launch, framework="torch", status=Status.FAILED, code=Code.WORKER_ERROR):
+    return examples.failed(request(launch, framework), status, code)
 
 
 def test_what_is_saved_is_read_back_equal_under_the_key_s_name(folder):
@@ -72,7 +56,7 @@ def test_a_record_is_never_overwritten(folder, monkeypatch, code):
     first = record(1)
     file = folder.save(first)
     with pytest.raises(UsageError, match="never overwritten"):
-        folder.save(record(1, **FAILED))
+        folder.save(failed(1))
     assert folder.records() == [first]
     assert [entry.name for entry in file.parent.iterdir()] == [file.name]
 
@@ -89,13 +73,13 @@ def test_missing_keeps_the_plan_s_order(folder):
 
 def test_retries_are_as_many_as_a_cell_lacks_and_take_new_numbers(folder):
     assert folder.retries() == []
-    folder.save(record(1, **FAILED))
-    folder.save(record(1, "tensorflow", **SKIPPED))
+    folder.save(failed(1))
+    folder.save(failed(1, "tensorflow", Status.SKIPPED, Code.NO_DEVICE))
     assert [(x.framework, x.launch) for x in folder.retries()] == [("torch", 3)]
-    folder.save(record(2, **FAILED))
+    folder.save(failed(2))
     assert [(x.framework, x.launch) for x in folder.retries()] == [("torch", 3), ("torch", 4)]
     folder.save(record(3))
-    folder.save(record(4, **FAILED))
+    folder.save(failed(4))
     assert [(x.framework, x.launch) for x in folder.retries()] == [("torch", 5)]
     folder.save(record(5))
     assert folder.retries() == []
