@@ -69,6 +69,19 @@ def run_campaign(
     return folder.records()
 
 
+def require_startable(plan: Plan, machine: Machine, refused: Mapping[Place, str]) -> None:
+    """Raise what would end a new run before its first launch, so that a run that cannot start leaves no folder.
+
+    refused: see `refusals`. Raises EngineError (another run measures; a cell asked for by name cannot run here),
+    UsageError (threads or GPUs that are not here).
+    """
+    _require_named(plan.launches, refused)
+    launch_limits(plan, usable_cpus(), machine.memory_limit_bytes)
+    choose_gpus(plan.gpus, gpus.gpus(identify=True), gpus.busy())
+    with locks.measuring(plan.run):
+        pass
+
+
 def refusals(plan: Plan, engine: Engine, frameworks: Mapping[str, Framework]) -> dict[Place, str]:
     """The (framework, device) pairs of the plan that cannot run here, and why. Raises UsageError for a framework that
     is no more."""
@@ -140,12 +153,7 @@ class _Campaign:
     def _without_refused(self, launches: list[PlannedLaunch]) -> list[PlannedLaunch]:
         """Those that can run here; the others get `skipped` records, or end it all where they were asked for."""
         refused = refusals(self.plan, self.engine, self.frameworks)
-        for launch in launches:
-            if launch.named and (why := refused.get((launch.framework, launch.device))):
-                raise EngineError(
-                    f"{launch.framework} cannot run on {launch.device} here: {why}",
-                    "Leave --device out: then such cells are skipped. kit doctor looks into GPU and engine.",
-                )
+        _require_named(launches, refused)
         causes = {place: self._skip_reason(place, why) for place, why in refused.items()}
         return self._settle(launches, lambda launch: causes.get((launch.framework, launch.device)))
 
@@ -268,6 +276,15 @@ class _Campaign:
 
     def _scenario(self, launch: PlannedLaunch) -> Scenario:
         return find_scenario(launch, self.scenarios)
+
+
+def _require_named(launches: Sequence[PlannedLaunch], refused: Mapping[Place, str]) -> None:
+    for launch in launches:
+        if launch.named and (why := refused.get((launch.framework, launch.device))):
+            raise EngineError(
+                f"{launch.framework} cannot run on {launch.device} here: {why}",
+                "Leave --device out: then such cells are skipped. kit doctor looks into GPU and engine.",
+            )
 
 
 def told(record: Record) -> str:

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import traceback
 
 from kit.places import cache_folder
+
+DISK = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR}
+
+
+def blame_disk(error: OSError) -> str:
+    """Two lines for a full disk or a forbidden folder, wherever it was met; empty where it is nothing of the kind."""
+    if error.errno not in DISK:
+        return ""
+    what = f"{error.filename} cannot be used" if error.filename else "The output cannot be written"
+    return f"{what}: {error.strerror}.\nFree disk space, or name a folder that you may read and write.\n"
 
 
 def explain(error: Exception) -> str:

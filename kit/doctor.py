@@ -5,6 +5,7 @@ Each check is a pure function of facts; `examine` gathers the facts of this mach
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 from collections.abc import Mapping, Sequence
@@ -132,7 +133,7 @@ def examine(sources: Sources, out: Path) -> list[Finding]:
         check_platform(platform.system(), platform.machine()),
         *check_engines(*answers),
         *check_gpu([gpu.name for gpu in gpus.gpus()], refusals),
-        *(check_disk(name, folder, _free_bytes(folder)) for name, folder in folders.items()),
+        *(_look_at_folder(name, folder) for name, folder in folders.items()),
         check_cpus(len(machine.usable_cpus()), psutil.cpu_count() or 1, machine.quota_cpus()),
         check_memory(psutil.virtual_memory().available, machine.memory_limit_bytes()),
     ]
@@ -145,7 +146,10 @@ def _answer(engine: Engine) -> dict[str, str] | KitError:
         return error
 
 
-def _free_bytes(folder: Path) -> int:
-    """Of the disk that `folder` is on, or will be on once it is made."""
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    return shutil.disk_usage(there).free
+def _look_at_folder(name: str, folder: Path) -> Finding:
+    """At `folder`, or where it would be made: whether it can be, and the room on its disk."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        remedy = "--out" if name == "disk out" else f"KIT_{name.rsplit(maxsplit=1)[-1].upper()}_DIR"
+        return Finding(Level.ERROR, name, f"{folder} cannot be written.", f"Name another folder by {remedy}.")
+    return check_disk(name, folder, shutil.disk_usage(there).free)

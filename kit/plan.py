@@ -14,7 +14,7 @@ from kit.records import Plan, PlannedLaunch
 from kit.typical import environment_cost, launch_seconds
 from kit.units import format_bytes, format_duration
 from scenarios.contract import Budget
-from scenarios.spec import Scenario
+from scenarios.spec import DATASETS, Scenario
 
 T = TypeVar("T", bound=str)
 Scenarios = Mapping[str, Mapping[str, Scenario]]
@@ -23,6 +23,8 @@ Environments = Collection[tuple[str, Device]]
 DEFAULT_VARIANT = "default"  # how a person names the variant ""
 LANES: tuple[str, ...] = get_args(PlannedLaunch.model_fields["lane"].annotation)
 PRECISIONS: tuple[str, ...] = get_args(PlannedLaunch.model_fields["precision"].annotation)
+
+MOST_SEED = 2**32 - 1  # what every framework's generators take
 
 # A launch is killed after this much: a machine may be several times slower than the typical one.
 DEADLINE_BASE_S = 600.0
@@ -203,11 +205,19 @@ def _check_numbers(options: Options, selection: Selection, profile: Profile) -> 
             raise UsageError(f"{name} must be greater than 0, is {value}.", "Leave it out for the default.")
     if options.seed < 0:
         raise UsageError(f"--seed must not be negative, is {options.seed}.", "Leave it out for the default.")
+    if options.seed > MOST_SEED:
+        raise UsageError(f"--seed must be at most {MOST_SEED}, is {options.seed}.", "Choose a smaller one.")
 
 
 def _cells(selection: Selection, scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> list[Cell]:
     """The selected cells in the catalogue's order; the framework changes fastest."""
     chosen = _chosen_scenarios(selection, scenarios)
+    for scenario in chosen:
+        if max(selection.batches or (0,)) > (images := DATASETS[scenario.dataset].train):
+            raise UsageError(
+                f"--batch {max(selection.batches or ())} is more than the {images} training images of {scenario.name}.",
+                "Choose a smaller one.",
+            )
     devices = pick("device", selection.devices, DEVICES, DEVICES)
     lanes = pick("lane", selection.lanes, LANES, LANES[:1])
     precisions = pick("precision", selection.precisions, PRECISIONS, PRECISIONS[:1])

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from kit.errors import UsageError
 from scenarios.contract import Code, Reason, Request, Result, Status
@@ -38,8 +38,7 @@ class Document(BaseModel):
     def from_json(cls, text: str | bytes, source: str) -> Self:
         """Read any version up to ours. Raises UsageError naming `source` where it is newer or not such a file."""
         try:
-            data = json.loads(text)
-            version = data.pop("schema")
+            version, data = _version(json.loads(text))
             if version > SCHEMA:
                 raise UsageError(
                     f"{source} was written by a newer kit (schema {version}, this one reads up to {SCHEMA}).",
@@ -48,11 +47,27 @@ class Document(BaseModel):
             for step in range(version, SCHEMA):
                 data = UPGRADES[step](data)
             return cls.model_validate({"schema_": SCHEMA, **data})
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(
-                f"{source} is not a valid {cls.__name__.lower()}: {error}",
+                f"{source} is not a valid {cls.__name__.lower()}: {_what_is_wrong(error)}.",
                 "Restore the file, or move it away and run again with --resume.",
             ) from error
+
+
+def _version(document: Any) -> tuple[int, dict[str, Any]]:
+    """The version of a document, and all else in it. Raises ValueError."""
+    version = document.pop("schema", None) if isinstance(document, dict) else None
+    if type(version) is not int or version < 1:
+        raise ValueError(f"its schema is {version!r}, which is no version")
+    return version, document
+
+
+def _what_is_wrong(error: Exception) -> str:
+    """In one line; of many faults the first."""
+    if not isinstance(error, ValidationError):
+        return " ".join(str(error).split())
+    first = error.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
 
 
 class Part(BaseModel):
@@ -131,6 +146,13 @@ class Record(Document):
     seconds: float
     warnings: list[str]
     log_tail: str
+
+    @model_validator(mode="after")
+    def _ok_has_figures(self) -> Self:
+        """Reports lean on it, so that a record edited by hand must not lack them."""
+        if self.status is Status.OK and not (self.result and self.result.training and self.result.inference):
+            raise ValueError("it is ok, but has no figures")
+        return self
 
 
 class PlannedLaunch(Part):

@@ -123,6 +123,7 @@ def start(prospect: Prospect, out: Path, progress: Progress) -> Outcome:
     """Carry out a new run in a folder of its own below `out`. Raises what campaign.run_campaign raises."""
     machine.require_supported()
     here = machine.describe(prospect.engine.describe(), prospect.plan.identify)
+    campaign.require_startable(prospect.plan, here, prospect.refusals)
     folder = RunFolder.create(out / prospect.plan.run, prospect.plan, here)
     campaign.run_campaign(folder, prospect.engine, here, datasets.resolve, progress)
     return report(folder)

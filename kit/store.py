@@ -45,7 +45,9 @@ class RunFolder:
     def create(cls, path: Path, plan: Plan, machine: Machine) -> RunFolder:
         """Start a run in a new folder. Raises UsageError where it holds a run already, DiskError where it cannot be
         written."""
-        if (path / PLAN_FILE).exists():
+        with writing(path):
+            taken = (path / PLAN_FILE).exists()
+        if taken:
             raise UsageError(
                 f"{path} holds a run already; nothing measured is ever overwritten.",
                 f"Continue it with `kit run --resume {path}`, or choose another folder with --out.",
@@ -92,7 +94,7 @@ class RunFolder:
         """All records, sorted by key and launch. Raises UsageError naming a file that is damaged or misplaced."""
         records = []
         for file in sorted((self.path / "records").glob("*.json")):
-            record = Record.from_json(file.read_bytes(), str(file))
+            record = Record.from_json(_read(file), str(file))
             if file.stem != file_stem(record.key, record.launch):
                 raise UsageError(
                     f"{file} holds the record of {record.key}, launch {record.launch}.",
@@ -154,6 +156,16 @@ class RunFolder:
 
     def _record_file(self, key: str, launch: int) -> Path:
         return self.path / "records" / f"{file_stem(key, launch)}.json"
+
+
+def _read(file: Path) -> bytes:
+    remedy = "Make it readable, or move it away and run again with --resume."
+    if not file.is_file():  # a pipe would never end
+        raise UsageError(f"{file} is not a plain file.", remedy)
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}.", remedy) from error
 
 
 def _write_new(file: Path, text: str) -> None:

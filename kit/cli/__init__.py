@@ -11,7 +11,7 @@ import typer
 from kit.cli.data import app as data_app
 from kit.cli.host import app as host_app
 from kit.cli.measure import app as measure_app
-from kit.errors import KitError
+from kit.errors import DiskError, KitError
 
 app = typer.Typer(
     name="kit",
@@ -37,6 +37,11 @@ def main() -> NoReturn:
     except KitError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(error.exit_code)
+    except OSError as error:
+        from kit.crash import blame_disk, explain
+
+        sys.stderr.write(blame_disk(error) or explain(error))
+        sys.exit(DiskError.exit_code if blame_disk(error) else 1)
     except Exception as error:  # noqa: BLE001 - a person gets one line and the place of the traceback
         from kit.crash import explain
 

@@ -49,7 +49,10 @@ def verify(names: Names = None) -> None:
     from kit import datasets
     from scenarios.spec import DATASETS
 
-    for name in names or [name for name in DATASETS if datasets.status(name).prepared]:
+    here = names or [name for name in DATASETS if datasets.status(name).prepared]
+    if not here:
+        typer.echo("No data set is here; `kit data fetch` downloads them.")
+    for name in here:
         datasets.verify(name)
         typer.echo(f"{name}: every file is as it was prepared")
 

@@ -136,8 +136,8 @@ def _fetch(file: RemoteFile, url: str, target: Path, progress: Progress, pace: _
 
 def _transfer(file: RemoteFile, url: str, part: Path, progress: Progress, pace: _Pace) -> None:
     start = part.stat().st_size if part.exists() else 0
-    host = urlsplit(url).hostname or ""
     with _ask(url, start) as response:
+        host = urlsplit(url).hostname or ""
         start = _start(response, start, file.size)
         done = start
         with (
@@ -161,7 +161,10 @@ def _transfer(file: RemoteFile, url: str, part: Path, progress: Progress, pace: 
 def _ask(url: str, start: int) -> requests.Response:
     """The head of the answer. Raises MirrorFailed within ANSWER_S: requests would grant its connect timeout to each
     of a host's addresses in turn, which behind a firewall that drops packets takes minutes; hence our own clock."""
-    host = urlsplit(url).netloc
+    try:
+        host = urlsplit(url).netloc
+    except ValueError as error:
+        raise MirrorFailed(f"this is no URL: {error}") from error
     if host in _silent:
         raise MirrorFailed("its host did not answer before")
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})

@@ -14,6 +14,7 @@ from kit.errors import DiskError
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 NO_ACCESS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR}
+NO_FOLDER = {errno.EEXIST, errno.ENOENT, errno.ELOOP}  # a file or dead link in its place, or nowhere to make it
 ELSEWHERE = "Free some space there, or let KIT_DATA_DIR name a folder elsewhere that you may write."
 
 
@@ -32,7 +33,10 @@ def disk_errors(folder: Path) -> Iterator[None]:
         if error.errno in NO_ROOM:
             raise DiskError(f"No room left on the disk of {folder}.", ELSEWHERE) from error
         where = Path(error.filename or os.devnull)
-        if error.errno in NO_ACCESS and (where.is_relative_to(folder) or folder.is_relative_to(where)):
+        at_or_above = folder.is_relative_to(where)
+        if (error.errno in NO_ACCESS and (where.is_relative_to(folder) or at_or_above)) or (
+            error.errno in NO_FOLDER and at_or_above
+        ):
             raise DiskError(f"{error.filename} cannot be written.", ELSEWHERE) from error
         raise
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
 import kit
@@ -48,8 +48,10 @@ def read(folder: Path) -> Manifest | None:
         return None
     try:
         manifest = Manifest(**json.loads((folder / FILE).read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OSError) as error:
         raise _broken(folder, f"{FILE} is not readable ({error})") from error
+    if [type(value) for value in astuple(manifest)] != [str, str, str, int, int, str]:
+        raise _broken(folder, f"{FILE} does not describe a data set")
     paths = _content(folder)
     size = sum(path.stat().st_size for path in paths)
     if (len(paths), size) != (manifest.files, manifest.bytes):
@@ -65,7 +67,10 @@ def verify(folder: Path) -> None:
     """Hash every file again. Raises DataError that names the first that differs."""
     manifest = read(folder)
     assert manifest is not None
-    text = (folder / SUMS).read_text(encoding="utf-8")
+    try:
+        text = (folder / SUMS).read_text(encoding="utf-8")
+    except (ValueError, OSError) as error:
+        raise _broken(folder, f"{SUMS} is not readable ({error})") from error
     if hashlib.sha256(text.encode()).hexdigest() != manifest.digest:
         raise _broken(folder, f"{SUMS} is not the one that {FILE} names")
     for line in text.splitlines():

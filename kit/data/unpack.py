@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import lzma
 import shutil
 import stat
@@ -60,7 +61,17 @@ def unpack(archive: Path, folder: Path, wanted: Callable[[PurePosixPath, int], b
         raise DataError(
             f"{archive.name} holds the same name twice.", "Unpack it yourself, hand over the folder."
         ) from error
+    except NotImplementedError as error:  # what zipfile answers to a method or version that it does not know
+        raise DataError(
+            f"{archive.name} is packed in a way that cannot be read here ({error}).",
+            "Unpack it yourself, hand over the folder.",
+        ) from error
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError) as error:
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            raise DataError(
+                f"{archive.name} is refused: a name in it is too long for this disk.",
+                "Unpack it yourself, look at it, and hand over the folder.",
+            ) from error
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the disk's, not the archive's
         raise DataError(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -194,6 +197,29 @@ def test_cuda_by_name_without_a_gpu_is_an_engine_error(kit: Kit, engine: fakes.F
     assert "No GPU." in called.err
 
 
+@pytest.mark.parametrize(
+    ("option", "code"), [("--device cuda", 3), ("--threads 9999", 2), ("--gpus 7", 2), ("--framework torch", 3)]
+)
+def test_a_run_that_cannot_start_leaves_no_folder(kit: Kit, engine: fakes.FakeEngine, option: str, code: int) -> None:
+    with locks.measuring("r1") if option == "--framework torch" else nullcontext():
+        called = kit(*RUN, *option.split())
+    assert (called.code, called.out) == (code, "")
+    assert not Path("reports").exists()
+
+
+@pytest.mark.parametrize(("number", "code"), [(errno.EACCES, 6), (errno.ENOSPC, 6), (errno.ECHILD, 1)])
+def test_a_disk_that_fails_where_nobody_looked_is_a_disk_error(
+    kit: Kit, engine: fakes.FakeEngine, number: int, code: int
+) -> None:
+    def breaks(name: str) -> None:
+        raise OSError(number, os.strerror(number), "/x/y")
+
+    engine.on_call = breaks
+    called = kit("build")
+    assert called.code == code
+    assert ("/x/y cannot be used" in called.err) == (code == 6)
+
+
 def test_a_plan_builds_and_runs_nothing(kit: Kit, engine: fakes.FakeEngine) -> None:
     called = kit("plan")
     assert called.code == 0
@@ -292,6 +318,23 @@ def test_doctor_judges_disk_cpus_memory_and_platform() -> None:
     assert doctor.check_cpus(2, 8, 2.5).level is Level.WARNING
     assert doctor.check_cpus(8, 8, None).level is Level.OK
     assert doctor.check_platform("Darwin", "arm64").level is Level.ERROR
+
+
+def test_doctor_looks_whether_folders_can_be_written(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("file").write_text("")
+    monkeypatch.setenv("KIT_DATA_DIR", "file/data")
+    called = kit("doctor", "--out", "file", "--json")
+    found = {f["name"]: f for f in json.loads(called.out)}
+    assert (called.code, found["disk out"]["level"], found["disk data"]["level"]) == (1, "error", "error")
+    assert "--out" in found["disk out"]["remedy"]
+    assert "KIT_DATA_DIR" in found["disk data"]["remedy"]
+    assert found["disk cache"]["level"] != "error"
+
+
+def test_verify_says_where_there_is_nothing_to_verify(kit: Kit) -> None:
+    called = kit("data", "verify")
+    assert called.code == 0
+    assert "No data set is here" in called.out
 
 
 def test_doctor_tells_why_cuda_cells_would_be_skipped() -> None:

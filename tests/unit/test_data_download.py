@@ -186,6 +186,11 @@ def test_a_silent_host_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
             fetch(tmp_path, url, url)
 
 
+def test_an_address_that_is_no_url_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="this is no URL"):
+        download(FILE, ["http://[::1/x.bin"], tmp_path / "x.bin", Silent(), None)
+
+
 def test_a_local_mirror_with_other_bytes_is_refused(tmp_path: Path) -> None:
     source, target = tmp_path / "theirs.gz", tmp_path / "set.gz"
     source.write_bytes(CONTENT[::-1])

@@ -6,6 +6,7 @@ import errno
 import gzip
 import hashlib
 import io
+import json
 import os
 import shutil
 import tarfile
@@ -154,7 +155,7 @@ def test_auto_takes_what_is_here_and_nothing_above_its_budget(
     assert "published files" in source.note
 
 
-@pytest.mark.parametrize("harm", ["changed", "gone", "more", "manifest"])
+@pytest.mark.parametrize("harm", ["changed", "gone", "more", "manifest", "fields", "sums gone", "sums"])
 def test_a_damaged_set_is_found(home: Path, mirror: Path, harm: str) -> None:
     datasets.fetch("mnist", QUIET)
     path = home / "sets" / "mnist" / IDX[0]
@@ -164,14 +165,21 @@ def test_a_damaged_set_is_found(home: Path, mirror: Path, harm: str) -> None:
         path.unlink()
     elif harm == "more":
         path.with_name("more.gz").write_bytes(b"")
-    else:
+    elif harm == "manifest":
         path.with_name("dataset.json").write_text("{")
+    elif harm == "fields":
+        described = json.loads(path.with_name("dataset.json").read_text())
+        path.with_name("dataset.json").write_text(json.dumps(described | {"files": "4"}))
+    elif harm == "sums gone":
+        path.with_name("SHA256SUMS").unlink()
+    else:
+        path.with_name("SHA256SUMS").write_bytes(b"\xff")
     with pytest.raises(DataError, match="prepared data set mnist is damaged") as caught:
         datasets.verify("mnist")
     assert "kit data fetch mnist" in caught.value.remedy
     if harm == "changed":
         assert IDX[0] in caught.value.message
-    else:  # cheap to see, so seen before every run
+    elif not harm.startswith("sums"):  # cheap to see, so seen before every run
         with pytest.raises(DataError, match="damaged"):
             datasets.resolve("mnist", "auto", QUIET)
 
@@ -344,6 +352,22 @@ def test_zip_members_that_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
             datasets.add("cats-dogs", path, QUIET)
 
 
+def test_a_zip_of_an_unknown_method_or_with_an_endless_name(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.jpg", b"x")
+    content = bytearray(path.read_bytes())
+    for place in (8, content.index(b"PK\1\2") + 10):
+        content[place] = 99
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"a\.zip is packed in a way that cannot be read"):
+        datasets.add("cats-dogs", path, QUIET)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x" * 300 + ".jpg", b"x")
+    with pytest.raises(DataError, match=r"a\.zip is refused: a name in it is too long"):
+        datasets.add("cats-dogs", path, QUIET)
+
+
 @pytest.mark.parametrize("name", ["tree.zip", "tree.tar.gz"])
 @pytest.mark.parametrize("harm", ["short", "flipped", "empty"])
 def test_damaged_archives(tmp_path: Path, name: str, harm: str) -> None:
@@ -400,9 +424,12 @@ def test_a_full_disk_is_named(mirror: Path, monkeypatch: pytest.MonkeyPatch) -> 
         datasets.fetch("mnist", QUIET)
 
 
-def test_a_data_folder_that_cannot_be_made(tmp_path: Path, mirror: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("place", ["file/data", "file", "/proc/nowhere/data"])
+def test_a_data_folder_that_cannot_be_made(
+    tmp_path: Path, mirror: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("KIT_DATA_DIR", str(tmp_path / "file" / "data"))
+    monkeypatch.setenv("KIT_DATA_DIR", str(tmp_path / place))
     with pytest.raises(DiskError, match="cannot be written"):
         datasets.fetch("mnist", QUIET)
 

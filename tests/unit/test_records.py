@@ -41,12 +41,24 @@ def test_a_newer_version_is_refused_and_an_older_one_upgraded(monkeypatch):
         {"result": {"key": "k"}},
         {"machine": {}},
         {"schema": "1"},
+        {"schema": True},
+        {"schema": 0},
+        {"schema": None},
+        {"result": None},
     ],
 )
 def test_what_is_no_record_is_refused_by_name(change):
     document = json.loads(examples.record().to_json()) | change
-    with pytest.raises(UsageError, match=r"x\.json is not a valid record"):
+    with pytest.raises(UsageError, match=r"x\.json is not a valid record") as caught:
         Record.from_json(json.dumps(document), "x.json")
+    assert "\n" not in caught.value.message
+    assert "pydantic" not in caught.value.message
+
+
+@pytest.mark.parametrize("text", ["", "null", "[]", "{}", "[" * 100_000, b"\xff\xfe"])
+def test_what_is_no_object_is_refused_by_name(text):
+    with pytest.raises(UsageError, match=r"x\.json is not a valid record"):
+        Record.from_json(text, "x.json")
 
 
 def test_a_number_that_json_has_not_is_never_written():

@@ -129,6 +129,14 @@ def test_a_record_under_another_name_is_refused(folder):
         folder.records()
 
 
+@pytest.mark.parametrize("kind", ["folder", "pipe", "dead link"])
+def test_a_record_that_is_no_plain_file_is_named(folder, kind):
+    file = folder.path / "records" / f"{file_stem(record(1).key, 1)}.json"
+    {"folder": file.mkdir, "pipe": lambda: os.mkfifo(file), "dead link": lambda: file.symlink_to("/nowhere")}[kind]()
+    with pytest.raises(UsageError, match="not a plain file"):
+        folder.records()
+
+
 def test_a_full_disk_is_a_disk_error_and_leaves_nothing_half(folder, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
