@@ -19,7 +19,7 @@ from kit.limits import choose_gpus, launch_limits
 from kit.machine import usable_cpus
 from kit.model import Device, Environment, Framework
 from kit.places import cache_folder
-from kit.plan import PROFILES, budget, find_scenario
+from kit.plan import budget, find_profile, find_scenario
 from kit.progress import Progress
 from kit.records import Machine, Plan, PlannedLaunch, Record, reason
 from kit.reference_cache import ReferenceCache
@@ -271,7 +271,7 @@ class _Campaign:
             seed=self.plan.seed,
             threads=len(self.limits.cpus),
             data=data,
-            budget=budget(PROFILES[self.plan.profile], self.plan.epochs, scenario),
+            budget=budget(find_profile(self.plan.profile), self.plan.epochs, scenario),
         )
 
     def _scenario(self, launch: PlannedLaunch) -> Scenario:

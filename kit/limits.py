@@ -38,6 +38,10 @@ def choose_gpus(wanted: str | None, found: Sequence[Gpu], busy: Sequence[int]) -
         return tuple((idle or indices)[:1])
     if wanted == "all":
         return tuple(indices)
+    if not found:
+        raise UsageError(
+            f"--gpus {wanted}: no NVIDIA GPU is visible here.", "Leave --gpus out; kit doctor looks for GPUs."
+        )
     known = [*indices, *(gpu.uuid for gpu in found if gpu.uuid)]
     chosen = tuple(wanted.split(","))
     for name in chosen:

@@ -10,7 +10,7 @@ from typing import Any
 from kit import campaign, catalog, datasets, engines, machine
 from kit.console import Column
 from kit.engines.base import Engine
-from kit.errors import DataError
+from kit.errors import DataError, EngineError
 from kit.model import Environment
 from kit.plan import Estimate, Options, Scenarios, Selection, estimate, find_scenario, make_plan, pick
 from kit.progress import Progress
@@ -170,7 +170,8 @@ def _downloads(plan: Plan, scenarios: Scenarios) -> Downloads:
 
 def build(engine: Engine, framework_names: list[str], device_names: list[str], progress: Progress) -> list[Environment]:
     """Make the environments of these frameworks (none named: all) for these devices (none named: those that the
-    engine can use here). Raises UsageError for unknown names, ImageError where one cannot be made."""
+    engine can use here). Raises UsageError for unknown names, EngineError where the engine can use none of them,
+    ImageError where one cannot be made."""
     machine.require_supported()
     frameworks = catalog.frameworks()
     names = pick("framework", framework_names or None, list(frameworks), list(frameworks))
@@ -181,4 +182,10 @@ def build(engine: Engine, framework_names: list[str], device_names: list[str], p
         for device in frameworks[name].devices
         if device in devices and (device_names or engine.refusal(frameworks[name], device) is None)
     ]
+    if not wanted:  # an engine's reason is the same for all frameworks more often than not
+        offered = [
+            (frameworks[name], device) for name in names for device in devices if device in frameworks[name].devices
+        ]
+        why = next((why for place in offered if (why := engine.refusal(*place))), "It is not offered on that device.")
+        raise EngineError(f"Nothing can be made here. {why}", "kit doctor looks into engine and GPU.")
     return [engine.prepare(framework, device, progress) for framework, device in wanted]

@@ -21,6 +21,7 @@ from scenarios.contract import Status
 
 PLAN_FILE, MACHINE_FILE = "plan.json", "machine.json"
 TEMPORARY_SUFFIX = ".new"
+FOLDERS = ("records", "logs", "work")
 LEAST_FREE_BYTES = 512 << 20
 SETTLED = {Status.OK, Status.SKIPPED}
 # What file systems without hard links (exFAT, some network and shared folders) answer to os.link.
@@ -53,7 +54,7 @@ class RunFolder:
                 f"Continue it with `kit run --resume {path}`, or choose another folder with --out.",
             )
         with writing(path):
-            for name in ("records", "logs", "work"):
+            for name in FOLDERS:
                 (path / name).mkdir(parents=True, exist_ok=True)
             _write_new(path / MACHINE_FILE, machine.to_json())
             _write_new(path / PLAN_FILE, plan.to_json())  # last: with it the folder is a run
@@ -133,12 +134,22 @@ class RunFolder:
         return self.path / "logs" / f"{file_stem(launch.key, launch.launch)}.log"
 
     def clean(self) -> None:
-        """Remove what a killed run left half made: scratch folders and files not yet renamed. Raises DiskError."""
+        """Remove what a killed run left half made, scratch folders and files not yet renamed, and make the folders
+        that are missing. Nothing is removed through a link: a run's folder may come from somebody else. Raises
+        UsageError (a link in the place of a folder), DiskError."""
+        for name in FOLDERS:
+            if (self.path / name).is_symlink():
+                raise UsageError(f"{self.path / name} is a link.", "Put the folder itself there, as `kit run` made it.")
         with writing(self.path):
+            for name in FOLDERS:
+                (self.path / name).mkdir(exist_ok=True)
             for leftover in (self.path / "records").glob(f"*{TEMPORARY_SUFFIX}"):
                 leftover.unlink()
             for scratch in (self.path / "work").glob("*"):
-                shutil.rmtree(scratch)
+                if scratch.is_dir() and not scratch.is_symlink():
+                    shutil.rmtree(scratch)
+                else:
+                    scratch.unlink()
 
     def require_space(self) -> None:
         """Raise DiskError where too little is left for a launch and its record."""

@@ -494,5 +494,7 @@ def test_a_gpu_is_the_first_idle_one_or_the_one_asked_for():
     assert choose_gpus(None, [], busy=[]) == ()
     assert choose_gpus("all", gpus, busy=[0]) == ("0", "1", "2")
     assert choose_gpus("GPU-2,0", gpus, busy=[0]) == ("GPU-2", "0")
+    with pytest.raises(UsageError, match="no NVIDIA GPU is visible"):
+        choose_gpus("0", [], busy=[])
     with pytest.raises(UsageError, match="There is: 0, 1, 2"):
         choose_gpus("3", gpus, busy=[])

@@ -247,6 +247,24 @@ def test_build_makes_what_can_run_here_or_what_is_named(kit: Kit, engine: fakes.
     assert failed.err.endswith("It cannot be built.\nRead the log.\n")
 
 
+def test_a_build_that_can_make_nothing_says_why(kit: Kit, engine: fakes.FakeEngine) -> None:
+    engine.refused = {("torch", "cpu"): "It lacks torch.", ("torch", "cuda"): "No GPU."}
+    called = kit("build", "--framework", "torch")
+    assert (called.code, called.out) == (EngineError.exit_code, "")
+    assert "It lacks torch." in called.err
+
+
+def test_a_run_of_an_unknown_profile_is_refused(kit: Kit, engine: fakes.FakeEngine) -> None:
+    folder = Path(json.loads(kit(*RUN, "--framework", "torch", "--device", "cpu", "--json").out)["folder"])
+    plan = json.loads((folder / "plan.json").read_text())
+    (folder / "plan.json").write_text(json.dumps(plan | {"profile": "quik"}))
+    for file in (folder / "records").iterdir():
+        file.unlink()
+    called = kit("run", "--resume", str(folder))
+    assert (called.code, called.out) == (2, "")
+    assert "Did you mean 'quick'" in called.err
+
+
 def test_clean_takes_nothing_away_from_a_run_that_measures(kit: Kit, engine: fakes.FakeEngine) -> None:
     with locks.measuring("r1"):
         called = kit("clean", "--environments")

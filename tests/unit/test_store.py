@@ -129,6 +129,22 @@ def test_a_record_under_another_name_is_refused(folder):
         folder.records()
 
 
+def test_cleaning_removes_nothing_through_a_link_and_makes_what_is_missing(folder, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "photo").write_text("")
+    (folder.path / "work" / "link").symlink_to(tmp_path / "mine")
+    (folder.path / "work" / "file").write_text("")
+    (folder.path / "records").rmdir()
+    folder.clean()
+    assert (folder.path / "records").is_dir()
+    assert not list((folder.path / "work").iterdir())
+    (folder.path / "work").rmdir()
+    (folder.path / "work").symlink_to(tmp_path / "mine")
+    with pytest.raises(UsageError, match="is a link"):
+        folder.clean()
+    assert (tmp_path / "mine" / "photo").exists()
+
+
 @pytest.mark.parametrize("kind", ["folder", "pipe", "dead link"])
 def test_a_record_that_is_no_plain_file_is_named(folder, kind):
     file = folder.path / "records" / f"{file_stem(record(1).key, 1)}.json"
