@@ -3,6 +3,7 @@ none. Progress goes to stderr, so that stdout holds nothing but results."""
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -84,7 +85,7 @@ class PlainProgress:
 
     def line(self, text: str) -> None:
         with self._lock:
-            self.stream.write(text + "\n")
+            self.stream.write(harmless(text) + "\n")
             self.stream.flush()
 
 
@@ -118,7 +119,7 @@ class RichProgress:
             self.line(_ending(label, outcome, time.monotonic() - began))
 
     def line(self, text: str) -> None:
-        self.bars.console.print(text, markup=False, highlight=False)
+        self.bars.console.print(harmless(text), markup=False, highlight=False)
 
 
 @contextmanager
@@ -156,8 +157,14 @@ class Column(NamedTuple):
     number: bool = False
 
 
+def harmless(text: str) -> str:
+    """The text without what a terminal would obey: records and data sets may come from strangers."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", "?", text)
+
+
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     """Print a table on stdout: fitted to the width of a terminal, aligned at full width elsewhere."""
+    rows = [[harmless(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _print_rich(columns, rows)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from typing import NoReturn
@@ -32,6 +33,8 @@ def main() -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGHUP):  # like Ctrl-C: what was measured is kept, nothing is left running
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - closed by the caller (`>&-`)
+    sys.stderr = sys.stderr or sys.stdout
     try:
         app()
     except KitError as error:

@@ -394,3 +394,10 @@ def test_the_table_names_what_differs_and_what_failed() -> None:
 def test_run_ids_sort_by_time_and_differ() -> None:
     assert len({runs.new_run_id() for _ in range(20)}) > 1
     assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", runs.new_run_id())
+
+
+def test_a_closed_stdout_is_no_crash() -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m kit list >&-"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

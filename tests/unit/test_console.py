@@ -146,3 +146,11 @@ def test_formats() -> None:
         "1 h 01 min",
         "2 h 00 min",
     ]
+
+
+def test_what_a_stranger_wrote_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.StringIO()
+    PlainProgress(stream).line("\x1b]0;owned\x07 \x9b31m ü")
+    console.print_table([Column("A")], [["\x1b[2J\u202eb"]])
+    assert stream.getvalue() == "?]0;owned? ?31m ü\n"
+    assert capsys.readouterr().out == "A\n??b\n".replace("??", "?[2J?")
