@@ -13,7 +13,7 @@ from typing import Literal
 from kit import catalog, gpus, locks
 from kit.datasets import Source
 from kit.engines.base import Engine
-from kit.errors import DataError, DiskError, EngineError, ImageError, Interrupted, unknown
+from kit.errors import CorruptDataError, DataError, DiskError, EngineError, ImageError, Interrupted, unknown
 from kit.interrupts import Interrupts
 from kit.limits import choose_gpus, launch_limits
 from kit.machine import usable_cpus
@@ -182,7 +182,8 @@ class _Campaign:
             try:
                 sources[name] = self.resolve(name, begun.get(name, self.plan.data), self.progress)
             except DataError as error:
-                failed[name] = reason(Code.DATA_UNAVAILABLE, error.message, error.remedy)
+                code = Code.DATA_CORRUPT if isinstance(error, CorruptDataError) else Code.DATA_UNAVAILABLE
+                failed[name] = reason(code, error.message, error.remedy)
         return self._settle(launches, lambda launch: failed.get(self._scenario(launch).dataset)), sources
 
     def _with_environments(self, launches: list[PlannedLaunch]) -> tuple[list[PlannedLaunch], dict[Place, Environment]]:

@@ -44,6 +44,10 @@ class DataError(KitError):
     exit_code = 5
 
 
+class CorruptDataError(DataError):
+    """A data set or archive is here and damaged, or has other content than it must have."""
+
+
 class DiskError(KitError):
     """No room left, or a folder that cannot be written."""
 

@@ -14,7 +14,7 @@ import urllib3
 
 from kit.data.files import disk_errors, sha256
 from kit.data.sources import RemoteFile
-from kit.errors import DataError
+from kit.errors import CorruptDataError, DataError
 from kit.progress import Progress
 from kit.sources import without_user_info
 
@@ -72,7 +72,7 @@ def copy(file: RemoteFile, source: Path, target: Path) -> None:
     """Bring `file` from a local folder. Raises DataError where `source` is another file, DiskError."""
     size, digest = source.stat().st_size, sha256(source)
     if digest != file.sha256:
-        raise DataError(
+        raise CorruptDataError(
             f"{file.name} in KIT_DATA_MIRROR is not the published file: it has {size:,} bytes and SHA-256 {digest}, "
             f"expected are {file.size:,} bytes and {file.sha256}.",
             f"{source} must be the published file; the same data packed otherwise, or your own, takes `kit data add`.",

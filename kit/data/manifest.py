@@ -9,7 +9,7 @@ from pathlib import Path
 
 import kit
 from kit.data.files import sha256
-from kit.errors import DataError
+from kit.errors import CorruptDataError
 
 FILE = "dataset.json"
 SUMS = "SHA256SUMS"
@@ -85,8 +85,8 @@ def _content(folder: Path) -> list[Path]:
     return sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in (FILE, SUMS))
 
 
-def _broken(folder: Path, what: str) -> DataError:
-    return DataError(
+def _broken(folder: Path, what: str) -> CorruptDataError:
+    return CorruptDataError(
         f"The prepared data set {folder.name} is damaged: {what}.",
         f"Remove {folder}, then get it anew with `kit data fetch {folder.name}` or `kit data add {folder.name} PATH`.",
     )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from kit.errors import DataError
+from kit.errors import CorruptDataError, DataError
 from kit.progress import Progress
 
 MOST_BYTES = 4 << 30  # unpacked; five times the largest published set
@@ -37,7 +37,7 @@ def unpack(archive: Path, folder: Path, wanted: Callable[[PurePosixPath, int], b
     elif _is_tar(archive):
         members = _tar_members(archive)
     else:
-        raise DataError(
+        raise CorruptDataError(
             f"{archive.name} is neither a whole zip nor a whole tar file.", "Get it anew: it may have been cut short."
         )
     try:
@@ -74,7 +74,7 @@ def unpack(archive: Path, folder: Path, wanted: Callable[[PurePosixPath, int], b
             ) from error
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the disk's, not the archive's
-        raise DataError(
+        raise CorruptDataError(
             f"{archive.name} is damaged or cut short ({type(error).__name__}: {error}).", "Get the archive anew."
         ) from error
 

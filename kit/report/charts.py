@@ -28,7 +28,7 @@ def bars(title: str, values: tuple[Bar, ...]) -> str:
     devices = sorted({b.device for b in values})
     colours = [DEVICE_COLOURS.get(device.split()[0], OTHER_COLOUR) for device in devices]
     base = alt.Chart(data).encode(
-        x=alt.X("value:Q", title=None, axis=alt.Axis(tickCount=3, grid=True, domain=False, format=",")),
+        x=alt.X("value:Q", title=None, axis=alt.Axis(tickCount=3, grid=True, domain=False, format=",~f")),
         y=alt.Y("framework:N", title=None, sort=None),
         yOffset=alt.YOffset("device:N", sort=devices),
     )

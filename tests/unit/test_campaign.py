@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from kit import catalog, locks
 from kit.campaign import exit_code, run_campaign
 from kit.datasets import Source
-from kit.errors import DataError, DiskError, EngineError, ImageError, Interrupted, UsageError
+from kit.errors import CorruptDataError, DataError, DiskError, EngineError, ImageError, Interrupted, UsageError
 from kit.limits import choose_gpus, launch_limits
 from kit.model import Completion, Framework
 from kit.plan import Options, Selection, make_plan
@@ -216,20 +216,21 @@ def test_an_environment_that_cannot_be_made_fails_its_own_launches_only(tmp_path
     assert len(records) == 6
 
 
-def test_a_data_set_that_is_not_there_fails_its_own_launches_only(tmp_path):
+@pytest.mark.parametrize(("error", "code"), [(DataError, Code.DATA_UNAVAILABLE), (CorruptDataError, Code.DATA_CORRUPT)])
+def test_a_data_set_that_cannot_be_had_fails_its_own_launches_only(tmp_path, error, code):
     asked = []
 
     def resolve(name, mode, progress):
         asked.append((name, mode))
         if name == "mnist":
-            raise DataError("No mirror answers.", "Try again.")
+            raise error("No mirror answers.", "Try again.")
         return Source("real", tmp_path, "here already")
 
     folder, engine = new_run(tmp_path / "run", data="real"), fakes.FakeEngine()
     records = go(folder, engine, resolve)
     assert asked == [("cifar-10", "real"), ("mnist", "real")]
     told = {(record.request.scenario, record.status, record.reason and record.reason.code) for record in records}
-    assert told == {("cifar-cnn", Status.OK, None), ("mnist-cnn", Status.FAILED, Code.DATA_UNAVAILABLE)}
+    assert told == {("cifar-cnn", Status.OK, None), ("mnist-cnn", Status.FAILED, code)}
     assert {r.data_note for r in records if r.status is Status.OK} == {"here already"}
 
 
