@@ -2,11 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 RUN_ARGS ?=
+BENCH_PAIRS ?= 20
 LOCK = $(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-docker test-gpu lint format lock images clean
+.PHONY: help setup run test test-docker test-gpu bench bench-aa lint format lock images clean
 
 help: ## list these words
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,6 +35,16 @@ test-docker: setup ## the container tests, whole runs too; they need a Docker da
 
 test-gpu: setup ## the tests that need an NVIDIA GPU
 	$(BIN)/python -m pytest tests/gpu
+
+bench: setup ## what the kit costs against baselines, one JSON line each; an hour (BENCH_PAIRS=20)
+	$(BIN)/python -m benchmarks.overhead --pairs $(BENCH_PAIRS)
+	$(BIN)/python -m benchmarks.container --pairs $(BENCH_PAIRS)
+	$(BIN)/python -m benchmarks.sampler_cost
+	$(BIN)/python -m benchmarks.coverage
+
+bench-aa: setup ## the kit against itself: unchanged, and one worker slowed by a tenth; hours
+	$(BIN)/python -m benchmarks.against_itself
+	$(BIN)/python -m benchmarks.against_itself --slowed --scenario mnist-cnn
 
 lint: setup ## formatting, ruff and mypy --strict
 	$(BIN)/ruff format --check .

@@ -6,7 +6,7 @@ Whatever ends the process, what was measured is on disk, and `--resume` does the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -24,8 +24,9 @@ from kit.progress import Progress
 from kit.records import Machine, Plan, PlannedLaunch, Record, reason
 from kit.reference_cache import ReferenceCache
 from kit.run import Job, Setting, record_without_launch, run_launch
+from kit.schedule import further
 from kit.store import RunFolder
-from scenarios.contract import Code, Reason, Request, Status
+from scenarios.contract import Budget, Code, Reason, Request, Status
 from scenarios.spec import Scenario, digest
 
 Place = tuple[str, Device]
@@ -127,6 +128,12 @@ class _Campaign:
         self.progress, self.interrupts = progress, interrupts
         self.frameworks = catalog.frameworks()
         self.scenarios = catalog.scenarios()
+        self.profile = find_profile(self.plan.profile)
+        self.sources: dict[str, Source] = {}
+        self.no_source: dict[str, Reason] = {}
+        self.environments: dict[Place, Environment] = {}
+        self.no_environment: dict[Place, Reason] = {}
+        self.probed: set[str] = set()
         self.limits = launch_limits(self.plan, usable_cpus(), machine.memory_limit_bytes)
         self.gpus = choose_gpus(self.plan.gpus, gpus.gpus(identify=True), gpus.busy())
         self.setting = Setting(
@@ -144,11 +151,19 @@ class _Campaign:
         self.folder.clean()
         for leftover in self.engine.sweep(lambda run: False):  # the lock is ours: no other run is alive
             self.progress.line(f"Removed what a dead run left: {leftover}")
-        launches = self.folder.missing() + (self.folder.retries() if retry_failed else [])
-        launches = self._without_refused(launches)
-        launches, sources = self._with_data(launches)
-        launches, environments = self._with_environments(launches)
-        self._measure(launches, sources, environments)
+        for launches in self._rounds(retry_failed=retry_failed):
+            ready = self._with_environments(self._with_data(self._without_refused(launches)))
+            if self.profile.ceilings:
+                self._probe(ready)
+            self._measure(ready)
+
+    def _rounds(self, *, retry_failed: bool) -> Iterator[list[PlannedLaunch]]:
+        """What the plan still lacks, then round by round what a precise profile asks for in view of the records."""
+        lacking = self.folder.missing() + (self.folder.retries() if retry_failed else [])
+        if lacking:
+            yield lacking
+        while self.profile.precise and (launches := further(self.plan, self.folder.records())):
+            yield launches
 
     def _without_refused(self, launches: list[PlannedLaunch]) -> list[PlannedLaunch]:
         """Those that can run here; the others get `skipped` records, or end it all where they were asked for."""
@@ -168,36 +183,34 @@ class _Campaign:
         code = Code.NOT_OFFERED if gpus.refusal(framework) else Code.NO_GPU_RUNTIME
         return reason(code, why, "kit doctor looks into driver, toolkit and engine.")
 
-    def _with_data(self, launches: list[PlannedLaunch]) -> tuple[list[PlannedLaunch], dict[str, Source]]:
-        """The launches whose data set is here, and those data sets. A continued run keeps the kind of data it began
-        with."""
+    def _with_data(self, launches: list[PlannedLaunch]) -> list[PlannedLaunch]:
+        """The launches whose data set is here. A continued run keeps the kind of data it began with."""
         kinds = {record.key: record.request.data for record in self.folder.records() if record.image}
         begun = {self._scenario(x).dataset: kinds[x.key] for x in self.plan.launches if x.key in kinds}
-        sources: dict[str, Source] = {}
-        failed: dict[str, Reason] = {}
         for launch in launches:
             name = self._scenario(launch).dataset
-            if name in sources or name in failed:
+            if name in self.sources or name in self.no_source:
                 continue
             try:
-                sources[name] = self.resolve(name, begun.get(name, self.plan.data), self.progress)
+                self.sources[name] = self.resolve(name, begun.get(name, self.plan.data), self.progress)
             except DataError as error:
                 code = Code.DATA_CORRUPT if isinstance(error, CorruptDataError) else Code.DATA_UNAVAILABLE
-                failed[name] = reason(code, error.message, error.remedy)
-        return self._settle(launches, lambda launch: failed.get(self._scenario(launch).dataset)), sources
+                self.no_source[name] = reason(code, error.message, error.remedy)
+        return self._settle(launches, lambda launch: self.no_source.get(self._scenario(launch).dataset))
 
-    def _with_environments(self, launches: list[PlannedLaunch]) -> tuple[list[PlannedLaunch], dict[Place, Environment]]:
-        """The launches whose environment could be made, and those environments. All are made before anything is
-        measured, so that measuring has the machine to itself."""
-        environments: dict[Place, Environment] = {}
-        failed: dict[Place, Reason] = {}
-        for framework, device in dict.fromkeys((launch.framework, launch.device) for launch in launches):
+    def _with_environments(self, launches: list[PlannedLaunch]) -> list[PlannedLaunch]:
+        """The launches whose environment could be made. All are made before anything is measured, so that measuring
+        has the machine to itself."""
+        for place in dict.fromkeys((launch.framework, launch.device) for launch in launches):
+            if place in self.environments or place in self.no_environment:
+                continue
+            framework, device = place
             try:
-                environments[framework, device] = self.engine.prepare(self.frameworks[framework], device, self.progress)
+                self.environments[place] = self.engine.prepare(self.frameworks[framework], device, self.progress)
             except ImageError as error:
                 self.progress.line(f"{framework} {device}: {error}")
-                failed[framework, device] = reason(Code.IMAGE_FAILED, error.message, error.remedy)
-        return self._settle(launches, lambda launch: failed.get((launch.framework, launch.device))), environments
+                self.no_environment[place] = reason(Code.IMAGE_FAILED, error.message, error.remedy)
+        return self._settle(launches, lambda launch: self.no_environment.get((launch.framework, launch.device)))
 
     def _settle(
         self, launches: list[PlannedLaunch], cause_of: Callable[[PlannedLaunch], Reason | None]
@@ -213,20 +226,35 @@ class _Campaign:
                 self.folder.save(record_without_launch(self.setting, self._request(launch, kind), cause))
         return left
 
-    def _measure(
-        self,
-        launches: Sequence[PlannedLaunch],
-        sources: Mapping[str, Source],
-        environments: Mapping[Place, Environment],
-    ) -> None:
-        with self.progress.task("Measuring", total=len(launches), unit="launches") as task:
-            for launch in launches:
-                task.describe(launch.key)
+    def _probe(self, launches: Sequence[PlannedLaunch]) -> None:
+        """The ceilings of what these launches run on. A probe that fails costs no cell; --resume tries it again."""
+        records = self.folder.probes()
+        self.probed |= {record.key for record in records if record.status is Status.OK}
+        tried = Counter(record.key for record in records)
+        jobs = []
+        for request in map(self._probe_request, launches):
+            if request.key not in self.probed:
+                self.probed.add(request.key)
+                jobs.append(self._job(replace(request, launch=1 + tried[request.key])))
+        self._run("Probing", jobs)
+
+    def _measure(self, launches: Sequence[PlannedLaunch]) -> None:
+        jobs = []
+        for launch in launches:
+            source = self.sources[self._scenario(launch).dataset]
+            jobs.append(self._job(self._request(launch, source.kind), source))
+        self._run("Measuring", jobs)
+
+    def _run(self, label: str, jobs: Sequence[Job]) -> None:
+        """One launch after the other, each leaving its record at once."""
+        if not jobs:
+            return
+        with self.progress.task(label, total=len(jobs), unit="launches") as task:
+            for job in jobs:
+                task.describe(job.request.key)
                 self.folder.require_space()
-                source = sources[self._scenario(launch).dataset]
-                environment = environments[launch.framework, launch.device]
                 with self.interrupts.deferred():
-                    record = run_launch(self.setting, self._job(launch, source, environment), self.interrupts.pending)
+                    record = run_launch(self.setting, job, self.interrupts.pending)
                     self.folder.save(record)
                 if self.interrupts.pending():
                     raise KeyboardInterrupt
@@ -243,16 +271,16 @@ class _Campaign:
             remedy = f"{error.remedy} Then continue with `{self.folder.resume_command}`."
             raise EngineError(error.message, remedy) from error
 
-    def _job(self, launch: PlannedLaunch, source: Source, environment: Environment) -> Job:
-        real = source.kind == "real"
+    def _job(self, request: Request, source: Source | None = None) -> Job:
+        """source: None for a probe, which needs no data."""
         return Job(
-            request=self._request(launch, source.kind),
-            environment=environment,
-            limits=replace(self.limits, gpus=self.gpus if launch.device == "cuda" else ()),
-            data=source.folder if real else None,
-            data_note=source.note,
-            work=self.folder.work(launch),
-            log=self.folder.log(launch),
+            request=request,
+            environment=self.environments[request.framework, request.device],
+            limits=replace(self.limits, gpus=self.gpus if request.device == "cuda" else ()),
+            data=source.folder if source and source.kind == "real" else None,
+            data_note=source.note if source else "",
+            work=self.folder.work(request),
+            log=self.folder.log(request),
         )
 
     def _request(self, launch: PlannedLaunch, data: DataKind) -> Request:
@@ -275,6 +303,27 @@ class _Campaign:
             budget=budget(find_profile(self.plan.profile), self.plan.epochs, scenario),
         )
 
+    def _probe_request(self, launch: PlannedLaunch) -> Request:
+        """What measures the ceilings that a launch of this framework, device and precision can reach."""
+        return Request(
+            key=f"ceilings/{launch.framework}/{launch.device}/{launch.precision}",
+            launch=1,
+            scenario="",
+            variant="",
+            spec="",
+            framework=launch.framework,
+            device=launch.device,
+            devices=1,
+            lane="stock",
+            precision=launch.precision,
+            batch=1,
+            seed=self.plan.seed,
+            threads=len(self.limits.cpus),
+            data="synthetic",
+            budget=Budget(),
+            purpose="probe",
+        )
+
     def _scenario(self, launch: PlannedLaunch) -> Scenario:
         return find_scenario(launch, self.scenarios)
 
@@ -290,6 +339,9 @@ def _require_named(launches: Sequence[PlannedLaunch], refused: Mapping[Place, st
 
 def told(record: Record) -> str:
     """One line on a launch that ended."""
+    if record.result is not None and record.result.ceilings and record.status is Status.OK:
+        products = [c.value for c in record.result.ceilings if c.name == "matmul"]
+        return record.key + "".join(f": {value / 1e9:,.0f} GFLOP/s in matrix products" for value in products)
     if record.result is not None and record.result.training is not None and record.status is Status.OK:
         return f"{record.key}: {record.result.training.images_per_s:,.0f} images/s"
     return f"{record.key}: {record.status}" + (f", {record.reason.message}" if record.reason else "")

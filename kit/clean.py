@@ -14,25 +14,26 @@ from kit.sources import Sources
 def clean(sources: Sources, *, images: bool, environments_too: bool) -> list[str]:
     """Containers and processes of runs that are dead; then images that kit built and environments that it made.
 
-    Returns what was removed, a line each. An engine that does not answer holds nothing that could be removed.
-    Raises EngineError where one fails while it removes, or where images or environments are to go and a run measures
-    with them; DiskError.
+    Returns what was removed, and which engine could not be asked and why, a line each. Where none is installed nothing
+    of ours can be left; one that is stopped or forbidden may hold leftovers. Raises EngineError where one fails while
+    it removes, or where images or environments are to go and a run measures with them; DiskError.
     """
     with locks.measuring("clean") if images or environments_too else nullcontext():
         return _clean(sources, images=images, environments_too=environments_too)
 
 
 def _clean(sources: Sources, *, images: bool, environments_too: bool) -> list[str]:
-    removed = []
+    lines = []
     for engine in (DockerEngine(sources), DockerEngine(sources, "podman")):
         try:
             engine.describe()
-        except EngineError:
+        except EngineError as error:
+            lines.append(f"{engine.name} was not cleaned: {' '.join(error.message.split())}")
             continue
-        removed += [f"container {name}" for name in engine.sweep(locks.is_alive)]
+        lines += [f"container {name}" for name in engine.sweep(locks.is_alive)]
         if images:
-            removed += [f"image {tag}" for tag in engine.remove_images()]
-    removed += LocalEngine(sources).sweep(locks.is_alive)
+            lines += [f"image {tag}" for tag in engine.remove_images()]
+    lines += LocalEngine(sources).sweep(locks.is_alive)
     if environments_too:
-        removed += [f"environment {name}" for name in environments.remove_all()]
-    return removed
+        lines += [f"environment {name}" for name in environments.remove_all()]
+    return lines

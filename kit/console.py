@@ -3,6 +3,7 @@ none. Progress goes to stderr, so that stdout holds nothing but results."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import threading
@@ -85,8 +86,19 @@ class PlainProgress:
 
     def line(self, text: str) -> None:
         with self._lock:
-            self.stream.write(harmless(text) + "\n")
-            self.stream.flush()
+            _write_line(self.stream, harmless(text))
+
+
+def _write_line(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text + "\n")
+        stream.flush()
+    except BrokenPipeError:
+        # Who read it has gone, as `head -1` does: that must not stop a run of hours. What is still to come, and what
+        # the stream holds back until the process ends, goes nowhere (docs.python.org, signal: Note on SIGPIPE).
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 class _RichTask:
@@ -168,7 +180,7 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Non
     if sys.stdout.isatty():
         _print_rich(columns, rows)
     else:
-        print("\n".join(plain_table(columns, rows)))  # noqa: T201
+        _write_line(sys.stdout, "\n".join(plain_table(columns, rows)))
 
 
 def plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pynvml
@@ -33,6 +33,17 @@ def busy() -> list[int]:
     """Indices of the GPUs on which a process computes now; none where NVML cannot be used."""
     with _nvml() as usable:
         return [index for index, handle in enumerate(_handles()) if _computes(handle)] if usable else []
+
+
+@contextmanager
+def opened(names: Sequence[str]) -> Iterator[dict[int, object]]:
+    """NVML's handles of the GPUs with these indices or UUIDs, by index, usable inside the context; without those that
+    do not answer. Where no GPU is named NVML is left alone."""
+    if not names:
+        yield {}
+        return
+    with _nvml() as usable:
+        yield dict(found for name in names if (found := _find(name))) if usable else {}
 
 
 def absence() -> str | None:
@@ -83,10 +94,20 @@ def _handles() -> list[object]:
     return [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
 
 
+def _find(name: str) -> tuple[int, object] | None:
+    try:
+        if name.isdecimal():
+            return int(name), pynvml.nvmlDeviceGetHandleByIndex(int(name))
+        handle = pynvml.nvmlDeviceGetHandleByUUID(name)
+        return pynvml.nvmlDeviceGetIndex(handle), handle
+    except pynvml.NVMLError:  # fallen off the bus since it was chosen
+        return None
+
+
 def _computes(handle: object) -> bool:
     try:
         return bool(pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
-    except pynvml.NVMLError:  # parts of a GPU (MIG) and virtual GPUs may not say
+    except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError):  # parts of a GPU (MIG), virtual GPUs, old drivers
         return False
 
 

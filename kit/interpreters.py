@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from kit.errors import EngineError
+from kit.errors import EngineError, UsageError
 
 LEAST_PYTHON = (3, 11)
 NEEDED = ("numpy", "PIL", "psutil")  # beside the framework; what docker/common.in puts into every image
@@ -42,10 +42,10 @@ class Interpreter:
 
 def find(name: str) -> str:
     """The program's path. name: `system` for the `python3` on PATH, else a name on PATH or a path. Raises
-    EngineError."""
+    UsageError where there is no such program."""
     found = shutil.which("python3" if name == "system" else name)
     if found is None:
-        raise EngineError(
+        raise UsageError(
             f"There is no interpreter {name!r}.", "Give --env the path of a Python that has the framework."
         )
     return found

@@ -11,7 +11,7 @@ from kit.catalog import DEVICES
 from kit.errors import UsageError, unknown
 from kit.model import Cell, Device, Framework
 from kit.records import Plan, PlannedLaunch
-from kit.typical import environment_cost, launch_seconds
+from kit.typical import PROBE_S, environment_cost, launch_seconds, start_seconds
 from kit.units import format_bytes, format_duration
 from scenarios.contract import Budget
 from scenarios.spec import DATASETS, Scenario
@@ -29,25 +29,33 @@ MOST_SEED = 2**32 - 1  # what every framework's generators take
 # A launch is killed after this much: a machine may be several times slower than the typical one.
 DEADLINE_BASE_S = 600.0
 DEADLINE_FACTOR = 4.0
+# Of a precise profile, where nobody said: the planned launches of all stock cells on two cores, and some more.
+DEFAULT_BUDGET_S = 5400.0
 
 
 @dataclass(frozen=True)
 class Profile:
     """How much a launch measures (budget; None: whole epochs, of which the scenario says how many), how many launches
-    a cell gets, and what the profile is for."""
+    a cell gets, and what the profile is for.
+
+    precise: cells get further launches until their intervals are narrow (kit.schedule). ceilings: the machine's
+    ceilings are measured, too, before the cells.
+    """
 
     name: str
     budget: Budget | None
     launches: int
     purpose: str
+    precise: bool = False
+    ceilings: bool = True
 
 
 PROFILES: dict[str, Profile] = {
     p.name: p
     for p in (
-        Profile("smoke", Budget(steps=20, test_images=200), 1, "does it work"),
+        Profile("smoke", Budget(steps=20, test_images=200), 1, "does it work", ceilings=False),
         Profile("quick", Budget(seconds=6, test_images=1000), 1, "a first look in minutes"),
-        Profile("standard", Budget(seconds=20), 5, "audits and comparisons"),
+        Profile("standard", Budget(seconds=20), 5, "audits and comparisons", precise=True),
         Profile("full", None, 1, "accuracy, studies"),
     )
 }
@@ -70,8 +78,8 @@ class Selection:
 @dataclass(frozen=True)
 class Options:
     """How the selection is run. engine: the name of the engine chosen. environment: the interpreter of `--env`, or "".
-    epochs: of the full profile, None for the published number. timeout_s: of a launch, None for an estimate.
-    memory_bytes, threads, gpus: None for what the machine has when the run starts."""
+    epochs: of the full profile, None for the published number. budget_s: see Plan; None for the default. timeout_s: of
+    a launch, None for an estimate. memory_bytes, threads, gpus: None for what the machine has when the run starts."""
 
     engine: str
     environment: str = ""
@@ -79,6 +87,7 @@ class Options:
     seed: int = 0
     data: Literal["auto", "real", "synthetic"] = "auto"
     epochs: int | None = None
+    budget_s: float | None = None
     timeout_s: float | None = None
     memory_bytes: int | None = None
     threads: int | None = None
@@ -126,6 +135,7 @@ def make_plan(
         seed=options.seed,
         data=options.data,
         epochs=options.epochs,
+        budget_s=options.budget_s or (DEFAULT_BUDGET_S if profile.precise else None),
         timeout_s=options.timeout_s or DEADLINE_BASE_S + DEADLINE_FACTOR * longest,
         memory_bytes=options.memory_bytes,
         threads=options.threads,
@@ -178,6 +188,14 @@ def estimate(plan: Plan, scenarios: Scenarios, ready: Environments = (), left_ou
     profile = PROFILES[plan.profile]
     measuring_s = sum(_launch_seconds(launch, profile, plan.epochs, scenarios) for launch in launches)
     lines = [f"{_count(len(launches), 'launch', 'launches')}: about {format_duration(measuring_s)}"]
+    if profile.ceilings:
+        probing_s = sum(PROBE_S + start_seconds(framework, device) for framework, device in used)
+        probes = _count(len(used), "probe", "probes")
+        lines.append(f"{probes} of this machine's ceilings: about {format_duration(probing_s)}")
+        measuring_s += probing_s
+    if plan.budget_s is not None and plan.budget_s > measuring_s:
+        lines.append(f"Further launches where intervals are wide, until {format_duration(plan.budget_s)} are spent")
+        measuring_s = plan.budget_s
     if needed:
         names = ", ".join(f"{framework} {device}" for framework, device in needed)
         lines.append(
@@ -193,9 +211,15 @@ def _check_numbers(options: Options, selection: Selection, profile: Profile) -> 
             f"--epochs has no meaning in the profile {profile.name}, which does not train whole epochs.",
             "Add --profile full, or leave --epochs out.",
         )
+    if options.budget_s is not None and not profile.precise:
+        raise UsageError(
+            f"--budget has no meaning in the profile {profile.name}, whose number of launches is fixed.",
+            "Add --profile standard, or leave --budget out.",
+        )
     numbers: dict[str, float | None] = {
         "--epochs": options.epochs,
         "--timeout": options.timeout_s,
+        "--budget": options.budget_s,
         "--memory": options.memory_bytes,
         "--threads": options.threads,
         "--batch": min(selection.batches, default=None) if selection.batches else None,

@@ -45,7 +45,7 @@ def _replacements() -> list[tuple[str, str]]:
     except KeyError:  # a number without an account, as in containers
         pass
     host = socket.gethostname()
-    found = [(home, rf"{re.escape(home)}(?![\w.-])", "~") for home in homes if len(home) > 1]
+    found = [(home, rf"{re.escape(home)}(?![\w-]|\.\w)", "~") for home in homes if len(home) > 1]
     found += [(name, _word(name), "<user>") for name in users if _telling(name)]
     found += [(name, _word(name), "<host>") for name in {host, host.split(".")[0]} if _telling(name)]
     return [(pattern, to) for name, pattern, to in sorted(found, key=lambda f: len(f[0]), reverse=True)]

@@ -16,10 +16,25 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from kit.errors import UsageError
 from scenarios.contract import Code, Reason, Request, Result, Status
 
-SCHEMA = 1
+SCHEMA = 2
+
+
+def _to_version_2(document: dict[str, Any]) -> dict[str, Any]:
+    """What version 1 did not ask for is unknown: denormals, nodes, busy threads (0), when training ran (0 to 0)."""
+    result = document.get("result") or {}
+    if evidence := result.get("evidence"):
+        evidence["placement"] = {"denormals": "unknown", "nodes": {}, **evidence["placement"]}
+    if telemetry := result.get("telemetry"):
+        result["telemetry"] = {"from_at": 0.0, "to_at": 0.0, "busy_threads": 0, **telemetry}
+    return document
+
 
 # Step N turns a document of version N into one of version N + 1. Version 1 is the first.
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _to_version_2}
+
+# A speed that no machine has: at this rate the smallest image of a scenario (28 x 28 float32, 3,136 bytes) would be
+# 3.1 TB/s of input alone, about the whole memory bandwidth of a large GPU (NVIDIA H100 SXM data sheet: 3.35 TB/s).
+MOST_IMAGES_PER_S = 1e9
 
 
 class Document(BaseModel):
@@ -127,9 +142,39 @@ class Image(Part):
     size_bytes: int | None
 
 
+class Context(Part):
+    """What the host saw of itself while a launch ran. Times are readings of the monotonic clock, which the worker's
+    windows share.
+
+    at: when each sample was taken. series: name to one value a sample, None where it could not be read:
+    `cpu_busy` and `cpu_steal` (CPUs; all processes), `cpu_mhz` (mean over up to 16 cores, every fourth sample),
+    `cpu_energy_j` (RAPL, all packages, a counter that never falls); for each GPU of the launch, `gpu0_` (NVML's index,
+    as in Machine.gpus) and then `use` (0 to 1), `memory_bytes`, `power_w`, `energy_j` (a counter), `temperature_c`,
+    `sm_mhz`, `other_processes` (that compute and are not of this launch).
+    core_busy: mean share of time for which each logical CPU was busy, in the order of their numbers. throttled: GPU
+    (`gpu0`; those that tell) to reason (`sw_power_cap`, `hw_slowdown`, `sw_thermal`, `hw_thermal`, `hw_power_brake`)
+    to share of the samples. cost_s: CPU time that sampling itself took.
+    """
+
+    at: list[float]
+    series: dict[str, list[float | None]]
+    core_busy: list[float]
+    throttled: dict[str, dict[str, float]]
+    cost_s: float
+
+    @model_validator(mode="after")
+    def _one_value_a_sample(self) -> Self:
+        if any(len(values) != len(self.at) for values in self.series.values()):
+            raise ValueError("a series is not as long as the list of its samples' times")
+        if sorted(self.at) != self.at:
+            raise ValueError("its samples are not in the order of time")
+        return self
+
+
 class Record(Document):
     """All that is known of one launch. result is None where the worker left none. profile: its name. data: what the
-    launch was given, and why (`data_note`). started_at: UTC, ISO 8601, to the second. seconds: of the process."""
+    launch was given, and why (`data_note`). started_at: UTC, ISO 8601, to the second. seconds: of the process.
+    context: None where the launch never ran."""
 
     key: str
     launch: int
@@ -146,12 +191,22 @@ class Record(Document):
     seconds: float
     warnings: list[str]
     log_tail: str
+    context: Context | None = None
 
     @model_validator(mode="after")
     def _ok_has_figures(self) -> Self:
-        """Reports lean on it, so that a record edited by hand must not lack them."""
-        if self.status is Status.OK and not (self.result and self.result.training and self.result.inference):
+        """Reports lean on it, so that a record edited by hand must not lack them, nor hold a speed of no machine."""
+        if self.status is not Status.OK:
+            return self
+        if self.request.purpose == "probe":
+            if not (self.result and self.result.ceilings):
+                raise ValueError("it is an ok probe, but has no ceilings")
+            return self
+        if not (self.result and self.result.training and self.result.inference):
             raise ValueError("it is ok, but has no figures")
+        for speed in (self.result.training.images_per_s, self.result.inference.images_per_s):
+            if not 0 < speed <= MOST_IMAGES_PER_S:  # nor NaN
+                raise ValueError(f"it is ok, but tells of {speed:g} images/s")
         return self
 
 
@@ -172,7 +227,9 @@ class PlannedLaunch(Part):
 
 
 class Plan(Document):
-    """What a run set out to do, in order; written before the first launch, so that --resume knows what is missing."""
+    """What a run set out to do, in order; written before the first launch, so that --resume knows what is missing.
+    budget_s: seconds of launches in all, the planned ones included, after which a profile that goes on until intervals
+    are narrow makes no more of them; None: no limit."""
 
     run: str
     created_at: str
@@ -188,6 +245,7 @@ class Plan(Document):
     gpus: str | None
     identify: bool
     launches: list[PlannedLaunch]
+    budget_s: float | None = None
 
 
 def reason(code: Code, message: str, remedy: str) -> Reason:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kit.analysis import CellSummary, summarise
+from kit.analysis import CellSummary, short_names, summarise
 from kit.console import Column
+from kit.intervals import CONFIDENCE
 from kit.records import Record
-from kit.session import Outcome
 from scenarios.contract import Status
+
+if TYPE_CHECKING:
+    from kit.session import Outcome
 
 COLUMNS = (
     Column("Cell"),
@@ -31,7 +34,7 @@ def table(records: Sequence[Record]) -> list[list[str]]:
         [
             name + (SYNTHETIC if summary.synthetic else ""),
             _status([record.status for record in records if record.key == summary.key]),
-            _shown(summary.images_per_s, "{:,.0f}"),
+            _speed(summary),
             _shown(summary.epoch_s, (PROJECTED if summary.projected else "") + "{:,.1f}"),
             _shown(summary.test_accuracy, "{:.2%}"),
             _shown(summary.p50_ms, "{:.2f}"),
@@ -49,6 +52,8 @@ def notes(records: Sequence[Record]) -> list[str]:
         found += dict.fromkeys(r.data_note for r in records if r.request.data == "synthetic" and r.data_note)
     if any(summary.projected for summary in summaries):
         found.append(f"{PROJECTED} projected from windows of steady training")
+    if any(summary.interval for summary in summaries):
+        found.append(f"± half-width of the {CONFIDENCE:.0%} interval over launches; none where there is one launch")
     keys: dict[str, list[str]] = {}
     for record in records:
         if record.reason:
@@ -79,24 +84,10 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def short_names(summaries: Sequence[CellSummary]) -> list[str]:
-    """Keys without the parts that say nothing here: lane and precision where all cells have the same, the batch size
-    where a scenario has only one."""
-
-    def varies(value: Callable[[CellSummary], object], within: Sequence[CellSummary]) -> bool:
-        return len({value(summary) for summary in within}) > 1
-
-    lanes = varies(lambda s: (s.lane, s.precision), summaries)
-    names = []
-    for summary in summaries:
-        device = summary.device if summary.devices == 1 else f"{summary.device}x{summary.devices}"
-        parts = [summary.label, summary.framework, device]
-        if lanes:
-            parts += [summary.lane, summary.precision]
-        if varies(lambda s: s.batch, [s for s in summaries if s.label == summary.label]):
-            parts.append(f"b{summary.batch}")
-        names.append("/".join(parts))
-    return names
+def _speed(summary: CellSummary) -> str:
+    """`9,512 ±1.8 %`, or without an interval `9,512`."""
+    shown = _shown(summary.images_per_s, "{:,.0f}")
+    return shown + (f" ±{100 * summary.interval.half_width:.1f} %" if summary.interval else "")
 
 
 def _status(statuses: Sequence[Status]) -> str:

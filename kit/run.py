@@ -16,8 +16,9 @@ from kit.engines.base import Engine
 from kit.errors import EngineError
 from kit.model import Completion, Environment, LaunchFolder, Limits
 from kit.privacy import redact
-from kit.records import Image, Machine, Record, reason
+from kit.records import Context, Image, Machine, Record, reason
 from kit.reference_cache import ReferenceCache
+from kit.sampler import Sampler
 from kit.store import writing
 from kit.untrusted import read_untrusted
 from kit.verdict import Verdict, failure, judge
@@ -72,7 +73,7 @@ def run_launch(setting: Setting, job: Job, stopped: Callable[[], bool]) -> Recor
     try:
         with writing(job.work):
             warnings += _lay_out(setting, job)
-        completion, lost = _launch(setting, job, stopped)
+        completion, lost, context = _launch(setting, job, stopped)
         if stopped():
             raise KeyboardInterrupt
         tail = log_tail(job.folder.log, identify=setting.identify)
@@ -95,6 +96,7 @@ def run_launch(setting: Setting, job: Job, stopped: Callable[[], bool]) -> Recor
         environment=job.environment,
         data_note=job.data_note,
         tail=tail,
+        context=context,
     )
 
 
@@ -138,16 +140,22 @@ def _use_cache(step: Callable[[], None]) -> list[str]:
     return []
 
 
-def _launch(setting: Setting, job: Job, stopped: Callable[[], bool]) -> tuple[Completion, Reason | None]:
-    """How the process ended, and the reason where the engine itself was lost."""
+def _launch(setting: Setting, job: Job, stopped: Callable[[], bool]) -> tuple[Completion, Reason | None, Context]:
+    """How the process ended, the reason where the engine itself was lost, and what the host saw meanwhile."""
     request, began = job.request, time.monotonic()
     labels = {"run": setting.run, "key": request.key, "launch": str(request.launch)}
+    sampler = Sampler(job.limits.gpus)
+    sampler.start()
+    lost = None
     try:
         engine = setting.engine
-        return engine.launch(job.environment, job.folder, job.limits, request.environment, labels, stopped), None
+        completion = engine.launch(job.environment, job.folder, job.limits, request.environment, labels, stopped)
     except EngineError as error:
         completion = Completion(exit_code=None, seconds=time.monotonic() - began)
-        return completion, reason(Code.ENGINE_FAILED, error.message, error.remedy)
+        lost = reason(Code.ENGINE_FAILED, error.message, error.remedy)
+    finally:
+        context = sampler.stop()
+    return completion, lost, context
 
 
 def _left(job: Job) -> bytes | Exception | None:
@@ -179,6 +187,7 @@ def _record(
     environment: Environment | None = None,
     data_note: str = "",
     tail: str = "",
+    context: Context | None = None,
 ) -> Record:
     clean = (lambda text: text) if setting.identify else redact
     result, cause = verdict.result, verdict.reason
@@ -211,4 +220,5 @@ def _record(
         seconds=seconds,
         warnings=[clean(text) for text in (*setting.warnings, *warnings)],
         log_tail=tail,
+        context=context,
     )

@@ -10,7 +10,7 @@ from typing import Any
 from kit import campaign, catalog, datasets, engines, machine
 from kit.console import Column
 from kit.engines.base import Engine
-from kit.errors import DataError, EngineError
+from kit.errors import DataError, EngineError, UsageError
 from kit.model import Environment
 from kit.plan import Estimate, Options, Scenarios, Selection, estimate, find_scenario, make_plan, pick
 from kit.progress import Progress
@@ -18,7 +18,7 @@ from kit.records import Plan, Record
 from kit.run import now
 from kit.runs import new_run_id
 from kit.sources import Sources
-from kit.store import RunFolder
+from kit.store import RunFolder, writing
 from kit.typical import DOWNLOAD_BYTES_PER_S
 from kit.units import format_bytes, format_duration
 
@@ -120,13 +120,26 @@ def prepare(selection: Selection, options: Options, sources: Sources) -> Prospec
 
 
 def start(prospect: Prospect, out: Path, progress: Progress) -> Outcome:
-    """Carry out a new run in a folder of its own below `out`. Raises what campaign.run_campaign raises."""
+    """Carry out a new run in a folder of its own below `out`. Raises UsageError where `out` cannot be a folder, and
+    what campaign.run_campaign raises."""
+    _require_folder(out)
     machine.require_supported()
     here = machine.describe(prospect.engine.describe(), prospect.plan.identify)
     campaign.require_startable(prospect.plan, here, prospect.refusals)
     folder = RunFolder.create(out / prospect.plan.run, prospect.plan, here)
     campaign.run_campaign(folder, prospect.engine, here, datasets.resolve, progress)
     return report(folder)
+
+
+def _require_folder(out: Path) -> None:
+    """Raise UsageError where a file stands in the place of a folder: no free disk space would help there."""
+    with writing(out):
+        for place in (out, *out.parents):
+            if place.exists() and not place.is_dir():
+                raise UsageError(
+                    f"{place} is a file, so that no run can be kept in {out}.",
+                    "Name a folder with --out; one that is not there yet is made.",
+                )
 
 
 def resume(folder: RunFolder, sources: Sources, progress: Progress, *, retry_failed: bool) -> Outcome:
@@ -144,7 +157,7 @@ def report(folder: RunFolder, target: Path | None = None) -> Outcome:
     from kit.report.render import write_report  # seconds of imports, which a plan or a wrong name need not wait for
 
     records = folder.records()
-    page = write_report(target or folder.index, folder.plan, folder.machine, records)
+    page = write_report(target or folder.index, folder.plan, folder.machine, records, folder.probes())
     return Outcome(folder.plan.run, folder.path, page, records, campaign.exit_code(folder.plan, records))
 
 

@@ -34,12 +34,12 @@ class Sources:
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Sources:
         """`KIT_INDEX_URL`, `KIT_FIND_LINKS`, `KIT_CA_BUNDLE`, `KIT_BASE_IMAGE`; where unset, pip's own settings, so
         that a machine on which pip works needs no second configuration. Raises UsageError for a CA bundle that
-        is not there."""
+        is not there or cannot be read."""
         given = os.environ if environment is None else environment
         pip = _pip_settings(given)
         bundle = given.get("KIT_CA_BUNDLE") or pip.get("cert") or given.get("SSL_CERT_FILE")
-        if bundle and not Path(bundle).is_file():
-            raise UsageError(f"The CA bundle {bundle} is not a file.", "Set KIT_CA_BUNDLE to a PEM file.")
+        if bundle:
+            _require_readable(Path(bundle))
         return cls(
             index_url=given.get("KIT_INDEX_URL") or pip.get("index-url"),
             find_links=given.get("KIT_FIND_LINKS") or pip.get("find-links", "").split(" ")[0] or CPU_WHEELS,
@@ -65,6 +65,16 @@ class Sources:
 def without_user_info(text: str) -> str:
     """The text with `user:password@` cut out of every URL in it."""
     return re.sub(r"(\w+://)[^/\s]*@", r"\1", text)
+
+
+def _require_readable(bundle: Path) -> None:
+    remedy = "Set --ca-bundle or KIT_CA_BUNDLE to a PEM file that you may read."
+    try:
+        if not bundle.is_file():  # a pipe could be read only once
+            raise UsageError(f"The CA bundle {bundle} is not a file.", remedy)
+        bundle.read_bytes()
+    except OSError as error:
+        raise UsageError(f"The CA bundle {bundle} cannot be read: {error.strerror}.", remedy) from error
 
 
 def _pip_settings(environment: Mapping[str, str]) -> dict[str, str]:

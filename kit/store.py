@@ -1,6 +1,7 @@
 """The folder of a run: plan, machine, one file a record, logs, scratch. Written atomically, never overwritten.
 
 <run>/plan.json  machine.json  records/<key with / as __>__<launch>.json  logs/<same>.log  work/  index.html
+      probes/<like records>.json
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from pathlib import Path
 from kit.errors import DiskError, UsageError
 from kit.records import Machine, Plan, PlannedLaunch, Record
 from kit.units import format_bytes
-from scenarios.contract import Status
+from scenarios.contract import Request, Status
 
 PLAN_FILE, MACHINE_FILE = "plan.json", "machine.json"
 TEMPORARY_SUFFIX = ".new"
-FOLDERS = ("records", "logs", "work")
+FOLDERS = ("records", "probes", "logs", "work")
 LEAST_FREE_BYTES = 512 << 20
 SETTLED = {Status.OK, Status.SKIPPED}
 # What file systems without hard links (exFAT, some network and shared folders) answer to os.link.
@@ -80,7 +81,8 @@ class RunFolder:
     def save(self, record: Record) -> Path:
         """Write one record so that whoever sees the file sees all of it. Raises UsageError where that launch has a
         record already, DiskError where the disk is full."""
-        file = self._record_file(record.key, record.launch)
+        folder = "probes" if record.request.purpose == "probe" else "records"
+        file = self.path / folder / f"{file_stem(record.key, record.launch)}.json"
         with writing(self.path):
             try:
                 _write_new(file, record.to_json())
@@ -92,9 +94,17 @@ class RunFolder:
         return file
 
     def records(self) -> list[Record]:
-        """All records, sorted by key and launch. Raises UsageError naming a file that is damaged or misplaced."""
+        """All records of cells, sorted by key and launch. Raises UsageError naming a file that is damaged or
+        misplaced."""
+        return self._read_all("records")
+
+    def probes(self) -> list[Record]:
+        """All records of probes, sorted by key. Raises as `records`."""
+        return self._read_all("probes")
+
+    def _read_all(self, folder: str) -> list[Record]:
         records = []
-        for file in sorted((self.path / "records").glob("*.json")):
+        for file in sorted((self.path / folder).glob("*.json")):
             record = Record.from_json(_read(file), str(file))
             if file.stem != file_stem(record.key, record.launch):
                 raise UsageError(
@@ -125,13 +135,13 @@ class RunFolder:
             further += [launch.model_copy(update={"launch": used + 1 + n}) for n in range(lacking)]
         return further
 
-    def work(self, launch: PlannedLaunch) -> Path:
+    def work(self, request: Request) -> Path:
         """The scratch folder of a launch, absolute, because engines hand it to other processes; not made here."""
-        return self.path.absolute() / "work" / file_stem(launch.key, launch.launch)
+        return self.path.absolute() / "work" / file_stem(request.key, request.launch)
 
-    def log(self, launch: PlannedLaunch) -> Path:
+    def log(self, request: Request) -> Path:
         """The file that keeps what the launch's process printed."""
-        return self.path / "logs" / f"{file_stem(launch.key, launch.launch)}.log"
+        return self.path / "logs" / f"{file_stem(request.key, request.launch)}.log"
 
     def clean(self) -> None:
         """Remove what a killed run left half made, scratch folders and files not yet renamed, and make the folders
@@ -143,7 +153,7 @@ class RunFolder:
         with writing(self.path):
             for name in FOLDERS:
                 (self.path / name).mkdir(exist_ok=True)
-            for leftover in (self.path / "records").glob(f"*{TEMPORARY_SUFFIX}"):
+            for leftover in self.path.glob(f"*/*{TEMPORARY_SUFFIX}"):
                 leftover.unlink()
             for scratch in (self.path / "work").glob("*"):
                 if scratch.is_dir() and not scratch.is_symlink():

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from kit.model import Device
 from scenarios.contract import Budget
-from scenarios.spec import DATASETS, Conv, Dense, Scenario, shapes
+from scenarios.flops import forward_flops
+from scenarios.spec import DATASETS, Scenario
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,10 @@ ENVIRONMENTS: dict[Device, dict[str, EnvironmentCost]] = {
 }
 
 PHOTO_S = 0.001  # decode, scale and augment one photo, all CPU cores together
+PROBE_S = 8  # the kernels of one probe of the ceilings, once the framework is up
 WARMUP_STEPS = 2  # the first step and one more
+TO_STEADY = 1.2  # training until enough of it is steady, over what must be
+ANATOMY_S, ANATOMY_STEPS = 1.5, 12  # device-resident steps: stretches of fixed length, and steps of the whole batch
 INFERENCE_S = 4  # latency and throughput windows with their warm-up
 REFERENCE_GFLOPS = 5  # numpy in float64, for the proof
 REFERENCE_PASSES = 8  # forward and backward passes of the reference in one proof, in forward passes
@@ -67,20 +71,14 @@ DOWNLOAD_BYTES_PER_S = 12_500_000  # 100 Mbit/s
 COMPRESSION = 0.4  # bytes of the wheels for each byte on disk
 
 
-def forward_flops(scenario: Scenario) -> int:
-    """Floating-point operations of one image's forward pass, two for each multiply-add; Conv and Dense only."""
-    total = 0
-    for _, layer, before, after in shapes(scenario):
-        if isinstance(layer, Conv):
-            total += 2 * after[0] * after[1] * after[2] * layer.kernel**2 * before[2]
-        elif isinstance(layer, Dense):
-            total += 2 * before[0] * layer.units
-    return total
+def start_seconds(framework: str, device: Device) -> float:
+    """Typical seconds before the first step of a launch. An unknown framework is taken for the slowest known."""
+    return _speed(framework, device).start_s
 
 
 def launch_seconds(scenario: Scenario, framework: str, device: Device, batch: int, budget: Budget) -> float:
     """Typical seconds of one launch. An unknown framework is taken for the slowest that is known."""
-    speed = SPEEDS[device].get(framework) or min(SPEEDS[device].values(), key=lambda s: s.gflops)
+    speed = _speed(framework, device)
     dataset = DATASETS[scenario.dataset]
     photo_s = PHOTO_S if dataset.shape is None else 0.0
     image_s = forward_flops(scenario) / (speed.gflops * 1e9)
@@ -88,13 +86,18 @@ def launch_seconds(scenario: Scenario, framework: str, device: Device, batch: in
     tested = budget.test_images or dataset.test
     proof_s = REFERENCE_PASSES * scenario.proof_batch * forward_flops(scenario) / (REFERENCE_GFLOPS * 1e9)
     seconds = speed.start_s + proof_s + INFERENCE_S + tested * (image_s + photo_s) + WARMUP_STEPS * step_s
+    anatomy_s = ANATOMY_S + ANATOMY_STEPS * (speed.step_s + batch * 3 * image_s)
     if budget.epochs is not None:
         steps = -(-dataset.train // batch)
-        return seconds + budget.epochs * (steps * step_s + tested * image_s)
+        return seconds + budget.epochs * (steps * step_s + tested * image_s) + anatomy_s
     if budget.steps is not None:
         return seconds + budget.steps * step_s
     assert budget.seconds is not None, "a budget limits steps, seconds or epochs"
-    return seconds + max(budget.seconds, step_s)
+    return seconds + max(TO_STEADY * budget.seconds, step_s) + anatomy_s
+
+
+def _speed(framework: str, device: Device) -> Speed:
+    return SPEEDS[device].get(framework) or min(SPEEDS[device].values(), key=lambda s: s.gflops)
 
 
 def environment_cost(framework: str, device: Device) -> EnvironmentCost:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kit.model import Completion
-from kit.records import reason
-from scenarios.contract import Code, ContractError, Evidence, Reason, Request, Result, Status, from_json
+from kit.records import MOST_IMAGES_PER_S, reason
+from scenarios.contract import Code, ContractError, Evidence, Reason, Request, Result, Status, Telemetry, from_json
 
 STATUS_OF: dict[Code, Status] = dict.fromkeys(Code, Status.FAILED) | {
     Code.DEADLINE: Status.TIMEOUT,
@@ -30,6 +30,14 @@ STATUS_OF: dict[Code, Status] = dict.fromkeys(Code, Status.FAILED) | {
 # What Docker, containerd, CDI and NVIDIA's hook say where no GPU can be handed over.
 NO_GPU = re.compile(r"could not select device driver|\bcdi\b|nvidia", re.IGNORECASE)
 NO_SPACE = re.compile(r"no space left on device", re.IGNORECASE)
+# What a figure can be, by the names that the contract gives to figures: its least and its most. No time is as long as
+# thirty years (one call, in milliseconds: eleven days), neither of a launch nor since the machine started, from where
+# the clock of `*_at` counts on Linux.
+POSSIBLE = (
+    (re.compile(r"images_per_s$"), 0.0, MOST_IMAGES_PER_S),
+    (re.compile(r"accuracy$"), 0.0, 1.0),
+    (re.compile(r"(?<!_per)_s$|_ms$|_at$|\bseconds$"), 0.0, 1e9),
+)
 REPORT = "The log shows what happened; if kit and framework are as shipped, report this."
 RETRY = "Then continue with --resume and --retry-failed."
 
@@ -138,7 +146,7 @@ def _read(request: Request, left: bytes | Exception) -> Result:
         raise _Refuted(Code.INVALID_RESULT, f"The worker's result cannot be read: {error}") from error
     if (result.key, result.launch) != (request.key, request.launch):
         raise _Refuted(Code.INVALID_RESULT, f"The result is of another launch: {result.key}, {result.launch}.")
-    if any(not math.isfinite(number) for number in _numbers(dataclasses.asdict(result))):
+    if any(not math.isfinite(number) for _, number in _numbers(dataclasses.asdict(result))):
         raise _Refuted(Code.INVALID_RESULT, "The result holds a number that is infinite or not a number.")
     if result.status is not Status.OK and result.reason is None:
         raise _Refuted(Code.INVALID_RESULT, f"The result says {result.status} and gives no reason.")
@@ -151,14 +159,25 @@ def _stand(request: Request, completion: Completion, result: Result) -> None:
     """Raise _Refuted where a result that says `ok` is not borne out by its own parts."""
     if result.status is not Status.OK:
         return
-    if missing := result.missing():
+    if missing := result.missing(request.purpose):
         raise _Refuted(Code.INVALID_RESULT, f"The result says ok and lacks {', '.join(missing)}.")
+    if completion.exit_code != 0:
+        raise _Refuted(Code.WORKER_ERROR, f"The worker wrote its result and then ended with {completion.exit_code}.")
+    if request.purpose == "probe":
+        if any(ceiling.value <= 0 for ceiling in result.ceilings or ()):
+            raise _Refuted(Code.INVALID_RESULT, "The result holds a ceiling that is not positive.")
+        return
+    _check_proof_and_figures(result)
+    assert result.evidence is not None
+    assert result.telemetry is not None
+    _check_evidence(request, result.evidence, result.telemetry)
+
+
+def _check_proof_and_figures(result: Result) -> None:
+    """Raise _Refuted where the proof did not pass or a figure cannot be true. For results that lack nothing."""
     assert result.training is not None
     assert result.inference is not None
     assert result.proof is not None
-    assert result.evidence is not None
-    if completion.exit_code != 0:
-        raise _Refuted(Code.WORKER_ERROR, f"The worker wrote its result and then ended with {completion.exit_code}.")
     failed = [check for check in result.proof.checks if not check.passed or check.error > check.tolerance]
     if failed or not result.proof.passed:
         checks = ", ".join(f"{c.name} ({c.error:.2g}, allowed {c.tolerance:.2g})" for c in failed)
@@ -170,22 +189,29 @@ def _stand(request: Request, completion: Completion, result: Result) -> None:
         raise _Refuted(Code.INVALID_RESULT, "The result holds no steady window or no latency.")
     if min(training.images_per_s, training.epoch_s, inference.images_per_s, inference.p50_ms) <= 0:
         raise _Refuted(Code.INVALID_RESULT, "The result holds a speed or a time that is not positive.")
-    _check_evidence(request, result.evidence)
+    if impossible := _impossible(result):
+        raise _Refuted(Code.INVALID_RESULT, f"The result holds what no machine measures: {', '.join(impossible)}.")
 
 
-def _check_evidence(request: Request, evidence: Evidence) -> None:
+def _check_evidence(request: Request, evidence: Evidence, telemetry: Telemetry) -> None:
     """Raise _Refuted where what ran is not what was asked for, or where that is not shown."""
     placement = evidence.placement
-    if placement.device.split(":")[0] != request.device:
+    asked_gpu = request.device == "cuda"
+    elsewhere = [f"{count} nodes on {place}" for place, count in placement.nodes.items() if is_gpu(place) != asked_gpu]
+    if placement.device.split(":")[0] != request.device or elsewhere:
+        nodes = f", {', '.join(elsewhere)}" if elsewhere else ""
         raise _Refuted(
             Code.WRONG_DEVICE,
-            f"Asked for {request.device}, the training step ran on {placement.device} ({placement.provider}).",
+            f"Asked for {request.device}, the training step ran on {placement.device} ({placement.provider}{nodes}).",
             "kit doctor checks driver, toolkit and GPU; the log shows why the framework left it.",
         )
     digests = (evidence.data_digest, evidence.initial_weights_digest, evidence.final_weights_digest)
     shown = {
         f"{request.threads} threads, not {placement.threads}": placement.threads == request.threads,
         f"{request.data} data, not {evidence.data_kind}": evidence.data_kind == request.data,
+        "where its nodes were placed": bool(placement.nodes),
+        "what becomes of denormals": placement.denormals != "unknown",
+        "that the worker computed while it trained": telemetry.cpu_s > 0 and telemetry.to_at > telemetry.from_at,
         "the TF32 probe": placement.tf32 is not None or request.device == "cpu",
         "that fp32 was not rounded to TF32": not (placement.tf32 and request.precision == "fp32"),
         "that tf32 was rounded to TF32": bool(placement.tf32) or request.precision != "tf32",
@@ -198,10 +224,29 @@ def _check_evidence(request: Request, evidence: Evidence) -> None:
         raise _Refuted(Code.MISSING_PROOF, f"The evidence does not show {', nor '.join(absent)}.")
 
 
-def _numbers(value: object) -> Iterator[float]:
-    """All floats in nested dictionaries and lists."""
+def is_gpu(place: str) -> bool:
+    """Whether a device or an execution provider, as a framework names it, is a GPU."""
+    return any(word in place.lower() for word in ("cuda", "gpu", "tensorrt"))
+
+
+def _impossible(result: Result) -> list[str]:
+    """The figures outside of what is POSSIBLE, each under its name once."""
+    found = {
+        name: number
+        for name, number in _numbers(dataclasses.asdict(result))
+        for pattern, least, most in POSSIBLE
+        if pattern.search(name) and not least <= number <= most
+    }
+    return [f"{name} {number:g}" for name, number in found.items()]
+
+
+def _numbers(value: object, name: str = "") -> Iterator[tuple[str, float]]:
+    """All floats in nested dictionaries and lists, under their names as `training.windows.seconds`."""
     if isinstance(value, float):
-        yield value
-    elif isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _numbers(part)
+        yield name, value
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from _numbers(part, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list):
+        for part in value:
+            yield from _numbers(part, name)

@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-SCHEMA = 1
+SCHEMA = 2
 REQUEST_FILE = "request.json"
 RESULT_FILE = "result.json"
 EVENTS_FILE = "events.jsonl"
@@ -91,8 +91,10 @@ class Budget:
 class Request:
     """Everything a worker is told. `spec` is the digest of the catalogue's scenario (before `batch` and `epochs`).
 
-    settings: a flat map for the adapter. environment: variables that must exist when the process starts; the engine
-    sets them, the worker verifies them. data: `real` reads /data (or the folder given), `synthetic` makes its own.
+    purpose `probe`: the machine's ceilings through this framework, device and precision; scenario, variant and spec are
+    then empty and batch is 1. settings: a flat map for the adapter. environment: variables that must exist when the
+    process starts; the engine sets them, the worker verifies them. data: `real` reads /data (or the folder given),
+    `synthetic` makes its own.
     """
 
     key: str
@@ -216,6 +218,8 @@ class Placement:
     threads: int
     training: str
     loader: str
+    denormals: Literal["kept", "flushed", "unknown"]
+    nodes: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -247,24 +251,64 @@ class Timings:
     training_s: float
     inference_s: float
     total_s: float
+    anatomy_s: float = 0.0
 
 
 @dataclass(frozen=True)
 class Telemetry:
-    """Of the worker's own process tree. cpu_s: user and system time of the training phase (whole epochs: with their
-    evaluation); cpu_cores: that over its wall time. throttled_s: from the cgroup, None where it cannot be read.
-    gpu_peak_bytes: the framework's allocator, None on the CPU."""
+    """Of the worker's own process tree while it trained (whole epochs: with their evaluation), which lasted from
+    from_at to to_at. cpu_s: user and system time; cpu_cores: that over the wall time. busy_threads: threads of the
+    worker's process that computed for at least a twentieth of it. throttled_s: time for which the cgroup was held back
+    by its quota, None where it cannot be read. gpu_peak_bytes: the framework's allocator, None on the CPU."""
 
+    from_at: float
+    to_at: float
     peak_rss_bytes: int
     cpu_s: float
     cpu_cores: float
+    busy_threads: int
     throttled_s: float | None
     gpu_peak_bytes: int | None
 
 
 @dataclass(frozen=True)
+class StepTime:
+    """Training steps on one batch that lies on the device: nothing is loaded, shuffled or augmented. seconds: of one
+    step, each the mean over a synchronised stretch of steps."""
+
+    batch: int
+    seconds: list[float]
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """What a step's time is made of, measured last. resident: at a quarter, half and all of the cell's batch size
+    (fewer where these coincide), ascending."""
+
+    resident: list[StepTime]
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """The most that this machine does of one thing, through one framework. value: the best of `samples` (for `launch`
+    the least). precision: of the arithmetic, empty where there is none. detail: shapes or sizes, in words.
+
+    matmul, convolution: FLOP/s. memory: B/s read and written by an elementwise kernel on arrays larger than any cache.
+    upload: B/s from host to device. launch: s for one trivial kernel. jpeg: photos/s decoded by one core.
+    """
+
+    name: Literal["matmul", "convolution", "memory", "upload", "launch", "jpeg"]
+    precision: Literal["fp32", "tf32", "bf16", ""]
+    unit: Literal["FLOP/s", "B/s", "s", "images/s"]
+    value: float
+    samples: list[float]
+    detail: str
+
+
+@dataclass(frozen=True)
 class Result:
-    """What a worker reports. `ok` carries every part; any other status carries a reason and what is known so far."""
+    """What a worker reports. `ok` carries every part that its purpose has; any other status carries a reason and what
+    is known so far. anatomy: None where the budget counts steps (smoke). ceilings: of a probe."""
 
     key: str
     launch: int
@@ -276,12 +320,15 @@ class Result:
     proof: Proof | None = None
     evidence: Evidence | None = None
     telemetry: Telemetry | None = None
+    anatomy: Anatomy | None = None
+    ceilings: list[Ceiling] | None = None
     schema: int = SCHEMA
 
-    def missing(self) -> list[str]:
+    def missing(self, purpose: str = "measure") -> list[str]:
         """Names of the parts that an `ok` result must have and this one lacks."""
-        parts = ("timings", "training", "inference", "proof", "evidence", "telemetry")
-        return [name for name in parts if getattr(self, name) is None]
+        measured = ("timings", "training", "inference", "proof", "evidence", "telemetry")
+        parts = ("ceilings",) if purpose == "probe" else measured
+        return [name for name in parts if not getattr(self, name)]
 
 
 def to_json(value: Any) -> str:

@@ -1,4 +1,7 @@
-"""One launch: find the scenario, import the framework, prove, train, infer, collect the evidence."""
+"""One launch: find the scenario, import the framework, prove, train, infer, collect the evidence, dissect a step.
+
+Or, for a probe: import the framework and measure the machine's ceilings through it.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scenarios import catalog, measure, proof, spec, weights
+from scenarios import anatomy, catalog, ceilings, measure, proof, spec, telemetry, weights
 from scenarios import data as data_sets
 from scenarios.contract import (
     EVENTS_FILE,
     REFERENCE_FILE,
+    Anatomy,
+    Ceiling,
     Code,
     Evidence,
     Inference,
@@ -32,7 +37,6 @@ from scenarios.contract import (
 )
 from scenarios.frameworks.base import Adapter, Model, Options, Photos, TrainSet
 from scenarios.spec import Scenario
-from scenarios.telemetry import peak_rss_bytes, throttled_seconds, tree_cpu_seconds
 
 PROFILED_INFERENCE_S = 1.0
 SMOKE_INFERENCE_S = 0.2
@@ -60,6 +64,8 @@ class Launch:
     inference: Inference | None = None
     evidence: Evidence | None = None
     telemetry: Telemetry | None = None
+    anatomy: Anatomy | None = None
+    ceilings: list[Ceiling] | None = None
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -74,8 +80,8 @@ class Launch:
     def result(self, status: Status, reason: Reason | None = None) -> Result:
         """The result file's content as things stand."""
         timings = None
-        if status is Status.OK:
-            known = {f.name: self.spent[f.name] for f in dataclasses.fields(Timings) if f.name != "total_s"}
+        if status is Status.OK and self.request.purpose != "probe":
+            known = {f.name: self.spent[f.name] for f in dataclasses.fields(Timings) if f.name in self.spent}
             timings = Timings(**known, total_s=time.monotonic() - self.started_at)
         return Result(
             key=self.request.key,
@@ -88,6 +94,8 @@ class Launch:
             proof=self.proof,
             evidence=self.evidence,
             telemetry=self.telemetry,
+            anatomy=self.anatomy,
+            ceilings=self.ceilings,
         )
 
 
@@ -137,6 +145,19 @@ def measure_launch(launch: Launch) -> None:
         final_weights_digest=weights.digest(model.weights()),
         environment={name: os.environ.get(name, "") for name in request.environment},
     )
+    if request.budget.steps is None:
+        with launch.phase("anatomy"):  # last: it trains on
+            launch.anatomy = anatomy.dissect(adapter, model, loaded.train, scenario.batch)
+
+
+def probe_ceilings(launch: Launch) -> None:
+    """Measure the machine's ceilings; fills `launch`. Raises Refused and whatever the framework raises."""
+    request = launch.request
+    check_environment(request)
+    with launch.phase("import"):
+        adapter = start_adapter(request)
+    with launch.phase("ceilings"):
+        launch.ceilings = ceilings.measure(adapter, request.device, request.precision)
 
 
 def start_adapter(request: Request) -> Adapter:
@@ -159,22 +180,15 @@ def train_and_infer(launch: Launch, model: Model, scenario: Scenario, data: Trai
     budget = launch.request.budget
     meter = measure.WindowMeter(budget, math.ceil(len(data) / scenario.batch))
     with launch.phase("training"):
-        cpu_start, wall_start = tree_cpu_seconds(), time.monotonic()
+        start = telemetry.read()
         launch.training = measure.train(model, scenario, data, test, meter)
-        cpu_s, wall_s = tree_cpu_seconds() - cpu_start, time.monotonic() - wall_start
+        launch.telemetry = telemetry.between(start, telemetry.read(), model.device_peak_bytes())
     steady = meter.windows[meter.steady_from]
     launch.spent["first_step_s"] = meter.first_step_s
     launch.spent["warmup_s"] = max(0.0, steady.start_at - meter.windows[0].start_at - meter.first_step_s)
     with launch.phase("inference"):
         seconds = SMOKE_INFERENCE_S if budget.steps is not None else PROFILED_INFERENCE_S
         launch.inference = measure.infer(model, scenario, test, seconds)
-    launch.telemetry = Telemetry(
-        peak_rss_bytes=peak_rss_bytes(),
-        cpu_s=cpu_s,
-        cpu_cores=cpu_s / wall_s,
-        throttled_s=throttled_seconds(),
-        gpu_peak_bytes=model.device_peak_bytes(),
-    )
 
 
 def check_environment(request: Request) -> None:

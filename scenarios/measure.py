@@ -14,14 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scenarios import reference
+from scenarios import reference, steady
 from scenarios.contract import Budget, Epoch, Inference, Training, Window
 from scenarios.frameworks.base import Images, Labels, Model, Sums, TrainSet
 from scenarios.spec import DATASETS, Scenario
 
 WINDOW_S = 0.25  # long enough that one clock reading and one synchronisation vanish in it
-WARMUP_S = 0.5  # after the first step; caches, allocators and clocks settle
 EVALUATION_CHUNK = 256
+LEAST_STRETCHES = 5
+MOST_STRETCHES_S = 10.0  # what takes longer has fewer than LEAST_STRETCHES, but two
 
 Clock = Callable[[], float]
 
@@ -31,8 +32,8 @@ class WindowMeter:
 
     The first window is the first step alone (compilation, allocation). Then windows grow, at most doubling, to
     `WINDOW_S`; with `whole_epochs` there is one window an epoch. A window never spans two epochs. Steady is what
-    comes after `WARMUP_S` and from the first window of full length; `budget.seconds` of that are measured, or
-    `budget.steps` in all.
+    `steady.truncation_point` leaves of the rates from the first window of full length on. Training ends when that
+    lasts `budget.seconds`, at the latest when twice as much has been measured, or after `budget.steps`.
     """
 
     def __init__(self, budget: Budget, epoch_steps: int, clock: Clock = time.monotonic) -> None:
@@ -47,8 +48,8 @@ class WindowMeter:
         self._pending_steps = 0
         self._pending_images = 0
         self._size = 1
-        self._steady_from: int | None = None
-        self._trained_at: float | None = None
+        self._full_from: int | None = None
+        self._full_s = 0.0  # since then
 
     @property
     def whole_epochs(self) -> bool:
@@ -57,20 +58,25 @@ class WindowMeter:
 
     @property
     def steady_from(self) -> int:
-        """Index of the first window that counts. Where a launch was too short for one of full length (smoke), the
-        later half; where there is only the first step, that."""
-        if self._steady_from is not None:
-            return self._steady_from
-        return len(self.windows) // 2
+        """Index of the first window that counts. Whole epochs: the first after the first step. Where a launch was
+        too short for a window of full length (smoke), the later half; where there is only the first step, that."""
+        if self.whole_epochs:
+            return min(1, len(self.windows) - 1)
+        if self._full_from is None:
+            return len(self.windows) // 2
+        return self._full_from + steady.truncation_point(
+            [w.images / w.seconds for w in self.windows[self._full_from :]]
+        )
 
     @property
     def finished(self) -> bool:
         """Whether the budget of steps or steady seconds is used up."""
         if self.budget.steps is not None and self.steps >= self.budget.steps:
             return True
-        if self.budget.seconds is None or self._steady_from is None:
+        if self.budget.seconds is None or self._full_from is None or self._full_s < self.budget.seconds:
             return False
-        return sum(w.seconds for w in self.windows[self._steady_from :]) >= self.budget.seconds
+        steady_s = sum(w.seconds for w in self.windows[self.steady_from :])
+        return steady_s >= self.budget.seconds or self._full_s >= 2 * self.budget.seconds
 
     def begin(self) -> None:
         """A new epoch starts; what was pending from the last one is dropped."""
@@ -96,19 +102,14 @@ class WindowMeter:
         self.windows.append(window)
         if len(self.windows) == 1:
             self.first_step_s = window.seconds
-            self._trained_at = now
-        self._note_steady(window)
+        elif self._full_from is None and (window.seconds >= WINDOW_S / 2 or window.steps == self._epoch_steps):
+            self._full_from = len(self.windows) - 1
+        if self._full_from is not None:
+            self._full_s += window.seconds
         self._size = self._next_size(window)
         self._pending_steps = self._pending_images = 0
         self._start = self._clock()
         return not self.finished
-
-    def _note_steady(self, window: Window) -> None:
-        assert self._trained_at is not None
-        full_length = window.seconds >= WINDOW_S / 2 or window.steps == self._epoch_steps
-        warm = window.start_at - self._trained_at >= WARMUP_S and full_length
-        if self._steady_from is None and len(self.windows) > 1 and (warm or self.whole_epochs):
-            self._steady_from = len(self.windows) - 1
 
     def _next_size(self, window: Window) -> int:
         if self.whole_epochs:
@@ -170,7 +171,7 @@ def infer(model: Model, scenario: Scenario, test: TestSet, seconds: float) -> In
     latency_ms = _latencies(model.predictor(1), test.images, seconds)
     p50, p90, p99 = (float(np.percentile(latency_ms, q)) for q in (50, 90, 99))
     batch = scenario.inference_batch
-    windows = _throughput(model.predictor(batch), _batch_of(test.images, batch), seconds)
+    windows = _throughput(model.predictor(batch), batch_of(test.images, batch), seconds)
     loss, accuracy = evaluate(model, scenario, test)
     return Inference(
         latency_ms=latency_ms,
@@ -240,6 +241,29 @@ def _throughput(call: Callable[[Images], object], images: Images, seconds: float
     return windows
 
 
-def _batch_of(images: Images, batch: int) -> Images:
-    """`batch` images, repeated from the start where there are fewer."""
+def batch_of(images: Images, batch: int) -> Images:
+    """The first `batch` images, (batch, H, W, C); from the start again where there are fewer."""
     return np.ascontiguousarray(np.resize(images, (batch, *images.shape[1:])))
+
+
+def time_stretches(run: Callable[[int], None], stretch_s: float, seconds: float) -> list[float]:
+    """Time what `run(count)` does `count` times and then waits for: seconds of one, each the mean over a stretch of
+    about `stretch_s`; LEAST_STRETCHES and more until they last `seconds` together. Before them one run warms up and
+    the length of a stretch is found by doubling."""
+    run(1)
+    count = 1
+    while (spent := _timed(run, count)) < stretch_s / 4:
+        count *= 2
+    count = max(1, round(count * stretch_s / spent))
+    times: list[float] = []
+    while len(times) < LEAST_STRETCHES or sum(times) < seconds:
+        times.append(_timed(run, count))
+        if len(times) > 1 and sum(times) >= MOST_STRETCHES_S:
+            break
+    return [spent / count for spent in times]
+
+
+def _timed(run: Callable[[int], None], count: int) -> float:
+    start = time.monotonic()
+    run(count)
+    return time.monotonic() - start

@@ -2,10 +2,70 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from scenarios.contract import Telemetry
+
+BUSY_SHARE = 1 / 20
+
+Thread = tuple[int, int]  # thread id and start in clock ticks: ids are used again
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What had been used up at `at` (monotonic). threads: CPU seconds of each thread of this process."""
+
+    at: float
+    cpu_s: float
+    throttled_s: float | None
+    threads: Mapping[Thread, float]
+
+
+def read() -> Reading:
+    """Read all counters now."""
+    return Reading(time.monotonic(), tree_cpu_seconds(), throttled_seconds(), thread_cpu_seconds())
+
+
+def between(start: Reading, end: Reading, gpu_peak_bytes: int | None) -> Telemetry:
+    """What happened between two readings, and the peak of memory until now. Threads that have ended are not seen."""
+    wall_s = end.at - start.at
+    spent = [cpu_s - start.threads.get(thread, 0.0) for thread, cpu_s in end.threads.items()]
+    throttled_s = None
+    if start.throttled_s is not None and end.throttled_s is not None:
+        throttled_s = end.throttled_s - start.throttled_s
+    return Telemetry(
+        from_at=start.at,
+        to_at=end.at,
+        peak_rss_bytes=peak_rss_bytes(),
+        cpu_s=end.cpu_s - start.cpu_s,
+        cpu_cores=(end.cpu_s - start.cpu_s) / wall_s,
+        busy_threads=sum(cpu_s >= BUSY_SHARE * wall_s for cpu_s in spent),
+        throttled_s=throttled_s,
+        gpu_peak_bytes=gpu_peak_bytes,
+    )
+
+
+def thread_cpu_seconds(tasks: Path = Path("/proc/self/task")) -> dict[Thread, float]:
+    """User and system time of each living thread of this process, to the kernel's clock tick (a hundredth of a
+    second, as a rule)."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    found: dict[Thread, float] = {}
+    for task in tasks.iterdir():
+        try:
+            content = (task / "stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):  # ended since the listing
+            continue
+        fields = content.rpartition(")")[2].split()  # the name before it may hold anything; from field 3, see proc(5)
+        utime, stime, started = (int(fields[number - 3]) for number in (14, 15, 22))
+        found[int(task.name), started] = (utime + stime) / ticks
+    return found
 
 
 def tree_cpu_seconds() -> float:

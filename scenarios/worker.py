@@ -1,4 +1,5 @@
-"""The worker: request -> prove -> measure -> result. Runs once, in a fresh process, and exits.
+"""The worker: request -> prove -> measure -> result, or request -> ceilings -> result. Runs once, in a fresh process,
+and exits.
 
     python -m scenarios.worker IO_FOLDER [--data DATA_FOLDER]
 
@@ -17,7 +18,7 @@ from pathlib import Path
 from scenarios.contract import REQUEST_FILE, RESULT_FILE, Code, Reason, Request, Result, Status, from_json, write
 from scenarios.data.errors import DataCorrupt, DataUnavailable
 from scenarios.frameworks.base import DeviceUnavailable, NotOffered
-from scenarios.launch import Launch, Refused, measure_launch
+from scenarios.launch import Launch, Refused, measure_launch, probe_ceilings
 
 
 def explain(error: Exception, request: Request) -> tuple[Status, Reason]:
@@ -58,7 +59,10 @@ def run(request: Request, io: Path, data: Path | None) -> Result:
     """One launch from request to result; every exception becomes a status with a reason."""
     launch = Launch(request, io, data)
     try:
-        measure_launch(launch)
+        if request.purpose == "probe":
+            probe_ceilings(launch)
+        else:
+            measure_launch(launch)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever a framework raises is a result, not a crash
         traceback.print_exc()
         return launch.result(*explain(error, request))

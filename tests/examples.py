@@ -11,7 +11,9 @@ from kit.model import Cell
 from kit.records import Machine, Plan, PlannedLaunch, Record
 from scenarios import spec
 from scenarios.contract import (
+    Anatomy,
     Budget,
+    Ceiling,
     Check,
     Code,
     Epoch,
@@ -23,6 +25,7 @@ from scenarios.contract import (
     Request,
     Result,
     Status,
+    StepTime,
     Telemetry,
     Timings,
     Training,
@@ -82,6 +85,12 @@ def request(of: Cell | None = None, **changes: Any) -> Request:
 
 def result(asked: Request, images_per_s: float = 1000.0, epochs: int = 0) -> Result:
     """The `ok` result of a worker that did as it was asked. epochs: whole ones, with a learning curve."""
+    if asked.purpose == "probe":
+        ceilings = [
+            Ceiling("matmul", asked.precision, "FLOP/s", 1e11, [0.9e11, 1e11], "1024 x 1024"),
+            Ceiling("memory", "", "B/s", 2e10, [2e10], "256 MiB"),
+        ]
+        return Result(key=asked.key, launch=asked.launch, status=Status.OK, ceilings=ceilings)
     window = Window(start_at=1.0, seconds=64 / images_per_s, steps=1, images=64)
     published = spec.DATASETS[catalog.scenarios()[asked.scenario][asked.variant].dataset].train
     epoch_s = published / images_per_s
@@ -104,6 +113,8 @@ def result(asked: Request, images_per_s: float = 1000.0, epochs: int = 0) -> Res
                 threads=asked.threads,
                 training="example",
                 loader="example",
+                denormals="kept",
+                nodes={asked.device: 4},
             ),
             versions={"python": "3.11", asked.framework: "1.0"},
             data_kind=asked.data,
@@ -114,7 +125,8 @@ def result(asked: Request, images_per_s: float = 1000.0, epochs: int = 0) -> Res
             final_weights_digest="2222",
             environment=dict(asked.environment),
         ),
-        telemetry=Telemetry(1 << 30, 1.0, 1.9, 0.0, None),
+        telemetry=Telemetry(1.0, 11.0, 1 << 30, 19.0, 1.9, asked.threads, 0.0, None),
+        anatomy=Anatomy([StepTime(batch, [batch / images_per_s * 0.9]) for batch in (asked.batch // 2, asked.batch)]),
     )
 
 

@@ -25,8 +25,8 @@ def works(asked: Request, folder: LaunchFolder) -> Completion:
 class FakeEngine:
     """Meets `kit.engines.base.Engine`. worker: what a launch does. on_call: told of each call, and may raise.
 
-    refused: (framework, device) to the reason. running: run ids of containers that exist; a launch that is killed
-    leaves one there.
+    refused: (framework, device) to the reason. launched, probed: keys and launch numbers of what ended, in order.
+    running: run ids of containers that exist; a launch that is killed leaves one there.
     """
 
     worker: Worker = works
@@ -36,6 +36,7 @@ class FakeEngine:
     calls: list[str] = field(default_factory=list)
     running: list[str] = field(default_factory=list)
     launched: list[tuple[str, int]] = field(default_factory=list)
+    probed: list[tuple[str, int]] = field(default_factory=list)
     limits: list[Limits] = field(default_factory=list)
 
     def _called(self, name: str) -> None:
@@ -71,7 +72,7 @@ class FakeEngine:
         asked = from_json(Request, (folder.scratch / REQUEST_FILE).read_bytes())
         completion = self.worker(asked, folder)
         self._called("launched")
-        self.launched.append((asked.key, asked.launch))
+        (self.probed if asked.purpose == "probe" else self.launched).append((asked.key, asked.launch))
         self.running.remove(labels["run"])
         return completion
 

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import typer
 
+from kit.cli.compare import app as compare_app
 from kit.cli.data import app as data_app
 from kit.cli.host import app as host_app
 from kit.cli.measure import app as measure_app
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 app.add_typer(host_app)
 app.add_typer(measure_app)
+app.add_typer(compare_app)
 app.add_typer(data_app, name="data")
 
 

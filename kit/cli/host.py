@@ -21,7 +21,8 @@ def doctor(
     ca_bundle: options.CaBundle = "",
     as_json: options.Json = False,
 ) -> None:
-    """Look whether this machine is ready: engine, GPU, disk, cores, memory. Exit code 1 where something is not."""
+    """Look whether this machine is ready: engines, GPUs, toolkit, disk, cores, memory, load, data. Takes seconds,
+    builds nothing. Exit code 1 where something is an error."""
     from kit import doctor
     from kit.console import Column, print_table
 
@@ -30,8 +31,7 @@ def doctor(
     if as_json:
         options.print_json([asdict(finding) for finding in findings])
     else:
-        rows = [[f.level, f.name, f"{f.message} {f.remedy}".rstrip()] for f in findings]
-        print_table((Column(""), Column("Check"), Column("Finding")), rows)
+        print_table((Column(""), Column("Check"), Column("Finding")), doctor.table(findings))
     if any(finding.level is doctor.Level.ERROR for finding in findings):
         raise typer.Exit(1)
 

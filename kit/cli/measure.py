@@ -31,6 +31,7 @@ def plan(
     batch: options.Batch = None,
     profile: options.Profile = options.DEFAULT_PROFILE,
     epochs: options.Epochs = None,
+    budget: options.MeasuringBudget = "",
     engine: options.Engine = options.DEFAULT_ENGINE,
     env: options.Env = "",
     data: options.Data = "auto",
@@ -40,9 +41,17 @@ def plan(
     from kit import session
     from kit.console import print_table
     from kit.plan import Options
+    from kit.units import parse_duration
 
     selection = options.selection(scenario, variant, framework, device, lane, precision, batch)
-    wishes = Options(engine, env, profile, data=options.data_kind(data), epochs=epochs)
+    wishes = Options(
+        engine,
+        env,
+        profile,
+        data=options.data_kind(data),
+        epochs=epochs,
+        budget_s=parse_duration(budget) if budget else None,
+    )
     prospect = session.prepare(selection, wishes, options.sources())
     if as_json:
         options.print_json(prospect.as_json())
@@ -93,6 +102,7 @@ def run(
     batch: options.Batch = None,
     profile: options.Profile = options.DEFAULT_PROFILE,
     epochs: options.Epochs = None,
+    budget: options.MeasuringBudget = "",
     engine: options.Engine = options.DEFAULT_ENGINE,
     env: options.Env = "",
     data: options.Data = "auto",
@@ -147,6 +157,7 @@ def run(
             seed=seed,
             data=options.data_kind(data),
             epochs=epochs,
+            budget_s=parse_duration(budget) if budget else None,
             timeout_s=parse_duration(timeout) if timeout else None,
             memory_bytes=parse_bytes(memory) if memory else None,
             threads=threads,

@@ -43,6 +43,14 @@ Profile = Annotated[str, Option("--profile", help="smoke, quick, standard or ful
 Epochs = Annotated[
     int | None, Option("--epochs", help="Epochs in the full profile, instead of the published ones.", metavar="N")
 ]
+MeasuringBudget = Annotated[
+    str,
+    Option(
+        "--budget",
+        help="Standard profile: longest time of all launches; five a cell are made in any case. As 30m.",
+        metavar="TIME",
+    ),
+]
 Engine = Annotated[str, Option("--engine", help="auto, docker, podman or local.", metavar="NAME")]
 Env = Annotated[
     str,

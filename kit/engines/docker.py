@@ -99,7 +99,8 @@ class DockerEngine:
         labels: Mapping[str, str],
         stopped: Callable[[], bool],
     ) -> Completion:
-        """Run the worker in a container of its own, which is gone when this returns or raises."""
+        """Run the worker in a container of its own, which is gone when this returns or raises. Raises DiskError where
+        its output or its scratch folder cannot be written: then it is stopped, not waited for."""
         with self._errors():
             user = containers.user(self._host)
             options, warnings = containers.host_options(self._host, folder, limits)
@@ -173,7 +174,9 @@ class DockerEngine:
             logging = _background(lambda: copy_output(chunks, log, containers.LOG_BYTES))
             watch = MemoryWatch.of_process(self._client.inspect_container(name)["State"]["Pid"])
             ending = _background(lambda: int(self._client.wait(name, timeout=None)["StatusCode"]))
-            outcome = _watch(ending, watch, began + limits.timeout_s, stopped)
+            outcome = _watch(ending, logging, watch, began + limits.timeout_s, stopped)
+            if outcome == "unlogged":
+                output.close()  # output that nobody reads can keep the engine from telling of the end
             if outcome != "ended":
                 self._kill(name, ending)
             seconds, code = time.monotonic() - began, ending.result()
@@ -272,6 +275,11 @@ class DockerEngine:
                 f"Install and start it (`{start}`), or use --engine local, which needs none.",
             ) from error
 
+    def info(self) -> dict[str, Any]:
+        """What the daemon says of itself (`/info`). Raises EngineError where it cannot be used."""
+        with self._errors():
+            return self._info
+
     @cached_property
     def _info(self) -> dict[str, Any]:
         info: dict[str, Any] = self._client.info()
@@ -313,10 +321,18 @@ def _background(work: Callable[[], T], into: futures.Future[T] | None = None) ->
 
 
 def _watch(
-    ending: futures.Future[int], watch: MemoryWatch, deadline: float, stopped: Callable[[], bool]
-) -> Literal["ended", "deadline", "stopped"]:
+    ending: futures.Future[int],
+    logging: futures.Future[None],
+    watch: MemoryWatch,
+    deadline: float,
+    stopped: Callable[[], bool],
+) -> Literal["ended", "unlogged", "deadline", "stopped"]:
+    """Wait until the container ended or has to be ended. unlogged: its output is no longer read, so that it would
+    soon stand still; the future has the reason."""
     while not futures.wait([ending], POLL_S).done:
         watch.read()
+        if logging.done() and logging.exception() is not None:
+            return "unlogged"
         if stopped():
             return "stopped"
         if time.monotonic() >= deadline:

@@ -7,7 +7,7 @@ import pandas as pd
 import vl_convert
 
 from kit.report import text
-from kit.report.parts import Bar, Point
+from kit.report.parts import Bar, Point, Timeline
 
 # Two hues that stay apart for colour-blind readers and in grey print.
 DEVICE_COLOURS = {"cpu": "#2b6ca3", "cuda": "#e08214"}
@@ -23,6 +23,8 @@ def bars(title: str, values: tuple[Bar, ...]) -> str:
             "device": [b.device for b in values],
             "value": [b.value for b in values],
             "label": [text.number(b.value) for b in values],
+            "low": [b.low for b in values],
+            "high": [b.high for b in values],
         }
     )
     devices = sorted({b.device for b in values})
@@ -36,8 +38,13 @@ def bars(title: str, values: tuple[Bar, ...]) -> str:
     drawn = base.mark_bar(cornerRadiusEnd=2).encode(
         color=alt.Color("device:N", scale=alt.Scale(domain=devices, range=colours), legend=legend)
     )
-    labels = base.mark_text(align="left", dx=4, fontSize=11).encode(text="label:N")
-    return _svg((drawn + labels).properties(width=WIDTH, height=alt.Step(22 if len(devices) > 1 else 30), title=title))
+    # beside the interval's upper end where there is one
+    edge = alt.X("edge:Q", title=None)
+    labels = base.transform_calculate(edge="max(datum.value, datum.high)")
+    layers = drawn + labels.mark_text(align="left", dx=4, fontSize=11).encode(x=edge, text="label:N")
+    if any(b.low is not None for b in values):
+        layers += base.mark_rule(strokeWidth=2, color="#1d2329").encode(x="low:Q", x2="high:Q")
+    return _svg(layers.properties(width=WIDTH, height=alt.Step(22 if len(devices) > 1 else 30), title=title))
 
 
 def curve(points: tuple[Point, ...]) -> str:
@@ -64,6 +71,29 @@ def curve(points: tuple[Point, ...]) -> str:
             ),
         )
         .properties(width=3 * WIDTH, height=180, title="Accuracy over epochs")
+    )
+    return _svg(chart)
+
+
+def timeline(shown: Timeline) -> str:
+    """A line a series over the minutes of measuring. Returns SVG text."""
+    data = pd.DataFrame(
+        {
+            "series": [s.series for s in shown.samples],
+            "minutes": [s.minutes for s in shown.samples],
+            "value": [s.value for s in shown.samples],
+        }
+    )
+    several = data["series"].nunique() > 1
+    chart = (
+        alt.Chart(data)
+        .mark_line(strokeWidth=1.2)
+        .encode(
+            x=alt.X("minutes:Q", title="minutes of measuring", axis=alt.Axis(tickCount=4, grid=False)),
+            y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4)),
+            color=alt.Color("series:N", legend=alt.Legend(orient="bottom", title=None) if several else None),
+        )
+        .properties(width=round(1.4 * WIDTH), height=90, title=shown.title)
     )
     return _svg(chart)
 

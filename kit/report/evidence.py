@@ -122,7 +122,8 @@ def launches(records: Sequence[Record]) -> Table:
         if result.timings is None or result.telemetry is None or result.training is None:
             continue
         t = result.timings
-        parts = (t.import_s, t.data_s, t.proof_s, t.build_s, t.first_step_s, t.warmup_s, t.training_s, t.inference_s)
+        own = (t.import_s, t.data_s, t.proof_s, t.build_s, t.first_step_s, t.warmup_s, t.training_s, t.inference_s)
+        parts = (*own, t.anatomy_s)
         rows.append(
             (
                 f"{record.key} #{record.launch}",
@@ -144,12 +145,13 @@ def launches(records: Sequence[Record]) -> Table:
             "Warm-up",
             "Training",
             "Inference",
+            "Anatomy",
             "Whole process",
             "Steps",
             "Peak memory",
         ),
         rows=tuple(rows),
-        numeric=tuple(range(1, 12)),
+        numeric=tuple(range(1, 13)),
     )
 
 

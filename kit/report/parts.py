@@ -19,11 +19,13 @@ class Table:
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar of a chart."""
+    """One bar of a chart. low, high: of the 95 % interval, None where there is none."""
 
     framework: str
     device: str
     value: float
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,23 @@ class Point:
     part: str
     epoch: int
     accuracy: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One point of a timeline."""
+
+    series: str
+    minutes: float
+    value: float
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What the host saw over the run. title: with the unit."""
+
+    title: str
+    samples: tuple[Sample, ...]
 
 
 @dataclass(frozen=True)
@@ -58,8 +77,14 @@ class View:
     verdict: tuple[str, ...]
     notices: tuple[str, ...]
     summary: Table
+    frameworks: Table | None
     speedups: Table | None
     sections: tuple[Section, ...]
+    cautions: Table | None
+    diagnoses: Table | None
+    ceilings: Table | None
+    energy: Table | None
+    timelines: tuple[Timeline, ...]
     problems: Table | None
     machine: Table
     proof: Table

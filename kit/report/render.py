@@ -13,14 +13,16 @@ from kit import catalog
 from kit.errors import DiskError
 from kit.records import Machine, Plan, Record
 from kit.report import charts
-from kit.report.parts import Section, View
+from kit.report.parts import Section, Timeline, View
 from kit.report.view import make_view
 
 
-def write_report(target: Path, plan: Plan, machine: Machine, records: Sequence[Record]) -> Path:
+def write_report(
+    target: Path, plan: Plan, machine: Machine, records: Sequence[Record], probes: Sequence[Record]
+) -> Path:
     """Write the report of a run to `target`, atomically, and return it. Raises DiskError where it cannot."""
     titles = {name: framework.title for name, framework in catalog.frameworks().items()}
-    html = render(make_view(plan, machine, records, catalog.scenarios(), titles))
+    html = render(make_view(plan, machine, records, probes, catalog.scenarios(), titles))
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         temporary.write_text(html, encoding="utf-8")
@@ -41,7 +43,7 @@ def render(view: View) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html").render(view=view, drawings=_drawings)
+    return environment.get_template("report.html").render(view=view, drawings=_drawings, drawn=_drawn)
 
 
 def _drawings(section: Section) -> list[Markup]:
@@ -50,3 +52,7 @@ def _drawings(section: Section) -> list[Markup]:
     if section.curve:
         drawn.append(charts.curve(section.curve))
     return [Markup(svg) for svg in drawn]  # noqa: S704
+
+
+def _drawn(timeline: Timeline) -> Markup:
+    return Markup(charts.timeline(timeline))  # noqa: S704 - as above

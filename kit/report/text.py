@@ -41,6 +41,16 @@ def size(value: int | None) -> str:
     return MISSING if value is None else format_bytes(value)
 
 
+def rate(value: float, unit: str) -> str:
+    """A value of a ceiling with its unit: "312 GFLOP/s", "18.2 GB/s" (powers of ten), "4.1 µs", "1,240 images/s"."""
+    if unit == "s":
+        return f"{number(value * 1e6)} µs"
+    if unit == "images/s" or value < 1e6:
+        return f"{number(value)} {unit}"
+    power = min(max(math.floor(math.log10(value) / 3), 2), 5)
+    return f"{number(value / 1000**power)} {' kMGTP'[power]}{unit}"
+
+
 def ratio(value: float) -> str:
     """A speedup: "3.1×"."""
     return f"{number(value, 2)}×"

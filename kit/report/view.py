@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from kit.analysis import CellSummary, Speedup, speedups, summarise
+from kit.analysis import CellSummary, Ratio, ratios, short_names, summarise
+from kit.cautions import cautions
+from kit.ceilings import Ceilings, best
+from kit.diagnosis import Diagnosis, diagnose
+from kit.intervals import Interval
 from kit.records import Machine, Plan, Record
-from kit.report import evidence, text
+from kit.report import conditions, evidence, text
 from kit.report.parts import Bar, Point, Section, Table, View
+from scenarios.contract import Status
 from scenarios.spec import DATASETS, Scenario
 
 METHOD = (
@@ -28,7 +33,17 @@ METHOD = (
     (
         "Time is cut into windows of about a quarter of a second; the device is synchronised at the end of a window, "
         "never at a step. First step, warm-up and steady state are kept apart. A launch's value is the median of its "
-        "steady windows; a cell's is the median over its launches."
+        "steady windows; where these begin is found from the samples (MSER, White 1997)."
+    ),
+    (
+        "A cell's value is the geometric mean over its launches, with a 95 % interval from these alone (Student's t "
+        "on logarithms, widened because launches are added until the interval is narrow); intervals of ratios are "
+        "Welch's. Where the interval of a ratio holds 1, the two are called a tie."
+    ),
+    (
+        "Ceilings are measured through the frameworks themselves before the cells. Arithmetic is counted from the "
+        "layers, two operations a multiply-add. What holds a cell back follows from its steps on a batch that lies on "
+        "the device, at a quarter, half and all of the batch size, against the steps of training and the ceilings."
     ),
     "Latency is measured at batch 1 from host array to host array; throughput at a large batch, named in the table.",
     "A single launch has no interval: differences of a few percent between cells mean nothing then.",
@@ -39,28 +54,57 @@ def make_view(
     plan: Plan,
     machine: Machine,
     records: Sequence[Record],
+    probes: Sequence[Record],
     scenarios: Mapping[str, Mapping[str, Scenario]],
     titles: Mapping[str, str],
 ) -> View:
-    """Everything the report of one run says. titles: framework name to display name; unknown ones keep their name."""
+    """Everything the report of one run says. probes: the run's probe records. titles: framework name to display name;
+    unknown ones keep their name."""
     summaries = summarise(records)
     ok = [s for s in summaries if s.launches]
-    pairs = speedups(ok)
+    names = {s.key: name for s, name in zip(summaries, short_names(summaries), strict=True)}
+    ceilings = best(probes)
+    compared = ratios(ok, records)
+    pairs = [ratio for ratio in compared if ratio.kind == "device"]
+    frameworks = [ratio for ratio in compared if ratio.kind == "framework" and ratio.interval]
     return View(
         title="Deep learning on this machine",
         subtitle=f"{machine.cpu_model}, {_devices(machine)} · {plan.profile} profile · {text.moment(plan.created_at)}",
         verdict=_verdict(ok, pairs, titles),
         notices=_notices(plan, records, ok),
-        summary=_summary(ok, titles),
+        summary=_summary(ok, titles, frameworks),
+        frameworks=_frameworks(frameworks, names),
         speedups=_speedups(pairs, ok, titles),
         sections=tuple(_sections(ok, scenarios, titles)),
+        cautions=conditions.cautions_table(cautions(plan, machine, records, probes), names),
+        diagnoses=conditions.diagnoses_table(_diagnoses(ok, records, ceilings, scenarios, machine), names),
+        ceilings=conditions.ceilings_table(ceilings),
+        energy=conditions.energy_table(records, names),
+        timelines=conditions.timelines([*probes, *records]),
         problems=evidence.problems(records, plan),
         machine=evidence.machine_table(machine),
         proof=evidence.proof(records),
         launches=evidence.launches(records),
         provenance=evidence.provenance(plan, machine, records),
-        method=METHOD,
+        method=(*METHOD, *filter(None, [conditions.costs(records)])),
     )
+
+
+def _diagnoses(
+    ok: Sequence[CellSummary],
+    records: Sequence[Record],
+    ceilings: Ceilings,
+    scenarios: Mapping[str, Mapping[str, Scenario]],
+    machine: Machine,
+) -> list[Diagnosis]:
+    """Of the cells whose scenario the catalogue still has."""
+    found = []
+    for cell in ok:
+        scenario = scenarios.get(cell.scenario, {}).get(cell.variant)
+        launches = [r for r in records if r.key == cell.key and r.status is Status.OK]
+        if scenario and (diagnosis := diagnose(launches, scenario, ceilings, machine)):
+            found.append(diagnosis)
+    return found
 
 
 def _devices(machine: Machine) -> str:
@@ -80,7 +124,7 @@ def _variant_of(cell: CellSummary) -> str:
     return " ".join([device, *extra])
 
 
-def _verdict(ok: Sequence[CellSummary], pairs: Sequence[Speedup], titles: Mapping[str, str]) -> tuple[str, ...]:
+def _verdict(ok: Sequence[CellSummary], pairs: Sequence[Ratio], titles: Mapping[str, str]) -> tuple[str, ...]:
     if not ok:
         return ("Nothing was measured: see below what failed and why.",)
     lines = []
@@ -131,7 +175,22 @@ def _notices(plan: Plan, records: Sequence[Record], ok: Sequence[CellSummary]) -
     return tuple(notices)
 
 
-def _summary(ok: Sequence[CellSummary], titles: Mapping[str, str]) -> Table:
+def _frameworks(pairs: Sequence[Ratio], names: Mapping[str, str]) -> Table | None:
+    """The fastest framework against each other one, where there are intervals."""
+    if not pairs:
+        return None
+    return Table(
+        caption="The fastest framework against the others, training images/s",
+        headers=("Fastest", "Other", "Ratio", "95 % interval"),
+        rows=tuple(
+            (names[p.numerator.key], names[p.denominator.key], text.ratio(p.ratio), _interval(p)) for p in pairs
+        ),
+        numeric=(2, 3),
+    )
+
+
+def _summary(ok: Sequence[CellSummary], titles: Mapping[str, str], frameworks: Sequence[Ratio]) -> Table:
+    ties = {(p.numerator.key, p.denominator.key) for p in frameworks if p.verdict == "tie"}
     columns = sorted({(c.framework, _variant_of(c)) for c in ok}, key=lambda c: (c[1] != "cpu", c))
     rows: list[tuple[str, ...]] = []
     marks: set[int] = set()
@@ -139,15 +198,15 @@ def _summary(ok: Sequence[CellSummary], titles: Mapping[str, str]) -> Table:
         cells = {(c.framework, _variant_of(c)): c for c in group}
         if any(c.synthetic for c in cells.values()):
             marks.add(len(rows))
-        best = max(map(_rate, cells.values()))
+        best = max(cells.values(), key=_rate)
         row = [label]
         for column in columns:
             cell = cells.get(column)
-            star = " ★" if cell and _rate(cell) == best else ""
-            row.append(f"{text.number(cell.images_per_s)}{star}" if cell else text.MISSING)
+            mark = " ★" if cell is best else " ☆" if cell and (best.key, cell.key) in ties else ""
+            row.append(f"{text.number(cell.images_per_s)}{_width(cell)}{mark}" if cell else text.MISSING)
         rows.append(tuple(row))
     return Table(
-        caption="Training, images/s (★ fastest of the row)",
+        caption="Training, images/s (★ fastest of the row" + (", ☆ tie with it)" if ties else ")"),
         headers=("Scenario", *(f"{_name(f, titles)} {v}" for f, v in columns)),
         rows=tuple(rows),
         numeric=tuple(range(1, len(columns) + 1)),
@@ -155,27 +214,38 @@ def _summary(ok: Sequence[CellSummary], titles: Mapping[str, str]) -> Table:
     )
 
 
-def _speedups(pairs: Sequence[Speedup], ok: Sequence[CellSummary], titles: Mapping[str, str]) -> Table | None:
+def _speedups(pairs: Sequence[Ratio], ok: Sequence[CellSummary], titles: Mapping[str, str]) -> Table | None:
     if not pairs:
         return None
     labels = {c.key: label for label, group in _rows(ok).items() for c in group}
     return Table(
         caption="CUDA against CPU, training images/s",
-        headers=("Scenario", "Framework", "CPU", "CUDA", "Speedup", "Launches"),
+        headers=("Scenario", "Framework", "CPU", "CUDA", "Speedup", "95 % interval"),
         rows=tuple(
             (
-                labels[p.cuda.key],
-                f"{_name(p.cuda.framework, titles)} {_variant_of(p.cuda)}",
-                text.number(p.cpu.images_per_s),
-                text.number(p.cuda.images_per_s),
+                labels[p.numerator.key],
+                f"{_name(p.numerator.framework, titles)} {_variant_of(p.numerator)}",
+                text.number(p.denominator.images_per_s),
+                text.number(p.numerator.images_per_s),
                 text.ratio(p.ratio),
-                f"{p.launches}{' (no interval)' if p.launches == 1 else ''}",
+                _interval(p),
             )
             for p in pairs
         ),
         numeric=(2, 3, 4),
-        marks=frozenset(i for i, p in enumerate(pairs) if p.cuda.synthetic),
+        marks=frozenset(i for i, p in enumerate(pairs) if p.numerator.synthetic),
     )
+
+
+def _width(cell: CellSummary) -> str:
+    return f" ± {100 * cell.interval.half_width:.1f} %" if cell.interval else ""
+
+
+def _interval(ratio: Ratio) -> str:
+    if ratio.interval is None:
+        return "none (one launch)"
+    tie = ", a tie" if ratio.verdict == "tie" else ""
+    return f"{text.number(ratio.interval.low)} to {text.number(ratio.interval.high)}{tie}"
 
 
 def _sections(
@@ -186,7 +256,7 @@ def _sections(
         cells = sorted(group, key=lambda c: (c.device, c.framework))
         scenario = scenarios.get(cells[0].scenario, {}).get(cells[0].variant)
         bars = {
-            "Training, images/s": tuple(_bar(c, c.images_per_s, titles) for c in cells),
+            "Training, images/s": tuple(_bar(c, c.images_per_s, titles, c.interval) for c in cells),
             "Inference, images/s": tuple(_bar(c, c.inference_images_per_s, titles) for c in cells),
             "One training epoch, s": tuple(_bar(c, c.epoch_s, titles) for c in cells),
         }
@@ -204,8 +274,9 @@ def _sections(
     return sections
 
 
-def _bar(cell: CellSummary, value: float | None, titles: Mapping[str, str]) -> Bar:
-    return Bar(_name(cell.framework, titles), _variant_of(cell), value or 0.0)
+def _bar(cell: CellSummary, value: float | None, titles: Mapping[str, str], interval: Interval | None = None) -> Bar:
+    ends = (interval.low, interval.high) if interval else (None, None)
+    return Bar(_name(cell.framework, titles), _variant_of(cell), value or 0.0, *ends)
 
 
 def _facts(scenario: Scenario | None, cell: CellSummary) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections import Counter
 
 import numpy as np
 import onnxruntime as ort
@@ -54,7 +55,7 @@ class Runtime:
             enable_fallback=0,
             disabled_optimizers=[UNSAFE],
         )
-        if (found := providers_of(session)) != {self._provider}:
+        if (found := nodes_by_provider(session)).keys() != {self._provider}:
             raise RuntimeError(f"nodes were to run on {self._provider} alone and went to {sorted(found)}")
         return session
 
@@ -93,9 +94,12 @@ class Runtime:
             raise DeviceUnavailable(f"ONNX Runtime cannot use CUDA here: {error}") from error
 
 
-def providers_of(session: ort.InferenceSession) -> set[str]:
-    """The execution providers that nodes of the session were assigned to."""
-    return {str(part.ep_name) for part in session.get_provider_graph_assignment_info()}
+def nodes_by_provider(session: ort.InferenceSession) -> dict[str, int]:
+    """How many nodes of the session's graph were assigned to each execution provider, before those fused any."""
+    counts: Counter[str] = Counter()
+    for part in session.get_provider_graph_assignment_info():
+        counts[part.ep_name] += len(part.get_nodes())
+    return dict(counts)
 
 
 def process_bytes_on_gpu() -> int | None:

@@ -25,6 +25,7 @@ class Trainer:
 
     def __init__(self, runtime: Runtime, step: Step) -> None:
         self.session = runtime.open(step.model)
+        self._device = runtime.device
         self._state = step.state
         self._sets = [
             {name: runtime.value(state.shape, np.dtype(state.dtype)) for name, state in step.state.items()}
@@ -51,19 +52,34 @@ class Trainer:
         """Tensors of the present state, on the device; the next run but one overwrites them."""
         return {name: self._sets[self._present][name] for name in names}
 
+    def place(self, images: Images, labels: Labels) -> dict[str, ort.OrtValue]:
+        """A batch on the device, for `run_placed`; on the CPU these arrays themselves."""
+        named = {IMAGES: images, LABELS: labels}
+        return {name: ort.OrtValue.ortvalue_from_numpy(array, self._device) for name, array in named.items()}
+
     def run(self, images: Images, labels: Labels, scalars: dict[str, float]) -> None:
         """One step over this batch; scalars: the optimizer's."""
         binding = self._bindings[self._present]
         binding.bind_cpu_input(IMAGES, images)
         binding.bind_cpu_input(LABELS, labels)
-        for name, value in (scalars | {INVERSE_BATCH: 1 / len(labels)}).items():
-            binding.bind_cpu_input(name, np.array(value, np.float32))
-        self.session.run_with_iobinding(binding)
-        self._present = 1 - self._present
+        self._advance(len(labels), scalars)
+
+    def run_placed(self, batch: dict[str, ort.OrtValue], scalars: dict[str, float]) -> None:
+        """`run` over a batch of `place`: it is not moved."""
+        for name, tensor in batch.items():
+            self._bindings[self._present].bind_ortvalue_input(name, tensor)
+        self._advance(batch[LABELS].shape()[0], scalars)
 
     def synchronise(self) -> None:
         """Wait until the device has finished the last run."""
         self._bindings[1 - self._present].synchronize_outputs()
+
+    def _advance(self, images: int, scalars: dict[str, float]) -> None:
+        binding = self._bindings[self._present]
+        for name, value in (scalars | {INVERSE_BATCH: 1 / images}).items():
+            binding.bind_cpu_input(name, np.array(value, np.float32))
+        self.session.run_with_iobinding(binding)
+        self._present = 1 - self._present
 
     def _bind(self, read: dict[str, ort.OrtValue], written: dict[str, ort.OrtValue]) -> ort.IOBinding:
         binding = self.session.io_binding()

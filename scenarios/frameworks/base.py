@@ -25,6 +25,9 @@ Labels = npt.NDArray[np.int64]
 Logits = npt.NDArray[np.float32]
 
 
+KernelName = Literal["matmul", "convolution", "memory", "upload", "launch"]
+
+
 class DeviceUnavailable(RuntimeError):
     """The requested device is not visible to the framework in this process."""
 
@@ -116,6 +119,10 @@ class Model(Protocol):
     def logits(self, images: Images) -> Logits:
         """Evaluate (dropout off): (N, units) before the last activation. Any N from 1; the caller chunks."""
 
+    def resident_steps(self, images: Images, labels: Labels) -> Callable[[int], None]:
+        """Put this batch (any size up to the scenario's) on the device once. The callable does that many training
+        steps on it, through the path of `train_epoch`, and returns when the device has finished."""
+
     def predictor(self, batch: int) -> Callable[[Images], npt.NDArray[np.float32]]:
         """Freeze the present weights for inference at this batch size, as the framework's users would serve it.
         The callable takes a host array (batch, H, W, C), returns the network's output (after the last activation;
@@ -147,6 +154,15 @@ class Adapter(Protocol):
     def build(self, scenario: Scenario, weights: Weights) -> Model:
         """A model with these weights, ready for its first step. Several may live in one process (the proof builds
         its own). Raises NotOffered."""
+
+    def kernel(self, name: KernelName, size: int) -> Callable[[int], None]:
+        """One primitive on the adapter's device at its precision, operands in place. The callable runs it that many
+        times and returns when the device has finished. Raises NotOffered.
+
+        matmul: (size, size) by (size, size). convolution: `size` images of 56x56x64 by 64 kernels 3x3, same padding.
+        memory: `size` bytes of float32 read and as many written, elementwise. upload: `size` bytes copied from host
+        memory to the device (NotOffered on the CPU). launch: the smallest elementwise kernel, on `size` values.
+        """
 
     def read_photos(self, photos: Photos) -> Images:
         """Decode and scale as this framework's loader does in evaluation: (N, H, W, 3), no augmentation."""

@@ -21,12 +21,14 @@ import onnxruntime as ort
 from scenarios.contract import Placement
 from scenarios.data.photos import PhotoLoader, read_photos
 from scenarios.frameworks import _step_graph
+from scenarios.frameworks._onnx_kernels import denormals, make_kernel
 from scenarios.frameworks._onnx_optimizers import update_of
-from scenarios.frameworks._onnx_session import Runtime, process_bytes_on_gpu, providers_of
+from scenarios.frameworks._onnx_session import Runtime, nodes_by_provider, process_bytes_on_gpu
 from scenarios.frameworks._onnx_trainer import Trainer
 from scenarios.frameworks._step_graph import CORRECT, IMAGES, LOSS_SUM
 from scenarios.frameworks.base import (
     Images,
+    KernelName,
     Labels,
     Logits,
     Meter,
@@ -52,7 +54,8 @@ class OnnxRuntimeAdapter:
         self._runtime = Runtime(options)
 
     def versions(self) -> dict[str, str]:
-        """Python, ONNX Runtime, onnx (which only writes the graphs), numpy, Pillow; on the GPU NVIDIA's wheels too."""
+        """Python, ONNX Runtime, onnx (which only writes the graphs), numpy, Pillow; on the GPU NVIDIA's wheels too.
+        No oneDNN: the package is built without it, its CPU kernels are its own."""
         wheels = ["onnx", "numpy", "pillow"]
         if self._options.device == "cuda":
             names = {distribution.name for distribution in importlib.metadata.distributions()}
@@ -63,6 +66,10 @@ class OnnxRuntimeAdapter:
     def build(self, scenario: Scenario, weights: Weights) -> OnnxRuntimeModel:
         """A model with these weights; its training session is open."""
         return OnnxRuntimeModel(self._options, self._runtime, scenario, weights)
+
+    def kernel(self, name: KernelName, size: int) -> Callable[[int], None]:
+        """One primitive, in float32 or TF32."""
+        return make_kernel(self._runtime, name, size)
 
     def read_photos(self, photos: Photos) -> Images:
         """(N, H, W, 3) float32 in [0, 1]."""
@@ -121,6 +128,19 @@ class OnnxRuntimeModel:
                     break
         return Sums(seen, float(self._trainer.read(LOSS_SUM)), int(self._trainer.read(CORRECT)))
 
+    def resident_steps(self, images: Images, labels: Labels) -> Callable[[int], None]:
+        """The step of `train_epoch` on a batch that already lies on the device; its few scalars are handed in as
+        always."""
+        batch = self._trainer.place(images, labels)
+
+        def run(steps: int) -> None:
+            self._clear_sums()
+            for _ in range(steps):
+                self._trainer.run_placed(batch, self._next_scalars())
+            self._trainer.synchronise()
+
+        return run
+
     def logits(self, images: Images) -> Logits:
         """(N, units) before the last activation, dropout off, from the parameters where they lie."""
         if self._evaluator is None:
@@ -147,16 +167,19 @@ class OnnxRuntimeModel:
     def placement(self) -> Placement:
         """Where the state lies that the last step wrote, and which providers its nodes were assigned to."""
         session = self._trainer.session
+        nodes = nodes_by_provider(session)
         written = self._trainer.values([LOSS_SUM])[LOSS_SUM]
         return Placement(
             device=written.device_name(),
             device_name=self._runtime.device_name(),
-            provider=", ".join(sorted(providers_of(session))),
+            provider=", ".join(sorted(nodes)),
             layout="NCHW",
             tf32=None if self._options.device == "cpu" else self._runtime.rounds_to_tf32(),
             threads=session.get_session_options().intra_op_num_threads,
             training="kit step graph",
             loader=self._loader,
+            denormals=denormals(self._runtime),
+            nodes=nodes,
         )
 
     def device_peak_bytes(self) -> int | None:
@@ -164,8 +187,12 @@ class OnnxRuntimeModel:
         return None if self._options.device == "cpu" else process_bytes_on_gpu()
 
     def _run(self, images: Images, labels: Labels) -> None:
+        self._trainer.run(images, labels, self._next_scalars())
+
+    def _next_scalars(self) -> dict[str, float]:
+        """The optimizer's scalars of the step that begins now."""
         self._steps += 1
-        self._trainer.run(images, labels, self._update.scalars(self._steps))
+        return self._update.scalars(self._steps)
 
     def _clear_sums(self) -> None:
         self._trainer.clear(LOSS_SUM)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
+from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, ClassVar, Literal
@@ -19,10 +21,12 @@ from tensorflow import keras
 from scenarios import spec
 from scenarios.contract import Placement
 from scenarios.frameworks import _tensorflow_feeds as feeds
+from scenarios.frameworks._tensorflow_kernels import denormals, make_kernel, onednn_version, rounds_to_tf32
 from scenarios.frameworks.base import (
     Arrays,
     DeviceUnavailable,
     Images,
+    KernelName,
     Labels,
     Logits,
     Meter,
@@ -63,20 +67,27 @@ class TensorFlowAdapter:
         self._options = options
 
     def versions(self) -> dict[str, str]:
-        """Python, TensorFlow, Keras, numpy, and the CUDA and cuDNN that TensorFlow was built with."""
+        """Python, TensorFlow, Keras, numpy, and the CUDA, cuDNN and oneDNN that TensorFlow was built with."""
         build = tf.sysconfig.get_build_info()
-        cuda = {name: str(build[f"{name}_version"]) for name in ("cuda", "cudnn") if f"{name}_version" in build}
+        libraries = {name: str(build[f"{name}_version"]) for name in ("cuda", "cudnn") if f"{name}_version" in build}
+        if version := onednn_version():
+            libraries["onednn"] = version
         return {
             "python": platform.python_version(),
             "tensorflow": str(tf.__version__),
             "keras": str(keras.__version__),
             "numpy": np.__version__,
-            **cuda,
+            **libraries,
         }
 
     def build(self, scenario: Scenario, weights: Weights) -> KerasModel:
         """A compiled model with these weights on the adapter's device."""
         return KerasModel(self._options, scenario, weights)
+
+    def kernel(self, name: KernelName, size: int) -> Callable[[int], None]:
+        """One primitive; matmul and convolution in bfloat16 where training takes that for its products."""
+        dtype = tf.bfloat16 if self._options.precision == "bf16" else tf.float32
+        return make_kernel(name, size, "GPU:0" if self._options.device == "cuda" else "CPU:0", dtype)
 
     def read_photos(self, photos: Photos) -> Images:
         """(N, H, W, 3) float32 in [0, 1], decoded and scaled by the same functions as for training."""
@@ -162,6 +173,21 @@ class KerasModel:
             history = self._keras.fit(batches, epochs=1, shuffle=False, verbose=0, callbacks=[start]).history
         return Sums(seen, history["loss"][0] * seen, round(history["accuracy"][0] * seen))
 
+    def resident_steps(self, images: Images, labels: Labels) -> Callable[[int], None]:
+        """The function that `fit` calls for each step, over an iterator that yields this batch again and again. Keras
+        takes any iterator; one of `tf.data` would hand the batch over from the host at each step."""
+        with tf.device(self._keras.trainable_variables[0].value.device):
+            batch = tf.convert_to_tensor(images), tf.convert_to_tensor(labels)
+
+        def run(steps: int) -> None:
+            again = itertools.repeat(batch)
+            self._keras.reset_metrics()
+            for _ in range(steps):
+                self._train_step(again)
+            tf.test.experimental.sync_devices()
+
+        return run
+
     def logits(self, images: Images) -> Logits:
         """(N, units) before the last activation, dropout off; one traced function for every N."""
         found: Logits = self._logits(images).numpy()
@@ -186,11 +212,13 @@ class KerasModel:
         return predict
 
     def placement(self) -> Placement:
-        """Where the weights lie: TensorFlow runs an update on the device of the variable that it changes."""
-        place = tf.DeviceSpec.from_string(self._keras.trainable_variables[0].value.device)
+        """Where the weights lie (nodes: parameter tensors by device): TensorFlow runs an update on the device of the
+        variable that it changes."""
+        places = [tf.DeviceSpec.from_string(variable.value.device) for variable in self._keras.trainable_variables]
+        place = places[0]
         cuda = place.device_type == "GPU"
         return Placement(
-            device=f"cuda:{place.device_index}" if cuda else place.device_type.lower(),
+            device=device_label(place),
             device_name=gpu_name(place.device_index) if cuda else f"CPU ({platform.machine()})",
             provider="XLA" if self._keras.jit_compile else "TensorFlow kernels",
             layout="NHWC",
@@ -198,6 +226,8 @@ class KerasModel:
             threads=tf.config.threading.get_intra_op_parallelism_threads(),
             training=f"Keras fit, keras.optimizers.{type(self._keras.optimizer).__name__}",
             loader="none, single batches" if self._fed is None else self._fed[1].description,
+            denormals=denormals(place.to_string(), jit_compile=self._keras.jit_compile),
+            nodes=dict(Counter(map(device_label, places))),
         )
 
     def device_peak_bytes(self) -> int | None:
@@ -311,17 +341,12 @@ def set_threads(threads: int) -> None:
         ) from error
 
 
+def device_label(place: Any) -> str:
+    """A `tf.DeviceSpec` as the kit names devices: "cpu" or "cuda:0"."""
+    return f"cuda:{place.device_index}" if place.device_type == "GPU" else str(place.device_type).lower()
+
+
 def gpu_name(index: int) -> str:
     """The model of a visible GPU, as its driver tells it."""
     gpu = tf.config.get_visible_devices("GPU")[index]
     return str(tf.config.experimental.get_device_details(gpu)["device_name"])
-
-
-def rounds_to_tf32() -> bool:
-    """Whether the GPU multiplies float32 in TF32 now.
-
-    1.0001 lies between two TF32 numbers, 1 and 1 + 2^-10, so 1024 such products by 1 sum up to 1024.0 instead of
-    1024.1 (the probe in TensorFlow's documentation of `enable_tensor_float_32_execution`).
-    """
-    values = tf.fill((1024, 1024), 1.0001)
-    return abs(float(tf.reduce_mean(tf.linalg.matmul(values, tf.ones_like(values)))) - 1024) < 0.05

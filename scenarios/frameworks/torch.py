@@ -7,23 +7,25 @@ import functools
 import importlib.metadata
 import platform
 import re
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F  # noqa: N812 - PyTorch's own name for it
 from torch.utils.data import DataLoader, TensorDataset
 
 from scenarios.contract import Placement
+from scenarios.frameworks._torch_kernels import denormals, make_kernel, rounds_to_tf32, synchronise
 from scenarios.frameworks._torch_network import build_net, build_optimizer, find_slots, loss_function
 from scenarios.frameworks._torch_photos import photo_loader
 from scenarios.frameworks.base import (
     DeviceUnavailable,
     Images,
+    KernelName,
     Labels,
     Logits,
     Meter,
@@ -73,6 +75,11 @@ class TorchAdapter:
         """A model with these weights on the adapter's device."""
         return TorchModel(self._options, scenario, weights)
 
+    def kernel(self, name: KernelName, size: int) -> Callable[[int], None]:
+        """One primitive; matmul and convolution in bfloat16 where training takes that for its products."""
+        dtype = torch.bfloat16 if self._options.precision == "bf16" else torch.float32
+        return make_kernel(name, size, torch.device(self._options.device), dtype)
+
     def read_photos(self, photos: Photos) -> Images:
         """(N, H, W, 3) float32 in [0, 1], through the loader that training uses, in order and not augmented."""
         loader = photo_loader(replace(photos, augment=None), EVALUATION_BATCH, self._options.threads)
@@ -80,6 +87,15 @@ class TorchAdapter:
 
 
 ADAPTER = TorchAdapter
+
+
+@dataclass
+class RunningSums:
+    """Loss in float64 and hits in int64 over the images seen, on the device: reading them would wait for it."""
+
+    loss: torch.Tensor
+    correct: torch.Tensor
+    images: int = 0
 
 
 class TorchModel:
@@ -124,21 +140,30 @@ class TorchModel:
         torch.manual_seed(seed)  # dropout
         loader = self._loader(train)
         loader.generator.manual_seed(seed)  # order, and with it the seeds of the loader's workers
-        loss_sum = torch.zeros((), dtype=torch.float64, device=self._device)
-        correct = torch.zeros((), dtype=torch.int64, device=self._device)
-        seen = 0
+        sums = self._no_sums()
         self._net.train()
         meter.begin()
         for images, labels in loader:
-            loss, hits = self._step(images, labels)
-            loss_sum += loss * len(images)
-            correct += hits
-            seen += len(images)
+            self._summed_step(images, labels, sums)
             if meter.step(len(images)):
-                self._synchronise()
+                synchronise(self._device)
                 if not meter.mark():
                     break
-        return Sums(seen, loss_sum.item(), int(correct.item()))
+        return Sums(sums.images, sums.loss.item(), int(sums.correct.item()))
+
+    def resident_steps(self, images: Images, labels: Labels) -> Callable[[int], None]:
+        """The very steps of `train_epoch`, their sums included, on a batch that already lies on the device."""
+        batch = nchw(images).to(self._device)
+        targets = torch.from_numpy(np.array(labels, np.int64)).to(self._device)
+
+        def run(steps: int) -> None:
+            sums = self._no_sums()
+            self._net.train()
+            for _ in range(steps):
+                self._summed_step(batch, targets, sums)
+            synchronise(self._device)
+
+        return run
 
     def logits(self, images: Images) -> Logits:
         """(N, units) before the last activation, dropout off."""
@@ -167,7 +192,8 @@ class TorchModel:
         return predict
 
     def placement(self) -> Placement:
-        """What the last training step ran on, and in which layout. Raises RuntimeError before the first step."""
+        """What the last training step ran on, and in which layout; nodes: parameter tensors by device. Raises
+        RuntimeError before the first step."""
         if self._seen is None:
             raise RuntimeError("placement is known after a training step")
         images, logits = self._seen
@@ -182,6 +208,8 @@ class TorchModel:
             threads=torch.get_num_threads(),
             training=f"eager loop, torch.optim.{type(self._optimizer).__name__}",
             loader=self._describe_loader(),
+            denormals=denormals(logits.device),
+            nodes=dict(Counter(str(parameter.device) for parameter in self._net.parameters())),
         )
 
     def device_peak_bytes(self) -> int | None:
@@ -203,9 +231,15 @@ class TorchModel:
         predicted = logits.squeeze(1) > 0 if self._scenario.loss == "binary" else logits.argmax(1)
         return loss.detach(), (predicted == labels).sum()
 
-    def _synchronise(self) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize()
+    def _summed_step(self, images: torch.Tensor, labels: torch.Tensor, sums: RunningSums) -> None:
+        loss, hits = self._step(images, labels)
+        sums.loss += loss * len(images)
+        sums.correct += hits
+        sums.images += len(images)
+
+    def _no_sums(self) -> RunningSums:
+        zero = functools.partial(torch.zeros, (), device=self._device)
+        return RunningSums(zero(dtype=torch.float64), zero(dtype=torch.int64))
 
     def _loader(self, train: TrainSet) -> DataLoader[Any]:
         """The loader over `train`, made once: epochs differ by the seed of its generator alone."""
@@ -263,16 +297,3 @@ def set_float32_rounding(mode: Literal["ieee", "tf32"]) -> None:
             switch.fp32_precision = "ieee"
     else:
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = mode == "tf32"
-
-
-def rounds_to_tf32() -> bool:
-    """Whether the GPU multiplies float32 in TF32 now, by matrix product or convolution.
-
-    1.0001 lies between two TF32 numbers, 1 and 1 + 2^-10, so 1024 such products by 1 sum up to 1024.0 instead of
-    1024.1 (the probe in TensorFlow's documentation of `enable_tensor_float_32_execution`).
-    """
-    values = torch.full((1024, 1024), 1.0001, device="cuda")
-    ones = torch.ones_like(values)
-    product = values @ ones
-    convolved = F.conv2d(values.reshape(32, 1024, 32, 1)[:, :, :8], ones.reshape(1024, 1024, 1, 1))
-    return any(abs(found.mean().item() - 1024) < 0.05 for found in (product, convolved))

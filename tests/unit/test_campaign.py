@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +27,8 @@ from kit.plan import Options, Selection, make_plan
 from kit.progress import Silent
 from kit.records import Gpu
 from kit.store import RunFolder
-from scenarios.contract import Code, Reason, Status
+from scenarios import contract
+from scenarios.contract import RESULT_FILE, Code, Reason, Status
 from tests import examples, fakes
 
 ROOT = Path(__file__).parents[2]
@@ -85,7 +87,7 @@ def test_every_planned_launch_gets_its_record_in_the_plan_s_order(tmp_path):
     assert engine.calls[0] == "sweep"
     assert sorted(engine.calls[1:4]) == [f"prepare {name} cpu" for name in NAMES]  # all, before anything is measured
     assert list((folder.path / "work").iterdir()) == []
-    assert len(list((folder.path / "logs").iterdir())) == len(records)
+    assert len(list((folder.path / "logs").iterdir())) == len(records) + len(folder.probes())
 
 
 def test_launches_get_what_plan_and_machine_allow(tmp_path):
@@ -94,6 +96,67 @@ def test_launches_get_what_plan_and_machine_allow(tmp_path):
     records = go(folder, engine)
     assert {(len(x.cpus), x.memory_bytes, x.timeout_s, x.gpus) for x in engine.limits} == {(1, 1 << 30, 7.0, ())}
     assert {record.request.threads for record in records} == {1}
+
+
+def test_ceilings_are_probed_once_a_run_before_the_cells_and_cost_no_cell_where_they_fail(tmp_path):
+    def probes_of_torch_fail(asked, folder):
+        if asked.purpose == "probe" and asked.framework == "torch":
+            return fails(asked, folder)
+        return fakes.works(asked, folder)
+
+    folder, engine = new_run(tmp_path / "run"), fakes.FakeEngine(probes_of_torch_fail)
+    records = go(folder, engine)
+    assert {record.status for record in records} == {Status.OK}
+    assert names(records) == sorted((launch.key, launch.launch) for launch in folder.plan.launches)
+    assert sorted(engine.probed) == [(f"ceilings/{name}/cpu/fp32", 1) for name in NAMES]
+    assert {p.request.framework: p.status for p in folder.probes()} == dict.fromkeys(NAMES, Status.OK) | {
+        "torch": Status.FAILED
+    }
+    (folder.path / "records").joinpath(next((folder.path / "records").iterdir())).unlink()
+    engine.worker = fakes.works
+    go(RunFolder.open(folder.path), engine)
+    assert len(engine.probed) == len(NAMES) + 1
+    assert [p.status for p in folder.probes() if p.request.framework == "torch"] == [Status.FAILED, Status.OK]
+    assert exit_code(folder.plan, folder.records()) == 0
+
+
+def test_smoke_probes_nothing(tmp_path):
+    engine = fakes.FakeEngine()
+    go(new_run(tmp_path / "run", profile="smoke"), engine)
+    assert engine.probed == []
+    assert engine.launched
+
+
+def noisy(asked, folder):
+    """torch is noisy, by launch number; all others always give the same."""
+    spread = 0.1 * (-1) ** asked.launch if asked.framework == "torch" and asked.purpose == "measure" else 0.0
+    folder.log.write_text("working\n")
+    contract.write(folder.scratch / RESULT_FILE, examples.result(asked, 1000.0 * (1 + spread)))
+    return Completion(exit_code=0, seconds=10.0)
+
+
+def test_a_precise_profile_goes_on_with_the_wide_cells_until_its_budget_is_spent_also_when_resumed(tmp_path):
+    whole = new_run(tmp_path / "whole", ONE, profile="standard", budget_s=250.0)
+    records = go(whole, fakes.FakeEngine(noisy))
+    numbers = Counter(record.request.framework for record in records)
+    assert numbers["onnxruntime"] == numbers["tensorflow"] == 5
+    assert 7 <= numbers["torch"] <= 15  # fifteen launches of 10 s were planned, 250 s are granted
+    assert sum(record.seconds for record in records) <= 250
+
+    engine = fakes.FakeEngine(noisy)
+    calls = itertools.count()
+
+    def interrupt(name):
+        if next(calls) == 45:
+            raise KeyboardInterrupt
+
+    engine.on_call = interrupt
+    parts = new_run(tmp_path / "parts", ONE, profile="standard", budget_s=250.0)
+    with pytest.raises(Interrupted):
+        go(parts, engine)
+    assert len(parts.records()) < len(records)
+    engine.on_call = lambda name: None
+    assert names(go(RunFolder.open(parts.path), engine)) == names(records)
 
 
 class Killed(BaseException):
@@ -107,7 +170,7 @@ def test_killed_anywhere_and_resumed_the_records_are_those_of_an_uninterrupted_r
         folder, engine = new_run(Path(where) / "run", ONE), fakes.FakeEngine()
         kind = data.draw(st.sampled_from([Killed, KeyboardInterrupt, signal.SIGTERM]), "kind")
         for _ in range(data.draw(st.integers(1, 3), "interruptions")):
-            last = data.draw(st.integers(0, 9), "calls before it")
+            last = data.draw(st.integers(0, 15), "calls before it")
             calls = itertools.count()
 
             def interrupt(name, calls=calls, last=last):
@@ -125,6 +188,7 @@ def test_killed_anywhere_and_resumed_the_records_are_those_of_an_uninterrupted_r
         planned = sorted((launch.key, launch.launch) for launch in folder.plan.launches)
         assert names(records) == planned
         assert {record.status for record in records} == {Status.OK}
+        assert names(folder.probes()) == [(f"ceilings/{name}/cpu/fp32", 1) for name in NAMES]
         assert engine.running == []
         assert list((folder.path / "work").iterdir()) == []
 
@@ -244,7 +308,7 @@ def test_a_resumed_run_keeps_the_kind_of_data_it_began_with(tmp_path):
     calls = itertools.count()
 
     def stop(name):
-        if name == "launched" and next(calls) == 1:
+        if name == "launched" and next(calls) == 4:  # three probes and a launch have ended before
             raise Killed
 
     folder, engine = (
@@ -324,6 +388,8 @@ def test_what_a_framework_does_not_offer_is_skipped(tmp_path, monkeypatch):
 
 def test_an_engine_that_is_gone_stops_the_run_and_the_launch_is_recorded(tmp_path):
     def lost(asked, where):
+        if asked.purpose == "probe":
+            return fakes.works(asked, where)
         raise EngineError("The daemon does not answer.", "Start it.")
 
     def gone(name):

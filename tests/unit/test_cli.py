@@ -15,10 +15,11 @@ from typing import NamedTuple
 
 import pytest
 
-from kit import cli, doctor, engines, locks, results, runs
-from kit.doctor import Level
+from kit import cli, engines, locks, results, runs
+from kit.engines.docker import DockerEngine
 from kit.errors import EngineError, ImageError
 from kit.sources import Sources
+from kit.store import RunFolder
 from scenarios.contract import Code, Reason, Status
 from tests import examples, fakes
 
@@ -78,6 +79,8 @@ COMMANDS = [
     "build",
     "run",
     "report",
+    "compare",
+    "gate",
     "clean",
     *(f"data {name}" for name in ("fetch", "add", "verify", "list")),
 ]
@@ -111,11 +114,18 @@ BAD = {
     "run --resume nothing": ["no run 'nothing'", "--out"],
     "run --resume nothing --profile full": ["--profile", "without --resume"],
     "run --all --ca-bundle /nowhere": ["/nowhere"],
+    "run --all --ca-bundle /proc/self/mem": ["/proc/self/mem", "cannot be read", "--ca-bundle"],
+    "run --all --out /dev/null": ["/dev/null is a file", "Name a folder with --out"],
+    "run --all --out /dev/null/runs": ["/dev/null is a file", "Name a folder with --out"],
     "plan --framework pytorch": ["Did you mean 'torch'?"],
     "build --framework pytorch": ["Did you mean 'torch'?"],
     "build --device gpu": ["device 'gpu'", "cuda"],
     "list framework": ["Did you mean 'frameworks'?"],
     "report nothing": ["no run 'nothing'"],
+    "compare nothing": ["Missing argument", "RUN"],
+    "compare nothing more": ["no run 'nothing'"],
+    "gate nothing more": ["no run 'nothing'"],
+    "gate nothing more --max-regression 5": ["'5' is not a share", "5%"],
     "data fetch mnits": ["Did you mean 'mnist'?"],
     "data verify mnits": ["Did you mean 'mnist'?"],
     "data add mnits .": ["Did you mean 'mnist'?"],
@@ -180,6 +190,64 @@ def test_a_failure_is_shown_and_retried_by_the_id_of_the_run(kit: Kit, engine: f
     assert kit("report", run, "--out", "copy.html").out.rstrip().endswith("Report: copy.html")
     assert Path("copy.html").is_file()
     assert "There is: " + run in kit("report", run[:-1]).err
+
+
+def saved(name: str, speeds: dict[str, list[float]]) -> None:
+    """A run below reports/, with launches of these speeds of torch's cells of these scenarios."""
+    launches = [
+        (examples.cell(scenario), number, speed)
+        for scenario, of_cell in speeds.items()
+        for number, speed in enumerate(of_cell, start=1)
+    ]
+    plan = examples.plan([examples.planned(number, **vars(cell)) for cell, number, _ in launches])
+    folder = RunFolder.create(Path("reports") / name, plan.model_copy(update={"run": name}), examples.machine())
+    for cell, number, speed in launches:
+        folder.save(examples.record(examples.request(cell, launch=number), speed))
+
+
+STEADY = [1000.0, 1004.0, 996.0, 1002.0, 998.0]
+SLOW = [speed * 0.9 for speed in STEADY]
+
+
+def test_compare_shows_every_run_against_the_first(kit: Kit) -> None:
+    saved("before", {"mnist-cnn": STEADY, "cifar-cnn": STEADY})
+    saved("after", {"mnist-cnn": SLOW, "fashion-mlp": STEADY})
+    called = kit("compare", "before", "reports/after", "before")
+    assert (called.code, called.err) == (0, "")
+    assert re.search(
+        r"^mnist-cnn/torch/cpu\* +1,000 +900 +0\.900 +0\.\d{3}-0\.9\d{2} +slower$", called.out, re.MULTILINE
+    )
+    assert re.search(r"^cifar-cnn/torch/cpu\* +1,000 +absent +missing$", called.out, re.MULTILINE)
+    assert re.search(r"^mnist-cnn/torch/cpu\* +1,000 +1,000 +1\.000 +0\.\d{3}-1\.\d{3} +tie$", called.out, re.MULTILINE)
+    assert max(map(len, called.out.splitlines())) <= 80
+    document = json.loads(kit("compare", "before", "after", "--json").out)
+    assert [run["run"] for run in document["runs"]] == ["before", "after"]
+    slower = document["comparisons"][0]["cells"][0]
+    assert (slower["verdict"], slower["base"]["launches"]) == ("slower", 5)
+    assert slower["interval"][0] < slower["ratio"] < slower["interval"][1] < 1
+
+
+@pytest.mark.parametrize(
+    ("new", "allowed", "code", "words"),
+    [
+        ({"mnist-cnn": STEADY}, "5%", 0, "Passed; 1 of 1 cell judged."),
+        ({"mnist-cnn": SLOW}, "5 %", 1, "Failed: 1 regression; 1 of 1 cell judged."),
+        ({"mnist-cnn": SLOW}, "0.15", 0, "Passed; 1 of 1 cell judged."),
+        ({"cifar-cnn": STEADY}, "5%", 1, "Failed: 1 lost; 0 of 1 cell judged."),
+        ({"mnist-cnn": STEADY[:1]}, "5%", 2, "--profile standard"),
+    ],
+)
+def test_the_gate_ends_with_its_judgement(
+    kit: Kit, new: dict[str, list[float]], allowed: str, code: int, words: str
+) -> None:
+    saved("before", {"mnist-cnn": STEADY})
+    saved("after", new)
+    called = kit("gate", "before", "after", "--max-regression", allowed)
+    assert called.code == code
+    assert (called.err if code == 2 else called.out).rstrip().endswith(words + "." * (code == 2))
+    as_json = kit("gate", "before", "after", "--max-regression", allowed, "--json")
+    assert as_json.code == code
+    assert not as_json.out if code == 2 else json.loads(as_json.out)["exit_code"] == code
 
 
 def test_a_run_of_a_newer_kit_is_refused(kit: Kit, engine: fakes.FakeEngine) -> None:
@@ -272,6 +340,27 @@ def test_clean_takes_nothing_away_from_a_run_that_measures(kit: Kit, engine: fak
     assert "r1" in called.err
 
 
+@pytest.mark.parametrize("left", [[], ["process 7"]])
+def test_clean_says_which_engine_did_not_answer_and_cleans_the_others(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch, left: list[str]
+) -> None:
+    def answer(self: DockerEngine) -> dict[str, str]:
+        if self.name == "podman":
+            return {"version": "4"}
+        raise EngineError("You may not use\ndocker's socket.", "Join its group.")
+
+    monkeypatch.setattr("kit.engines.docker.DockerEngine.describe", answer)
+    monkeypatch.setattr("kit.engines.docker.DockerEngine.sweep", lambda self, alive: [f"{self.name}-7"])
+    monkeypatch.setattr("kit.engines.local.LocalEngine.sweep", lambda self, alive: left)
+    called = kit("clean")
+    assert (called.code, called.err) == (0, "")
+    assert called.out.splitlines() == [
+        "docker was not cleaned: You may not use docker's socket.",
+        "container podman-7",
+        *left,
+    ]
+
+
 def test_list_shows_what_exists(kit: Kit) -> None:
     text = kit("list").out
     for words in ("catdog-cnn", "conv-dropout", "TensorFlow", "Fashion-MNIST"):
@@ -321,56 +410,16 @@ def test_an_engine_that_makes_no_sense_is_refused(kit: Kit, arguments: str, word
     assert words in called.err
 
 
-def test_doctor_wants_one_engine_that_works() -> None:
-    broken = EngineError("No.", "Start it.")
-    assert [f.level for f in doctor.check_engines(broken, {"engine": "local"})] == [Level.WARNING, Level.OK]
-    assert [f.level for f in doctor.check_engines(broken, broken)] == [Level.ERROR, Level.ERROR]
-
-
-def test_doctor_judges_disk_cpus_memory_and_platform() -> None:
-    here = Path("here")
-    levels = [doctor.check_disk("disk", here, free << 30).level for free in (1, 5, 50)]
-    assert levels == [Level.ERROR, Level.WARNING, Level.OK]
-    levels = [doctor.check_memory(8 << 30, limit).level for limit in (1 << 30, 3 << 30, 6 << 30, None)]
-    assert levels == [Level.ERROR, Level.WARNING, Level.OK, Level.OK]
-    assert doctor.check_cpus(2, 8, 2.5).level is Level.WARNING
-    assert doctor.check_cpus(8, 8, None).level is Level.OK
-    assert doctor.check_platform("Darwin", "arm64").level is Level.ERROR
-
-
-def test_doctor_looks_whether_folders_can_be_written(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("file").write_text("")
-    monkeypatch.setenv("KIT_DATA_DIR", "file/data")
-    called = kit("doctor", "--out", "file", "--json")
-    found = {f["name"]: f for f in json.loads(called.out)}
-    assert (called.code, found["disk out"]["level"], found["disk data"]["level"]) == (1, "error", "error")
-    assert "--out" in found["disk out"]["remedy"]
-    assert "KIT_DATA_DIR" in found["disk data"]["remedy"]
-    assert found["disk cache"]["level"] != "error"
+def test_an_interpreter_that_does_not_exist_is_bad_input(kit: Kit) -> None:
+    called = kit("plan", "--framework", "torch", "--env", "/nowhere/python")
+    assert (called.code, called.out) == (2, "")
+    assert "There is no interpreter '/nowhere/python'.\nGive --env" in called.err
 
 
 def test_verify_says_where_there_is_nothing_to_verify(kit: Kit) -> None:
     called = kit("data", "verify")
     assert called.code == 0
     assert "No data set is here" in called.out
-
-
-def test_doctor_tells_why_cuda_cells_would_be_skipped() -> None:
-    assert [f.level for f in doctor.check_gpu([], {"torch": "No GPU."})] == [Level.OK]
-    seen, toolkit = doctor.check_gpu(["T4"], {"torch": "No toolkit.", "tensorflow": "No toolkit.", "onnxruntime": None})
-    assert (seen.level, toolkit.level) == (Level.OK, Level.WARNING)
-    assert toolkit.message.startswith("torch, tensorflow would be skipped: No toolkit.")
-
-
-def test_doctor_ends_with_code_1_where_something_is_an_error(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kit.engines.docker.DockerEngine.describe", no_daemon)
-    monkeypatch.setattr("kit.engines.local.LocalEngine.describe", lambda self: {"engine": "local"})
-    findings = json.loads(kit("doctor", "--json").out)
-    docker = next(f for f in findings if f["name"] == "engine docker")
-    assert (docker["level"], docker["remedy"]) == ("warning", "Start it.")
-    assert kit("doctor").code == (1 if any(f["level"] == "error" for f in findings) else 0)
-    monkeypatch.setattr("kit.engines.local.LocalEngine.describe", no_daemon)
-    assert kit("doctor").code == 1
 
 
 def test_the_table_names_what_differs_and_what_failed() -> None:

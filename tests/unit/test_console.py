@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 import re
 
 import pytest
@@ -42,6 +43,24 @@ def test_plain_progress_tells_a_failure() -> None:
     with pytest.raises(RuntimeError), progress.task("Image"):
         raise RuntimeError
     assert stream.getvalue().splitlines()[1::2] == ["Image: stopped, 0.0 s"]
+
+
+def test_a_reader_that_went_away_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)  # as `head -1` does after its line
+    with open(writing, "w", encoding="utf-8") as stream:
+        with PlainProgress(stream).task("Measuring") as task:
+            task.advance(1)
+        monkeypatch.setattr("sys.stdout", stream)
+        console.print_table([Column("Cell")], [["x"]])
+    # and closing it, which writes what is left, did not raise either: a process would end with another exit code
+
+
+def test_an_output_that_fails_otherwise_is_an_error() -> None:
+    with open("/dev/full", "w", encoding="utf-8") as stream:
+        with pytest.raises(OSError, match="No space left"):
+            PlainProgress(stream).line("x")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class Terminal(io.StringIO):

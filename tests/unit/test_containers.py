@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +13,8 @@ from kit.engines import cgroup, containers
 from kit.engines.cgroup import MemoryWatch, memory_folder
 from kit.engines.docker import DockerEngine
 from kit.engines.launch_log import CUT, copy_output
-from kit.errors import EngineError
-from kit.model import Framework, LaunchFolder, Limits
+from kit.errors import DiskError, EngineError
+from kit.model import Environment, Framework, LaunchFolder, Limits
 from kit.sources import Sources
 
 LIMITS = Limits(timeout_s=1, memory_bytes=1 << 30, cpus=(0, 2))
@@ -93,6 +96,57 @@ def test_a_log_keeps_the_newest_output(tmp_path):
     assert len(text) <= 1000 + len(CUT)
     assert text.startswith(CUT)
     assert text.endswith(b"000998\n000999\n")
+
+
+class StuckDaemon:
+    """An engine whose container prints without end, and which tells of its end only when it was killed and nobody
+    has its output open. calls: what was asked of it after the start."""
+
+    def __init__(self):
+        self.calls, self._response = [], self
+        self._closed, self._killed = threading.Event(), threading.Event()
+
+    def create_container_from_config(self, config, name):
+        return {}
+
+    def attach(self, name, stream):
+        return self
+
+    def __iter__(self):
+        return iter(lambda: b"output\n", b"")
+
+    def close(self):
+        self._closed.set()
+
+    def start(self, name):
+        pass
+
+    def inspect_container(self, name):
+        return {"State": {"Pid": 0, "OOMKilled": False}}
+
+    def wait(self, name, timeout):
+        self._killed.wait()
+        self._closed.wait()
+        return {"StatusCode": 137}
+
+    def kill(self, name):
+        self.calls.append("kill")
+        self._killed.set()
+
+    def remove_container(self, name, v, force):
+        self.calls.append("remove")
+
+
+def test_a_log_that_cannot_be_written_stops_the_launch_at_once_as_a_disk_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("kit.engines.docker.KILL_S", 2)
+    engine, daemon = DockerEngine(Sources()), StuckDaemon()
+    engine.__dict__ |= {"_client": daemon, "_info": {}}
+    folder = LaunchFolder(tmp_path / "io", None, Path("/dev/full"))
+    limits, began = replace(LIMITS, timeout_s=20), time.monotonic()
+    with pytest.raises(DiskError, match="No space left"):
+        engine.launch(Environment("tiny", "cpu", "image", "tiny", "sha256:0"), folder, limits, {}, {}, lambda: False)
+    assert time.monotonic() - began < limits.timeout_s / 2
+    assert daemon.calls == ["kill", "remove"]
 
 
 def test_no_daemon_and_a_daemon_elsewhere_are_errors_with_a_remedy(monkeypatch, tmp_path):

@@ -9,13 +9,39 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FRAMEWORKS = {"torch", "tensorflow", "keras", "onnx", "onnxruntime", "jax"}
-SHARED = {"scenarios.contract", "scenarios.spec", "scenarios.catalog"}
+SHARED = {"scenarios.contract", "scenarios.spec", "scenarios.catalog", "scenarios.flops"}
 STANDARD_LIBRARY_ONLY = [
     "scenarios/contract.py",
     "scenarios/spec.py",
+    "scenarios/flops.py",
     *(str(p.relative_to(ROOT)) for p in (ROOT / "scenarios/catalog").glob("*.py")),
 ]
-PURE = ["kit/plan.py", "kit/analysis.py", "kit/verdict.py", "kit/report/view.py", "kit/report/evidence.py"]
+PURE = [
+    "kit/analysis.py",
+    "kit/cautions.py",
+    "kit/cell_rules.py",
+    "kit/ceilings.py",
+    "kit/compare.py",
+    "kit/context.py",
+    "kit/diagnosis.py",
+    "kit/doctor/checks.py",
+    "kit/doctor/facts.py",
+    "kit/doctor/findings.py",
+    "kit/doctor/gpu_checks.py",
+    "kit/differences.py",
+    "kit/figures.py",
+    "kit/intervals.py",
+    "kit/observed.py",
+    "kit/peaks.py",
+    "kit/plan.py",
+    "kit/robust.py",
+    "kit/schedule.py",
+    "kit/side_by_side.py",
+    "kit/verdict.py",
+    "kit/report/conditions.py",
+    "kit/report/evidence.py",
+    "kit/report/view.py",
+]
 
 
 def imported(path: Path) -> set[str]:

@@ -15,7 +15,7 @@ import pytest
 
 from kit.engines.local import TEMPORARY, LocalEngine
 from kit.engines.processes import MemoryMeter, identity
-from kit.errors import EngineError
+from kit.errors import EngineError, UsageError
 from kit.model import Environment, Framework, LaunchFolder, Limits
 from kit.progress import Silent
 from kit.sources import Sources
@@ -281,6 +281,6 @@ def test_refusals_name_what_is_absent(root, tmp_path):
 
 
 def test_an_interpreter_that_is_not_there_or_none_is_an_error(tmp_path):
-    for name in ("no-such-python", "/bin/false"):
-        with pytest.raises(EngineError, match=name):
+    for name, kind in (("no-such-python", UsageError), ("/bin/false", EngineError)):
+        with pytest.raises(kind, match=name):
             LocalEngine(Sources(), name).describe()

@@ -1,13 +1,22 @@
-"""The window meter: what it cuts, what it calls steady, when it stops; on a clock that the test moves."""
+"""The window meter, the timing of stretches and the anatomy of a step, on a clock that the test moves."""
 
 from __future__ import annotations
 
+import itertools
+import math
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
+from scenarios import measure
+from scenarios.anatomy import dissect, first_batch
 from scenarios.contract import Budget
-from scenarios.measure import WARMUP_S, WINDOW_S, WindowMeter
+from scenarios.frameworks.base import Arrays, Photos
+from scenarios.measure import LEAST_STRETCHES, WINDOW_S, WindowMeter, time_stretches
+from scenarios.spec import Augment
 
 
 class Clock:
@@ -18,6 +27,8 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+    monotonic = __call__  # stands in for the module `time`
 
 
 def train(
@@ -36,6 +47,10 @@ def train(
     return done
 
 
+def is_full(window, epoch_steps):
+    return window.seconds >= WINDOW_S / 2 or window.steps == epoch_steps
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     step_s=st.floats(1e-3, 3.0),
@@ -47,13 +62,15 @@ def test_a_budget_of_seconds_is_spent_on_steady_windows_that_hold_the_true_speed
     meter = WindowMeter(Budget(seconds=seconds), epoch_steps, clock)
     train(meter, clock, epoch_steps, step_s, epochs=20_000 // epoch_steps + 10)
 
-    steady = meter.windows[meter.steady_from :]
-    assert sum(w.seconds for w in steady) >= seconds - 1e-9
-    assert sum(w.seconds for w in steady[:-1]) < seconds  # stops at the first moment that is enough
     assert meter.windows[0].steps == 1
     assert meter.first_step_s == pytest.approx(50 * step_s)
     assert meter.steady_from >= 1
-    assert steady[0].start_at - (meter.windows[0].start_at + meter.first_step_s) >= WARMUP_S - 1e-9
+    full_from = next(i for i, w in enumerate(meter.windows) if i and is_full(w, epoch_steps))
+    full_s = sum(w.seconds for w in meter.windows[full_from:])
+    steady_s = sum(w.seconds for w in meter.windows[meter.steady_from :])
+    assert meter.steady_from >= full_from
+    assert steady_s >= seconds - 1e-9 or full_s >= 2 * seconds - 1e-9
+    assert full_s <= 2 * seconds + meter.windows[-1].seconds
     for window in meter.windows[1:]:
         assert window.seconds == pytest.approx(window.steps * step_s, rel=1e-6)
         assert window.images == 32 * window.steps
@@ -84,3 +101,119 @@ def test_a_window_never_spans_two_epochs():
     train(meter, clock, 7, 0.001)
     assert all(w.seconds == pytest.approx(w.steps * 0.001) for w in meter.windows[1:])
     assert max(w.steps for w in meter.windows) <= 7
+
+
+@pytest.mark.parametrize(("warmup_s", "seed"), [(0.0, 1), (1.0, 2), (3.0, 3)])
+def test_the_longer_the_warm_up_the_later_is_steady_and_the_seconds_after_it_are_the_budget(warmup_s, seed):
+    """Steps take twice as long during the warm-up, and every step a random 10 % more or less."""
+    clock, random = Clock(), np.random.default_rng(seed)
+    meter = WindowMeter(Budget(seconds=6.0), 2000, clock)
+    warm_at = math.inf
+    while True:
+        meter.begin()
+        for step in range(2000):
+            clock.now += (0.02 if clock.now < warm_at else 0.01) * random.uniform(0.9, 1.1)
+            if step == 0 and warm_at == math.inf:
+                warm_at = clock.now + warmup_s
+            if meter.step(64) and not meter.mark():
+                break
+        else:
+            continue
+        break
+    steady = meter.windows[meter.steady_from :]
+    assert steady[0].start_at >= warm_at - 1.5 * WINDOW_S  # a window that is slow to its end is never steady
+    assert steady[0].start_at <= warm_at + 4 * WINDOW_S
+    assert 6.0 <= sum(w.seconds for w in steady) <= 6.0 + WINDOW_S + 4 * WINDOW_S
+    assert np.median([w.images / w.seconds for w in steady]) == pytest.approx(6400, rel=0.02)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(measure, "time", made)
+    return made
+
+
+@pytest.mark.parametrize("unit_s", [1e-6, 3e-4, 0.01, 0.05, 0.3, 4.0, 60.0])
+def test_stretches_are_of_the_length_asked_for_and_enough(clock, unit_s):
+    counts = []
+
+    def run(count):
+        counts.append(count)
+        clock.now += count * unit_s * (100 if len(counts) == 1 else 1)  # the first run compiles
+
+    times = time_stretches(run, stretch_s=0.06, seconds=0.4)
+    assert times == pytest.approx([unit_s] * len(times), rel=1e-3)
+    stretches = counts[-len(times) :]
+    assert counts[0] == 1
+    assert len(set(stretches)) == 1
+    stretch_s = stretches[0] * unit_s
+    assert stretch_s == pytest.approx(max(0.06, unit_s), rel=0.2)
+    assert len(times) >= (LEAST_STRETCHES if unit_s <= 2 else 2)
+    assert len(times) <= max(LEAST_STRETCHES, round(0.4 / stretch_s) + 1)
+    assert stretch_s * (len(times) - 1) <= max(10.0, unit_s)
+
+
+class Resident:
+    """A model that keeps what its resident steps are made of: 1 ms, and 1 ms for each image of the batch."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        self.batches = []
+
+    def resident_steps(self, images, labels):
+        assert len(images) == len(labels)
+        self.batches.append(images)
+
+        def run(count):
+            self.clock.now += count * 1e-3 * (1 + len(images))
+
+        return run
+
+
+@pytest.mark.parametrize(("batch", "sizes"), [(64, [16, 32, 64]), (3, [1, 3]), (2, [1, 2]), (1, [1]), (6, [1, 3, 6])])
+def test_a_step_is_dissected_at_a_quarter_half_and_all_of_its_batch(clock, batch, sizes):
+    images = np.arange(40, dtype=np.float32).reshape(40, 1, 1, 1)  # too few for a batch of 64
+    model = Resident(clock)
+    resident = dissect(None, model, Arrays(images, np.arange(40)), batch).resident
+    assert [step.batch for step in resident] == sizes
+    for step, used in zip(resident, model.batches, strict=True):
+        assert step.seconds == pytest.approx([1e-3 * (1 + step.batch)] * len(step.seconds))
+        assert len(step.seconds) >= LEAST_STRETCHES
+        assert used.ravel() == pytest.approx([i % 40 for i in range(step.batch)])
+
+
+def test_the_batch_of_a_photo_set_is_decoded_by_the_framework_and_not_augmented(tmp_path):
+    for number in range(5):
+        Image.new("RGB", (8, 8)).save(tmp_path / f"{number}.jpg")
+    paths = [tmp_path / f"{number}.jpg" for number in range(5)]
+    asked = []
+
+    class Reader:
+        def read_photos(self, photos):
+            asked.append(photos)
+            return np.stack([np.full((8, 8, 3), float(path.stem), np.float32) for path in photos.paths])
+
+    photos = Photos(paths, np.array([5, 6, 7, 8, 9]), (8, 8), Augment())
+    for batch in (3, 7):
+        images, labels = first_batch(Reader(), photos, batch)
+        expected = list(itertools.islice(itertools.cycle(range(5)), batch))
+        assert images.shape == (batch, 8, 8, 3)
+        assert list(images[:, 0, 0, 0]) == expected
+        assert list(labels) == [5 + number for number in expected]
+    assert [len(photos.paths) for photos in asked] == [3, 5]
+    assert all(photos.augment is None for photos in asked)
+
+
+def test_what_never_settles_is_measured_for_twice_the_budget():
+    """Every step takes 5 % less time than the one before: the cut stays at the half, which lasts ever less."""
+    clock = Clock()
+    meter = WindowMeter(Budget(seconds=6.0), 1000, clock)
+    meter.begin()
+    for step in range(1000):
+        clock.now += 0.95**step
+        if meter.step(1) and not meter.mark():
+            break
+    full_s = sum(w.seconds for w in meter.windows[1:])
+    assert sum(w.seconds for w in meter.windows[meter.steady_from :]) < 6.0
+    assert 12.0 - 1e-9 <= full_s <= 12.0 + meter.windows[-1].seconds

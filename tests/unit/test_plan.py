@@ -14,7 +14,6 @@ from kit import catalog
 from kit.errors import UsageError
 from kit.model import Framework
 from kit.plan import PROFILES, Options, Selection, budget, estimate, make_plan
-from kit.typical import forward_flops
 from scenarios.contract import Budget
 
 SCENARIOS = catalog.scenarios()
@@ -121,12 +120,6 @@ def test_budgets_are_those_of_the_profiles():
     assert budget(PROFILES["full"], 2, scenario) == Budget(epochs=2)
 
 
-def test_flops_of_a_forward_pass():
-    convolutions = 26 * 26 * 32 * 9 * 1 + 11 * 11 * 64 * 9 * 32
-    dense = 5 * 5 * 64 * 128 + 128 * 10
-    assert forward_flops(SCENARIOS["mnist-cnn"][""]) == 2 * (convolutions + dense)
-
-
 def test_the_estimate_counts_what_will_run_and_what_must_be_made():
     selection = Selection(scenarios=("mnist-cnn",), frameworks=("torch", "onnxruntime"))
     whole = plan(selection)
@@ -137,8 +130,20 @@ def test_the_estimate_counts_what_will_run_and_what_must_be_made():
     assert warm.seconds < cold.seconds
     assert "4 launches" in cold.lines[0]
     assert "2 launches" in on_cpu.lines[0]
-    assert "torch cuda" in cold.lines[1]
-    assert "cuda" not in on_cpu.lines[1]
+    assert "4 probes" in cold.lines[1]
+    assert "torch cuda" in cold.lines[2]
+    assert "cuda" not in on_cpu.lines[2]
+
+
+def test_a_budget_is_for_the_profile_that_goes_on_until_intervals_are_narrow():
+    selection = Selection(scenarios=("mnist-cnn",), frameworks=("torch",), devices=("cpu",))
+    precise = plan(selection, Options("fake", profile="standard", budget_s=7200.0))
+    assert precise.budget_s == 7200.0
+    assert estimate(precise, SCENARIOS, ready=[("torch", "cpu")]).seconds == 7200.0
+    assert plan(selection, Options("fake")).budget_s is None
+    for wrong in (Options("fake", budget_s=60.0), Options("fake", profile="standard", budget_s=-1.0)):
+        with pytest.raises(UsageError, match="--budget"):
+            plan(selection, wrong)
 
 
 def test_the_deadline_leaves_room_for_the_longest_launch():

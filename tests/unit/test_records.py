@@ -27,8 +27,8 @@ def test_a_newer_version_is_refused_and_an_older_one_upgraded(monkeypatch):
     with pytest.raises(UsageError, match=r"machine\.json was written by a newer kit \(schema 99"):
         Machine.from_json(json.dumps(document | {"schema": 99}), "machine.json")
     del document["kernel"]
-    monkeypatch.setattr(records, "SCHEMA", 2)
-    monkeypatch.setitem(records.UPGRADES, 1, lambda old: old | {"kernel": "unknown"})
+    monkeypatch.setitem(records.UPGRADES, records.SCHEMA, lambda old: old | {"kernel": "unknown"})
+    monkeypatch.setattr(records, "SCHEMA", records.SCHEMA + 1)
     assert Machine.from_json(json.dumps(document), "machine.json").kernel == "unknown"
 
 
@@ -55,6 +55,17 @@ def test_what_is_no_record_is_refused_by_name(change):
     assert "pydantic" not in caught.value.message
 
 
+@pytest.mark.parametrize("part", ["training", "inference"])
+@pytest.mark.parametrize("speed", [0.0, -1.0, 1.1e9, 1e308, float("nan")])
+def test_an_ok_record_with_a_speed_of_no_machine_is_refused(part, speed):
+    document = json.loads(examples.record().to_json())
+    document["result"][part]["images_per_s"] = speed
+    with pytest.raises(UsageError, match=r"x\.json is not a valid record: .* images/s"):
+        Record.from_json(json.dumps(document), "x.json")
+    failed = json.loads(examples.failed().to_json()) | {"result": document["result"]}
+    assert Record.from_json(json.dumps(failed), "x.json").status is Status.FAILED
+
+
 @pytest.mark.parametrize("text", ["", "null", "[]", "{}", "[" * 100_000, b"\xff\xfe"])
 def test_what_is_no_object_is_refused_by_name(text):
     with pytest.raises(UsageError, match=r"x\.json is not a valid record"):
@@ -62,7 +73,7 @@ def test_what_is_no_object_is_refused_by_name(text):
 
 
 def test_a_number_that_json_has_not_is_never_written():
-    broken = replace(examples.result(examples.request()).training, images_per_s=float("nan"))
+    broken = replace(examples.result(examples.request()).training, final_loss=float("nan"))
     record = examples.record(result=replace(examples.result(examples.request()), training=broken))
     with pytest.raises(ValueError, match="not JSON compliant"):
         record.to_json()

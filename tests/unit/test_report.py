@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 import pytest
 
 from kit import catalog
-from kit.analysis import speedups, summarise
-from kit.records import PlannedLaunch
+from kit.analysis import ratios, summarise
+from kit.records import Context, PlannedLaunch
 from kit.report import charts, text
 from kit.report.parts import Bar
 from kit.report.render import render, write_report
@@ -45,13 +45,14 @@ def plan(requests):
     return examples.plan([PlannedLaunch(named=False, **{name: getattr(r, name) for name in fields}) for r in requests])
 
 
-def view_of(records, requests=None):
+def view_of(records, requests=None, probes=()):
     titles = {name: f.title for name, f in catalog.frameworks().items()}
-    return make_view(plan(requests or [r.request for r in records]), machine(), records, catalog.scenarios(), titles)
+    planned = plan(requests or [r.request for r in records])
+    return make_view(planned, machine(), records, probes, catalog.scenarios(), titles)
 
 
-def document(records, requests=None) -> Document:
-    return Document(render(view_of(records, requests)))
+def document(records, requests=None, probes=()) -> Document:
+    return Document(render(view_of(records, requests, probes)))
 
 
 def test_every_measured_number_is_shown_with_its_unit():
@@ -89,8 +90,8 @@ def test_cuda_against_cpu_is_a_ratio_of_equal_cells_only():
     cpu, cuda = request(cell(device="cpu")), request(cell(device="cuda"))
     other = request(cell("cifar-cnn", device="cuda"))
     records = [record(cpu, images_per_s=100.0), record(cuda, images_per_s=2000.0), record(other, images_per_s=1.0)]
-    found = speedups(summarise(records))
-    assert [(s.cuda.key, s.ratio) for s in found] == [(cuda.key, 20.0)]
+    found = ratios(summarise(records), records)
+    assert [(r.numerator.key, r.ratio) for r in found] == [(cuda.key, 20.0)]
     assert "20×" in document(records).text
 
 
@@ -109,12 +110,13 @@ def test_each_batch_size_of_a_scenario_has_its_own_row_and_section():
     assert [section.label for section in view.sections] == ["mnist-cnn/b32", "mnist-cnn/b64"]
 
 
-def test_a_cell_is_the_median_of_its_launches_and_shows_their_spread():
+def test_a_cell_is_the_geometric_mean_of_its_launches_and_shows_their_spread():
     first = request(cell())
-    records = [record(replace(first, launch=n + 1), images_per_s=v) for n, v in enumerate((900.0, 1000.0, 5000.0))]
+    records = [record(replace(first, launch=n + 1), images_per_s=v) for n, v in enumerate((500.0, 1000.0, 2000.0))]
     (summary,) = summarise(records)
-    assert (summary.images_per_s, summary.lowest, summary.highest, summary.launches) == (1000.0, 900.0, 5000.0, 3)
-    assert "3: 900 to 5,000" in document(records).text
+    assert (summary.lowest, summary.highest, summary.launches) == (500.0, 2000.0, 3)
+    assert summary.images_per_s == pytest.approx(1000.0)
+    assert "3: 500 to 2,000" in document(records).text
 
 
 def test_whole_epochs_show_their_accuracy_and_a_learning_curve():
@@ -137,6 +139,7 @@ def test_no_text_from_a_record_becomes_markup():
             plan([wanted]).model_copy(update={"profile": HOSTILE, "run": HOSTILE}),
             machine(cpu_model=HOSTILE),
             [ok, bad],
+            [],
             catalog.scenarios(),
             {},
         )
@@ -187,6 +190,60 @@ def test_the_report_replaces_the_old_one_whole(tmp_path):
     target = tmp_path / "index.html"
     target.write_text("old")
     of = request(cell())
-    assert write_report(target, plan([of]), machine(), [record(of)]) == target
+    assert write_report(target, plan([of]), machine(), [record(of)], []) == target
     assert target.read_text().startswith("<!doctype html>")
     assert list(tmp_path.iterdir()) == [target]
+
+
+def probe(device="cpu"):
+    asked = request(key=f"ceilings/torch/{device}/fp32", purpose="probe", device=device)
+    return record(asked)
+
+
+def watched(of, **series):
+    """A record whose launch the host watched for three samples."""
+    context = Context(at=[1.0, 6.0, 11.0], series=series, core_busy=[1.0, 0.5], throttled={}, cost_s=0.002)
+    return record(of).model_copy(update={"context": context})
+
+
+def test_intervals_ties_and_the_clearly_slower_are_told_apart():
+    speeds = {"torch": 1000.0, "tensorflow": 1005.0, "onnxruntime": 800.0}
+    records = [
+        record(request(cell(framework=name), launch=n), images_per_s=speed * (1 + 0.01 * (n % 3)))
+        for name, speed in speeds.items()
+        for n in range(1, 6)
+    ]
+    view = view_of(records)
+    (row,) = view.summary.rows
+    shown = dict(zip(view.summary.headers, row, strict=True))
+    assert "★" in shown["TensorFlow cpu"]
+    assert "☆" in shown["PyTorch cpu"]
+    assert not {"★", "☆"} & set(shown["ONNX Runtime cpu"])
+    assert all("±" in shown[name] for name in shown if name != "Scenario")
+    verdicts = {row[1]: row[3] for row in view.frameworks.rows}
+    assert "tie" in verdicts["mnist-cnn/torch/cpu"]
+    assert "tie" not in verdicts["mnist-cnn/onnxruntime/cpu"]
+    training = view.sections[0].bars["Training, images/s"]
+    assert all(bar.low < bar.value < bar.high for bar in training)
+    without = tuple(replace(bar, low=None, high=None) for bar in training)
+    assert charts.bars("t", training).count("mark-rule") == charts.bars("t", without).count("mark-rule") + 1
+
+
+def test_what_holds_a_cell_back_stands_beside_the_ceilings():
+    page = document([record(request(cell()))], probes=[probe()]).text
+    assert "100 GFLOP/s" in page  # the ceiling
+    assert "What holds it back" in page
+    assert "15.4 GFLOP/s" in page  # 1,000 images/s of 15.4 MFLOP
+    assert "15.4 %" in page
+
+
+def test_what_the_host_saw_becomes_warnings_charts_and_energy():
+    quiet = document([watched(request(cell()), cpu_busy=[1.9, 1.9, 1.9], cpu_steal=[0.0, 0.0, 0.0])])
+    series = {"cpu_busy": [4.0, 4.0, 4.0], "cpu_steal": [0.0, 0.0, 0.0], "cpu_energy_j": [0.0, 500.0, 1000.0]}
+    busy = view_of([watched(request(cell()), **series)])
+    assert "Other processes" not in quiet.text
+    assert [t.title for t in busy.timelines] == ["CPUs busy"]
+    assert any("2.1" in cause and "Other processes" in cause for _, cause, _ in busy.cautions.rows)
+    assert busy.energy.headers == ("Cell", "cpu")
+    assert "svg" in charts.timeline(busy.timelines[0])
+    assert any("Sampling the host took 0.20 % of one CPU" in paragraph for paragraph in busy.method)

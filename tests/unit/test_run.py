@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from dataclasses import replace
@@ -15,7 +16,7 @@ from kit.model import Completion, Environment, Limits
 from kit.reference_cache import ReferenceCache
 from kit.run import Job, Setting, log_tail, record_without_launch, run_launch
 from scenarios import contract
-from scenarios.contract import REFERENCE_FILE, RESULT_FILE, Check, Code, Evidence, Reason, Status
+from scenarios.contract import REFERENCE_FILE, RESULT_FILE, Check, Code, Evidence, Reason, Status, Timings
 from tests import examples, fakes
 
 DONE = Completion(exit_code=0, seconds=1.0)
@@ -175,7 +176,7 @@ def result_text(**changes):
         result_text()[:500],
         result_text(key="another/key"),
         result_text(launch=2),
-        result_text(schema=2),
+        result_text(schema=contract.SCHEMA + 1),
         result_text(training=None),
         result_text(evidence=None),
         result_text(status=Status.FAILED),
@@ -185,12 +186,50 @@ def result_text(**changes):
         result_text().replace('"images_per_s": 1000.0', '"images_per_s": 1e999'),
         result_text().replace('"images_per_s": 1000.0', '"images_per_s": -1.0'),
         result_text().replace('"steady_from": 1', '"steady_from": 2'),
-        result_text().replace('"schema": 1', '"schema": 1, "extra": 0'),
+        result_text().replace('"schema": 2', '"schema": 2, "extra": 0'),
     ],
 )
 def test_a_result_that_is_none_breaks_the_contract(setting, job, text):
     record = run(setting, job, writes(text))
     assert (record.status, record.reason.code) == (Status.BROKEN_CONTRACT, Code.INVALID_RESULT)
+
+
+def doctored(place, value):
+    """The text of an `ok` result of one whole epoch with another figure at this place."""
+    document = json.loads(contract.to_json(examples.result(examples.request(), epochs=1)))
+    *path, last = [int(step) if step.isdigit() else step for step in place.split(".")]
+    part = document
+    for step in path:
+        part = part[step]
+    assert last in part if isinstance(part, dict) else last < len(part)
+    part[last] = value
+    return json.dumps(document)
+
+
+TIMES = [
+    *(f"timings.{name}" for name in Timings.__dataclass_fields__),
+    *(f"{part}.windows.0.{name}" for part in ("training", "inference") for name in ("start_at", "seconds")),
+    *("training.epoch_s", "training.epochs.0.seconds", "telemetry.cpu_s", "inference.latency_ms.1"),
+    *(f"inference.p{percent}_ms" for percent in (50, 90, 99)),
+]
+SPEEDS = ["training.images_per_s", "inference.images_per_s"]
+SHARES = ["training.epochs.0.train_accuracy", "training.epochs.0.test_accuracy", "inference.test_accuracy"]
+ABSURD = {
+    **dict.fromkeys(TIMES, (-0.001, 1e308)),
+    **dict.fromkeys(SPEEDS, (-1000.0, 1.1e9, 1e308)),
+    **dict.fromkeys(SHARES, (-0.1, 1.1)),
+}
+
+
+@pytest.mark.parametrize(("place", "value"), [(place, value) for place, values in ABSURD.items() for value in values])
+def test_a_figure_that_no_machine_measures_breaks_the_contract(setting, job, place, value):
+    record = run(setting, job, writes(doctored(place, value)))
+    assert (record.status, record.reason.code) == (Status.BROKEN_CONTRACT, Code.INVALID_RESULT)
+
+
+@pytest.mark.parametrize(("place", "value"), [(SPEEDS[0], 1e9), (SHARES[2], 0.0), (SHARES[2], 1.0), (TIMES[0], 0.0)])
+def test_a_figure_at_the_edge_of_what_is_possible_stands(setting, job, place, value):
+    assert run(setting, job, writes(doctored(place, value))).status is Status.OK
 
 
 def test_a_result_file_that_is_a_link_a_pipe_or_endless_is_not_read(setting, job, tmp_path):
@@ -221,6 +260,8 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "2"}
 def changed(**changes):
     """The evidence of an ok launch with other values; those of placement by their own names."""
     evidence = examples.result(examples.request(environment=ENVIRONMENT)).evidence
+    if "device" in changes:
+        changes.setdefault("nodes", {changes["device"]: 4})
     inside = {name: changes.pop(name) for name in list(changes) if name not in Evidence.__dataclass_fields__}
     return replace(evidence, placement=replace(evidence.placement, **inside), **changes)
 

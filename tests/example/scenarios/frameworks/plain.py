@@ -17,10 +17,12 @@ import numpy as np
 from scenarios import reference
 from scenarios.contract import Placement
 from scenarios.data.photos import PhotoLoader, read_photos
+from scenarios.frameworks import _probes
 from scenarios.frameworks.base import (
     Arrays,
     DeviceUnavailable,
     Images,
+    KernelName,
     Labels,
     Logits,
     Meter,
@@ -56,12 +58,47 @@ class PlainAdapter:
         """A model with these weights."""
         return PlainModel(self._options, scenario, weights)
 
+    def kernel(self, name: KernelName, size: int) -> Callable[[int], None]:
+        """Matrix product, memory and launch in float32; NumPy has no convolution and nothing to upload to."""
+        random = np.random.default_rng(0)
+        match name:
+            case "matmul":
+                operands = [random.random((size, size), dtype=np.float32) for _ in range(2)]
+                return repeated(np.matmul, operands)
+            case "memory":
+                return repeated(np.negative, [random.random(size // 4, dtype=np.float32)])
+            case "launch":
+                return repeated(np.negative, [random.random(size, dtype=np.float32)])
+            case "convolution":
+                raise NotOffered("NumPy has no convolution.")
+            case "upload":
+                raise NotOffered(_probes.UPLOAD_ON_CPU)
+
     def read_photos(self, photos: Photos) -> Images:
         """As the kit's own loader reads them."""
         return read_photos(photos, self._options.threads)
 
 
 ADAPTER = PlainAdapter
+
+
+def repeated(operation: Callable[..., object], operands: list[Images]) -> Callable[[int], None]:
+    """`operation` again and again into one array of the first operand's shape."""
+    outcome = np.zeros_like(operands[0])
+
+    def run(times: int) -> None:
+        for _ in range(times):
+            operation(*operands, out=outcome)
+
+    return run
+
+
+def denormals(threads: int) -> Literal["kept", "flushed"]:
+    """What NumPy does with denormal results in threads like those of a training step."""
+    values = np.full(_probes.PRODUCTS, _probes.NORMAL, np.float32)
+    with ThreadPoolExecutor(threads) as pool:
+        parts = pool.map(lambda part: part * np.float32(_probes.FACTOR), np.array_split(values, threads))
+        return _probes.fate_of_denormals(np.concatenate(list(parts)))
 
 
 class PlainModel:
@@ -100,6 +137,16 @@ class PlainModel:
                 break
         return Sums(seen, loss, correct)
 
+    def resident_steps(self, images: Images, labels: Labels) -> Callable[[int], None]:
+        """The steps of `train_epoch`; the arrays are where NumPy computes, and it returns from a call when it is
+        finished."""
+
+        def run(steps: int) -> None:
+            for _ in range(steps):
+                self._step(images, labels)
+
+        return run
+
     def logits(self, images: Images) -> Logits:
         """(N, units) before the last activation, dropout off."""
         return reference.forward(self._scenario, self._weights, images).astype(np.float32)
@@ -125,6 +172,8 @@ class PlainModel:
             threads=self._options.threads,
             training="reference mathematics in float64, weights in float32",
             loader="NumPy slices; photos by the kit's own loader",
+            denormals=denormals(self._options.threads),
+            nodes={"cpu": len(self._weights)},
         )
 
     def device_peak_bytes(self) -> int | None:

@@ -1,0 +1,40 @@
+"""The kit's side: a scenario trained by the worker's own path, adapter and meter included.
+
+python -m benchmarks.kit_side SCENARIO --framework torch --threads 2 --steps 300
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+
+from benchmarks import side
+from scenarios import catalog, weights
+from scenarios.contract import Budget
+from scenarios.frameworks.base import Adapter, Arrays, Options
+from scenarios.measure import WindowMeter
+
+SEED = 0
+
+
+def main() -> None:
+    """Build the model and train epochs of it as they are asked for."""
+    scenarios = catalog.load()
+    parser = side.parser(scenarios)
+    parser.add_argument("--framework", required=True)
+    parser.add_argument("--threads", type=int, required=True)
+    options = parser.parse_args()
+    scenario = scenarios[options.scenario][""]
+    adapters = importlib.import_module(f"scenarios.frameworks.{options.framework}")
+    adapter: Adapter = adapters.ADAPTER(Options(threads=options.threads, seed=SEED))
+    initial = weights.initial_weights(scenario, SEED)
+    model = adapter.build(scenario, initial)
+    data = Arrays(*side.random_set(scenario.image, options.steps * scenario.batch))
+    meter = WindowMeter(Budget(epochs=1), options.steps)  # whole epochs; how many, the driver says
+    epochs = itertools.count()
+    side.ready(sum(values.size for values in initial.values()), len(data))
+    side.serve(lambda: model.load(initial), lambda: model.train_epoch(data, next(epochs), meter))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""What the kit's training loop costs against the same training as a person would type it, in the same environment.
+
+`python -m benchmarks.overhead` prints one line of JSON a scenario and framework, and one over all scenarios of each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from benchmarks.pairs import Subject, exit_code, pair_count, say
+from benchmarks.processes import alone, compare, on_host
+from kit import catalog
+from kit.console import show_progress
+from kit.engines.local import LocalEngine
+from kit.machine import usable_cpus
+from kit.model import Environment
+from kit.progress import Progress
+from kit.sources import Sources
+
+BENCH = "overhead"
+BARE = {"tensorflow": "benchmarks.keras_recipes", "torch": "benchmarks.torch_recipes"}
+SCENARIOS = ("mnist-cnn", "mnist-cnn-dropout", "cifar-cnn", "cifar-mlp", "fashion-mlp")
+
+
+def options(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="benchmarks.overhead", description=__doc__)
+    parser.add_argument("--scenario", action="append", choices=SCENARIOS, help="default: all of them")
+    parser.add_argument("--framework", action="append", choices=BARE, help="default: both")
+    parser.add_argument("--pairs", type=pair_count, default=20, help="of epochs; default: 20")
+    parser.add_argument("--steps", type=int, default=300, help="in an epoch; default: 300")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    """Make the environments, then measure with the machine to ourselves."""
+    asked = options()
+    engine, frameworks = LocalEngine(Sources.from_environment()), catalog.frameworks()
+    with show_progress() as progress:
+        names = asked.framework or list(BARE)
+        environments = {name: engine.prepare(frameworks[name], "cpu", progress) for name in names}
+        with alone():
+            measure(environments, asked.scenario or SCENARIOS, asked.pairs, asked.steps, progress)
+
+
+def measure(
+    environments: Mapping[str, Environment], scenarios: tuple[str, ...], pairs: int, steps: int, progress: Progress
+) -> None:
+    """Print a line for each scenario in each environment's framework, and one for all scenarios of a framework."""
+    threads = str(len(usable_cpus()))
+    with tempfile.TemporaryDirectory() as home:
+        for framework, environment in environments.items():
+            pooled = []
+            for scenario in scenarios:
+                work = (scenario, "--steps", str(steps))
+                kit = ("benchmarks.kit_side", *work, "--framework", framework, "--threads", threads)
+                ours = on_host(environment, Path(home), *kit)
+                bare = on_host(environment, Path(home), BARE[framework], *work)
+                pooled += compare(Subject(BENCH, scenario, framework), ours, bare, pairs, progress)
+            say(Subject(BENCH, "pooled", framework).line(pooled))
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))

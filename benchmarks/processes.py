@@ -1,0 +1,138 @@
+"""The processes that train: started, asked for epochs, ended. What they run is `benchmarks.side`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from benchmarks.pairs import Subject, ratios, say
+from benchmarks.side import COMMAND
+from kit import locks
+from kit.engines.local import INHERITED
+from kit.errors import KitError
+from kit.machine import usable_cpus
+from kit.model import Environment
+from kit.progress import Progress
+from kit.runs import new_run_id
+
+ROOT = Path(__file__).resolve().parents[1]
+# Threads that a parallel region leaves behind spin for a while before they sleep: 0.2 s in Intel's OpenMP runtime
+# (KMP_BLOCKTIME), less in others. The other side's epoch begins after that.
+SETTLE_S = 0.3
+END_S = 30.0
+TAIL_BYTES = 2000
+
+
+@dataclass(frozen=True)
+class Command:
+    """How to start a side. variables: its whole environment."""
+
+    arguments: tuple[str, ...]
+    variables: Mapping[str, str]
+
+
+def on_host(environment: Environment, home: Path, module: str, *arguments: str) -> Command:
+    """A side in the local engine's environment. home: stands in for the user's, whose Keras settings (`~/.keras`)
+    would be in force on one side alone."""
+    own = {
+        "HOME": str(home),
+        "PYTHONPATH": str(ROOT),
+        "PYTHONNOUSERSITE": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "TF_CPP_MIN_LOG_LEVEL": "1",
+    }
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    return Command((environment.reference, "-P", "-m", module, *arguments), inherited | own)
+
+
+@contextmanager
+def alone() -> Iterator[str]:
+    """Have the machine to ourselves, as a run has, and use the CPUs that a launch may use, on both sides. Gives the id
+    that holds the machine's lock. Raises EngineError where a run is measuring."""
+    run = f"bench-{new_run_id()}"
+    with locks.measuring(run):
+        os.sched_setaffinity(0, usable_cpus())  # what is started from here on inherits it
+        yield run
+
+
+def compare(subject: Subject, ours: Command, baseline: Command, pairs: int, progress: Progress) -> list[float]:
+    """Measure so many pairs, print their line, and return their ratios. Raises KitError where a side dies, or both do
+    not do the same work."""
+    label = f"{subject.bench}: {subject.scenario}, {subject.framework}"
+    with _started(ours) as our_side, _started(baseline) as their_side:
+        if our_side.work != their_side.work:
+            raise KitError(
+                f"{label}: one side has {our_side.work}, the other {their_side.work}.", "Correct the recipe."
+            )
+        found = []
+        with progress.task(label, total=pairs, unit="pairs") as task:
+            for ratio in ratios(our_side.epoch, their_side.epoch, pairs):
+                found.append(ratio)
+                task.advance(1)
+    say(subject.line(found))
+    return found
+
+
+class Side:
+    """A side that is running. work: what it said of itself when it was ready."""
+
+    def __init__(self, command: Command, process: subprocess.Popen[str], log: IO[bytes]) -> None:
+        self._command, self._process, self._log = command, process, log
+        self.work = self._answer()
+
+    def epoch(self) -> float:
+        """Have it train one epoch; the seconds that it took. Raises KitError where it died."""
+        assert self._process.stdin is not None
+        time.sleep(SETTLE_S)
+        with suppress(BrokenPipeError):  # that it died shows in that there is no answer
+            self._process.stdin.write(f"{COMMAND}\n")
+            self._process.stdin.flush()
+        return self._answer()["seconds"]
+
+    def _answer(self) -> dict[str, float]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self._process.wait()
+            self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - TAIL_BYTES))
+            tail = self._log.read().decode(errors="replace")
+            raise KitError(
+                f"`{shlex.join(self._command.arguments)}` ended with {self._process.returncode}:\n{tail}",
+                "Its last words name the cause.",
+            )
+        answer: dict[str, float] = json.loads(line)
+        return answer
+
+
+@contextmanager
+def _started(command: Command) -> Iterator[Side]:
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            command.arguments,
+            env=command.variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+        try:
+            yield Side(command, process, log)
+        finally:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Close its input, at which it ends by itself, in a container, too; kill it where it does not."""
+    with suppress(subprocess.TimeoutExpired, BrokenPipeError):
+        process.communicate(timeout=END_S)
+    process.kill()
+    process.wait()

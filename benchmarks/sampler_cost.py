@@ -1,0 +1,90 @@
+"""What the sampler costs a launch: a fixed numpy workload on all cores, with the sampler and without, alternating.
+
+`python -m benchmarks.sampler_cost` prints one line of JSON. ratio: throughput with the sampler over that without,
+the geometric mean over n pairs; interval: 95 %; cpu_share: CPU time of the sampler's thread over wall time, as a share
+of one CPU. The workload runs in a process of its own, as a worker does, while this one waits, as kit does.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import time
+from multiprocessing.connection import Connection
+
+import numpy as np
+
+from kit import gpus
+from kit.intervals import t_interval
+from kit.sampler import Sampler
+
+PAIRS = 30
+SLICE_S = 2.0  # of work, four samples and one at each end
+SIZE = 1024
+
+
+def work(orders: Connection) -> None:
+    """Multiply matrices as often as each order says and answer with the seconds that it took; 0 ends it."""
+    left, right = np.random.default_rng(0).standard_normal((2, SIZE, SIZE), dtype=np.float32)
+    while times := orders.recv():
+        start = time.monotonic()
+        for _ in range(times):
+            left @ right
+        orders.send(time.monotonic() - start)
+
+
+def timed(orders: Connection, times: int) -> float:
+    """Seconds of one slice."""
+    orders.send(times)
+    seconds: float = orders.recv()
+    return seconds
+
+
+def sampled(orders: Connection, times: int, watched: list[str]) -> tuple[float, float]:
+    """Seconds of one slice under the sampler, and the sampler's share of a CPU."""
+    sampler = Sampler(watched)
+    sampler.start()
+    seconds = timed(orders, times)
+    context = sampler.stop()
+    return seconds, context.cost_s / (context.at[-1] - context.at[0])
+
+
+def measure(orders: Connection) -> dict[str, object]:
+    """The line to print."""
+    watched = [str(gpu.index) for gpu in gpus.gpus()]
+    timed(orders, 10)  # threads and caches
+    times = max(1, round(SLICE_S / (timed(orders, 50) / 50)))
+    ratios, shares = [], []
+    for pair in range(PAIRS):
+        # Each goes first in turn, so that a machine that warms up or slows down favours neither.
+        without = timed(orders, times) if pair % 2 else 0.0
+        seconds, share = sampled(orders, times, watched)
+        without = without or timed(orders, times)
+        ratios.append(without / seconds)
+        shares.append(share)
+    interval = t_interval(ratios)
+    if interval is None:
+        raise RuntimeError(f"{len(ratios)} pairs are too few for an interval")
+    return {
+        "bench": "sampler",
+        "ratio": round(interval.estimate, 5),
+        "interval": [round(interval.low, 5), round(interval.high, 5)],
+        "n": len(ratios),
+        "cpu_share": round(sum(shares) / len(shares), 6),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    processes = multiprocessing.get_context("spawn")
+    here, there = processes.Pipe()
+    worker = processes.Process(target=work, args=(there,), daemon=True)
+    worker.start()
+    line = measure(here)
+    here.send(0)
+    worker.join()
+    print(json.dumps(line))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""What the measured processes have in common: command line, data, and the commands that they obey.
+
+Runs inside a framework's environment: standard library and numpy alone. A process builds its model, says that it is
+ready, and then trains one epoch for each line `epoch` on its standard input, answering with its seconds; it ends where
+that input ends. Every answer is one line of JSON on standard output.
+
+Each epoch starts from fresh weights and a fresh optimizer, so that all are the same work. Nothing can be learnt from
+random labels, and a net that is fed them for several epochs dies: with PyTorch and fashion-mlp, a million of Adam's
+means are denormal numbers from the third epoch on, with which some processors compute far more slowly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Collection
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+COMMAND = "epoch"
+CLASSES = 10
+
+
+def parser(recipes: Collection[str]) -> argparse.ArgumentParser:
+    """The command line that all sides have. recipes: the scenarios that this side knows."""
+    made = argparse.ArgumentParser()
+    made.add_argument("scenario", choices=sorted(recipes))
+    made.add_argument("--steps", type=int, required=True, help="training steps in an epoch")
+    return made
+
+
+def random_set(shape: tuple[int, int, int], images: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """Images (N, H, W, C) in [0, 1) and labels (N,), the same in every process: speed does not depend on what an image
+    shows."""
+    generator = np.random.default_rng(0)
+    return generator.random((images, *shape), dtype=np.float32), generator.integers(0, CLASSES, images)
+
+
+def ready(parameters: int, images: int) -> None:
+    """Tell the driver that training can begin. parameters: trainable numbers of the net; images: of an epoch. Equal on
+    both sides where both do the same work."""
+    _answer({"parameters": parameters, "images": images})
+
+
+def wait() -> None:
+    """Return when an epoch is asked for. Ends the process where none will be any more."""
+    if sys.stdin.readline().strip() != COMMAND:
+        sys.exit()
+
+
+def tell(seconds: float) -> None:
+    """Answer how long the epoch took."""
+    _answer({"seconds": seconds})
+
+
+def serve(refresh: Callable[[], None], epoch: Callable[[], object]) -> NoReturn:
+    """Time `epoch` as often as it is asked for; `refresh`, before each, is not timed."""
+    while True:
+        refresh()
+        wait()
+        began = time.monotonic()
+        epoch()
+        tell(time.monotonic() - began)
+
+
+def _answer(fields: dict[str, float]) -> None:
+    sys.stdout.write(json.dumps(fields) + "\n")
+    sys.stdout.flush()

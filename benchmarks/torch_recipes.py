@@ -1,0 +1,149 @@
+"""The studies' recipes as a person would type them into PyTorch: a DataLoader and the tutorial's eager loop.
+
+    python -m benchmarks.torch_recipes SCENARIO --steps 300
+
+What the kit's PyTorch cells are measured against. The loop keeps no loss and no accuracy, and threads are PyTorch's
+default (pytorch.org/tutorials/beginner/basics/optimization_tutorial.html, without what it prints).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from benchmarks import side
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A net and how it is trained. shape: of an image, (H, W, C)."""
+
+    net: nn.Sequential
+    optimizer: torch.optim.Optimizer
+    shape: tuple[int, int, int]
+    batch: int
+
+
+def mnist_cnn() -> Recipe:
+    """A small CNN on MNIST."""
+    net = nn.Sequential(
+        nn.Conv2d(1, 32, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64 * 5 * 5, 128),
+        nn.ReLU(),
+        nn.Linear(128, 10),
+    )
+    return Recipe(net, torch.optim.Adam(net.parameters()), (28, 28, 1), 64)
+
+
+def mnist_cnn_dropout() -> Recipe:
+    """A CNN with dropout on MNIST."""
+    net = nn.Sequential(
+        nn.Conv2d(1, 32, 3),
+        nn.ReLU(),
+        nn.Conv2d(32, 64, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Dropout(0.25),
+        nn.Flatten(),
+        nn.Linear(64 * 12 * 12, 128),
+        nn.ReLU(),
+        nn.Dropout(0.5),
+        nn.Linear(128, 10),
+    )
+    return Recipe(net, torch.optim.Adadelta(net.parameters(), lr=1.0), (28, 28, 1), 128)
+
+
+def cifar_cnn() -> Recipe:
+    """A CNN on CIFAR-10."""
+    net = nn.Sequential(
+        nn.Conv2d(3, 32, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(64, 64, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(64 * 4 * 4, 64),
+        nn.ReLU(),
+        nn.Linear(64, 10),
+    )
+    return Recipe(net, torch.optim.Adam(net.parameters()), (32, 32, 3), 32)
+
+
+def cifar_mlp() -> Recipe:
+    """A wide dense network on CIFAR-10."""
+    net = nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(32 * 32 * 3, 3000),
+        nn.ReLU(),
+        nn.Linear(3000, 1000),
+        nn.ReLU(),
+        nn.Linear(1000, 10),
+    )
+    return Recipe(net, torch.optim.SGD(net.parameters(), lr=0.01), (32, 32, 3), 32)
+
+
+def fashion_mlp() -> Recipe:
+    """A deep dense network on Fashion-MNIST."""
+    hidden = [layer for _ in range(4) for layer in (nn.Linear(500, 500), nn.ReLU())]
+    net = nn.Sequential(nn.Flatten(), nn.Linear(28 * 28, 500), nn.ReLU(), *hidden, nn.Linear(500, 10))
+    return Recipe(net, torch.optim.Adam(net.parameters()), (28, 28, 1), 32)
+
+
+RECIPES: dict[str, Callable[[], Recipe]] = {
+    "mnist-cnn": mnist_cnn,
+    "mnist-cnn-dropout": mnist_cnn_dropout,
+    "cifar-cnn": cifar_cnn,
+    "cifar-mlp": cifar_mlp,
+    "fashion-mlp": fashion_mlp,
+}
+
+
+class Training:
+    """The tutorial's loop over random images."""
+
+    def __init__(self, make: Callable[[], Recipe], steps: int) -> None:
+        self._make = make
+        self.recipe = make()
+        images, labels = side.random_set(self.recipe.shape, steps * self.recipe.batch)
+        data = TensorDataset(torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(labels))
+        self.images = len(data)
+        self._loader = DataLoader(data, batch_size=self.recipe.batch, shuffle=True)
+
+    def refresh(self) -> None:
+        """A fresh net and optimizer."""
+        self.recipe = self._make()
+
+    def epoch(self) -> None:
+        """Train one epoch."""
+        net, optimizer, loss_fn = self.recipe.net, self.recipe.optimizer, nn.CrossEntropyLoss()
+        net.train()
+        for images, labels in self._loader:
+            optimizer.zero_grad()
+            loss = loss_fn(net(images), labels)
+            loss.backward()
+            optimizer.step()
+
+
+def main() -> None:
+    """Train epochs of the recipe as they are asked for."""
+    options = side.parser(RECIPES).parse_args()
+    training = Training(RECIPES[options.scenario], options.steps)
+    side.ready(sum(parameter.numel() for parameter in training.recipe.net.parameters()), training.images)
+    side.serve(training.refresh, training.epoch)
+
+
+if __name__ == "__main__":
+    main()

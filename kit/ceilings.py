@@ -1,0 +1,32 @@
+"""The machine's measured ceilings: of all probes the best value for each thing. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from kit.records import Record
+from scenarios.contract import Ceiling, Status
+
+Ceilings = Mapping[tuple[str, str, str], Ceiling]
+
+
+def best(probes: Sequence[Record]) -> dict[tuple[str, str, str], Ceiling]:
+    """The highest value over frameworks (of `launch`, a time, the least), keyed (device, ceiling name, precision).
+
+    A ceiling is what the machine can do, so that the framework which comes closest to it tells it best. Probes that
+    are not ok and values that are no positive number are left out.
+    """
+    found: dict[tuple[str, str, str], Ceiling] = {}
+    for record in probes:
+        if record.status is not Status.OK or record.result is None:
+            continue
+        for ceiling in record.result.ceilings or []:
+            key = (record.request.device, ceiling.name, ceiling.precision)
+            if 0 < ceiling.value < math.inf and (key not in found or _is_better(ceiling, found[key])):
+                found[key] = ceiling
+    return found
+
+
+def _is_better(new: Ceiling, known: Ceiling) -> bool:
+    return new.value < known.value if new.unit == "s" else new.value > known.value

@@ -1,0 +1,265 @@
+"""What holds a cell back, from where its step's time goes and what the machine can do at most. Pure.
+
+A training step is taken apart in this order, and the first part that explains most of it is the verdict: is it on the
+right device, is it slowed down from outside (by a limit, by other load), does it wait for data, is it the fixed cost of
+a step, are threads missing, and else, by the roofline (Williams, Waterman, Patterson 2009), arithmetic or memory.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kit.ceilings import Ceilings
+from kit.figures import percent, si, two_digits
+from kit.observed import capped, measured
+from kit.records import Machine, Record
+from kit.step import Step, ceiling, step_of
+from kit.verdict import is_gpu
+from scenarios.spec import DATASETS, Scenario
+
+# Of the time or of the CPU time asked for. Below it the caution alone says so: the other explanations count for more.
+THROTTLED_SHARE = 0.1
+INPUT_SHARE = 0.3  # of the end-to-end step that is not spent on a step whose batch already lies on the device
+FIXED_SHARE = 0.5  # of a resident step: the part that does not grow with the batch is then the larger one
+THREADS_SHARE = 0.6  # of the threads that are busy; a step's serial parts (loop, feed, update) leave about 0.65 to 1
+CROWDED_SHARE = 0.9  # of the machine's CPUs that are busy: a launch that asks for more can get it only from others
+LEAST_CROWDED = 0.1  # of what others got: the kernel shares CPUs out, so that who got less did not ask for them
+# Of a resident step, at the measured ceiling: kernels of real shapes seldom come nearer than half of it, so that a
+# share of two fifths leaves no room for another part of the step to be larger.
+ROOF_SHARE = 0.4
+
+# NVML's reasons for lower clocks that are no part of normal work. The software power cap is: at its default limit a GPU
+# that computes as fast as it can runs into it.
+SLOWDOWN = frozenset({"hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake"})
+
+
+class Kind(StrEnum):
+    """What holds a cell back."""
+
+    WRONG_DEVICE = "wrong_device"
+    THROTTLED = "throttled"
+    INPUT_BOUND = "input_bound"
+    LAUNCH_BOUND = "launch_bound"
+    STARVED_OF_THREADS = "starved_of_threads"
+    COMPUTE_BOUND = "compute_bound"
+    MEMORY_BOUND = "memory_bound"
+    UNCLEAR = "unclear"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The verdict on one cell. evidence: the figures it rests on; remedy: one sentence. flops_per_s: of training, end
+    to end. ceiling_share: of that in the measured ceiling of its devices (convolution for nets that have one, else
+    matrix product, at the cell's precision), None where it was not measured. peak_share: in the data sheet's dense
+    peak, None for CPUs and GPUs that are not in the table."""
+
+    key: str
+    kind: Kind
+    evidence: str
+    remedy: str
+    flops_per_s: float
+    ceiling_share: float | None
+    peak_share: float | None
+
+
+Finding = tuple[Kind, str, str]
+
+
+def diagnose(records: Sequence[Record], scenario: Scenario, ceilings: Ceilings, machine: Machine) -> Diagnosis | None:
+    """The verdict on the cell whose ok launches these are. scenario: as in the catalogue; the batch is the cell's.
+    ceilings: of `ceilings.best`. None where no launch took its step apart (smoke)."""
+    step = step_of(measured(records), scenario, ceilings, machine)
+    if step is None:
+        return None
+    kind, evidence, remedy = next(finding for rule in RULES if (finding := rule(step)))
+    images_per_s = statistics.geometric_mean(launch.training.images_per_s for launch in step.launches)
+    flops_per_s = images_per_s * step.flops / step.request.batch
+    peak = step.sheet.flops(step.request.precision) if step.sheet else None
+    return Diagnosis(
+        key=step.request.key,
+        kind=kind,
+        evidence=evidence,
+        remedy=remedy,
+        flops_per_s=flops_per_s,
+        ceiling_share=flops_per_s / step.arithmetic if step.arithmetic else None,
+        peak_share=flops_per_s / (peak * step.request.devices) if peak else None,
+    )
+
+
+# The rules, in the order of precedence. Each returns kind, evidence and remedy, or None where it does not hold.
+
+
+def _wrong_device(step: Step) -> Finding | None:
+    asked = step.request.device
+    for launch in step.launches:
+        placement = launch.evidence.placement
+        elsewhere = {p: n for p, n in placement.nodes.items() if is_gpu(p) == step.on_cpu}
+        if is_gpu(placement.device) == step.on_cpu or elsewhere:
+            nodes = "".join(f", {count} operations on {place}" for place, count in elsewhere.items())
+            return (
+                Kind.WRONG_DEVICE,
+                f"Asked for {asked}, launch {launch.record.launch} trained on {placement.device}{nodes}.",
+                "Run kit doctor, which looks into driver and toolkit, and do not use this number.",
+            )
+    return None
+
+
+def _throttled(step: Step) -> Finding | None:
+    quota = statistics.median(launch.held_back or 0.0 for launch in step.launches)
+    if quota > THROTTLED_SHARE:
+        return (
+            Kind.THROTTLED,
+            f"The CPU quota withheld {percent(quota)} of the CPU time that it asked for while it trained.",
+            "Raise the CPU quota, or ask for no more --threads than the quota has CPUs.",
+        )
+    reasons = SLOWDOWN | {"sw_power_cap"} if capped(step.machine.gpus) else SLOWDOWN
+    slowed = statistics.median(launch.slowed(reasons) for launch in step.launches)
+    if slowed > THROTTLED_SHARE:
+        return (
+            Kind.THROTTLED,
+            f"The GPU lowered its clocks for heat or power in {percent(slowed)} of the samples.",
+            "Improve the cooling, and restore the default power limit where it was lowered.",
+        )
+    return None
+
+
+def _crowded_out(step: Step) -> Finding | None:
+    """Others take the CPUs that it asks for. Goes before all that rests on times: they tell of that load by chance."""
+    threads, cpus = step.request.threads, step.machine.logical_cpus
+    if not step.on_cpu or step.others is None or step.cores >= THREADS_SHARE * threads:
+        return None
+    if step.cores + step.others < CROWDED_SHARE * cpus or step.cores < LEAST_CROWDED * step.others:
+        return None
+    return (
+        Kind.STARVED_OF_THREADS,
+        f"It kept {step.cores:.1f} CPUs busy with {threads} threads; other processes used {step.others:.1f} of {cpus}.",
+        "End what else runs on this machine, then measure again: until then nothing more can be told.",
+    )
+
+
+def _input_bound(step: Step) -> Finding | None:
+    if step.waiting <= INPUT_SHARE:
+        return None
+    evidence = (
+        f"A step takes {si(step.seconds, 's')}, on a batch that already lies on the {step.device} "
+        f"{si(step.resident, 's')}: {percent(step.waiting)} of the time goes to loading, shuffling and copying data."
+    )
+    jpeg = max((c.value for (_, name, _), c in step.ceilings.items() if name == "jpeg"), default=None)
+    if DATASETS[step.scenario.dataset].shape is None and jpeg:
+        threads = step.request.threads
+        evidence += (
+            f" One core decodes {jpeg:,.0f} photos/s, so that {threads} threads decode "
+            f"{jpeg * threads:,.0f} at most; it trained on {step.request.batch / step.seconds:,.0f}."
+        )
+    return Kind.INPUT_BOUND, evidence, "Feed it faster: more loader threads, decoded or cached data, or larger reads."
+
+
+def _launch_bound(step: Step) -> Finding | None:
+    share = step.fixed / step.resident
+    if step.fixed - step.update <= FIXED_SHARE * step.resident:
+        return None
+    request = step.request
+    larger = f"from a batch of about {two_digits(step.fixed / step.per_image)} on" if step.per_image else "at no batch"
+    update = f", {si(step.update, 's')} of them for updating the weights" if step.update else ""
+    evidence = (
+        f"Of the {si(step.resident, 's')} of a step, {si(step.fixed, 's')} ({percent(share)}{_kernels(step)}) "
+        f"are the same at every batch size{update}; the images themselves would take half of it {larger}."
+    )
+    if step.arithmetic:
+        evidence += (
+            f" The {si(step.flops, 'FLOP')} of a batch of {request.batch} would take "
+            f"{si(step.flops / step.arithmetic, 's')} at the measured {si(step.arithmetic, 'FLOP/s')}{_idle(step)}."
+        )
+    if step.on_cpu:
+        remedy = "Use a larger batch or graph compilation: the framework's own work for each step is what costs here."
+    else:
+        remedy = (
+            f"The net is too small for this GPU at batch {request.batch}: use a larger batch, graph compilation, "
+            f"or stay on the CPU."
+        )
+    return Kind.LAUNCH_BOUND, evidence, remedy
+
+
+def _kernels(step: Step) -> str:
+    """How many empty kernels could be started one after the other in the fixed part."""
+    launch = ceiling(step.ceilings, step.request.device, "launch")
+    if launch is None:
+        return ""
+    return f", as long as starting {step.fixed / launch:,.0f} empty kernels at {si(launch, 's')}"
+
+
+def _idle(step: Step) -> str:
+    if step.on_cpu:
+        return ""
+    use = [share for launch in step.launches for share in launch.while_training(r"gpu\d+_use")]
+    seen = f" (it ran some kernel in {percent(statistics.fmean(use))} of the time)" if use else ""
+    return f", so that the GPU mostly waits to be told what to do{seen}"
+
+
+def _starved_of_threads(step: Step) -> Finding | None:
+    threads = step.request.threads
+    if not step.on_cpu or threads == 1 or min(step.cores, step.busy_threads) >= THREADS_SHARE * threads:
+        return None
+    load = f"; other processes used {step.others:.1f}" if step.others is not None else ""
+    return (
+        Kind.STARVED_OF_THREADS,
+        f"Of {threads} threads asked for {step.busy_threads:.0f} computed, and {step.cores:.1f} CPUs were busy{load}.",
+        "Free the CPUs of other load and check affinity; if neither is the cause, fewer --threads are as fast.",
+    )
+
+
+def _roofline(step: Step) -> Finding:
+    shares = {Kind.COMPUTE_BOUND: step.arithmetic_share, Kind.MEMORY_BOUND: step.memory_share}
+    known = {kind: share for kind, share in shares.items() if share is not None}
+    kind = max(known, key=lambda kind: known[kind], default=Kind.UNCLEAR)
+    evidence = f"Of the {si(step.resident, 's')} of a step: {', '.join(_parts(step))}."
+    if known.get(kind, 0.0) < ROOF_SHARE:
+        return Kind.UNCLEAR, evidence, _remedy_unclear(step)
+    narrow = step.request.precision == "bf16"
+    if kind is Kind.COMPUTE_BOUND:
+        lower = "" if narrow else "a lower precision or "
+        return kind, evidence, f"It computes near what this device can: only {lower}a faster device helps."
+    lower = "" if narrow else "bf16, "
+    return kind, evidence, f"It waits for memory: use {lower}graph compilation (it fuses operations) or faster memory."
+
+
+def _parts(step: Step) -> list[str]:
+    parts = []
+    if step.arithmetic and step.arithmetic_share is not None:
+        seconds = si(step.flops / step.arithmetic, "s")
+        parts.append(
+            f"its {si(step.flops, 'FLOP')} take {seconds} ({percent(step.arithmetic_share)}) at the measured "
+            f"{si(step.arithmetic, 'FLOP/s')}"
+        )
+    if step.memory and step.memory_share is not None:
+        sheet = step.sheet
+        promised = f" (data sheet: {si(sheet.memory * step.request.devices, 'B/s')})" if sheet else ""
+        parts.append(
+            f"its {si(step.traffic, 'B')} of memory traffic at least {si(step.traffic / step.memory, 's')} "
+            f"({percent(step.memory_share)}) at the measured {si(step.memory, 'B/s')}{promised}"
+        )
+    elif step.memory:
+        parts.append(f"its {si(step.traffic, 'B')} of memory traffic stay in caches")
+    parts.append(f"{si(step.fixed, 's')} ({percent(step.fixed / step.resident)}) do not grow with the batch")
+    parts.append(f"waiting for data adds {si(max(0.0, step.seconds - step.resident), 's')}")
+    return parts
+
+
+def _remedy_unclear(step: Step) -> str:
+    if step.arithmetic is None:
+        return "Measure this device's ceilings, without which no more can be told (see what became of their probes)."
+    return "Look at one step with the framework's profiler: its kernels stay far below what the device can."
+
+
+RULES: tuple[Callable[[Step], Finding | None], ...] = (
+    _wrong_device,
+    _throttled,
+    _crowded_out,
+    _input_bound,
+    _launch_bound,
+    _starved_of_threads,
+    _roofline,
+)

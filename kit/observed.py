@@ -1,0 +1,95 @@
+"""One ok launch with the parts that judgements rest on, and what the host saw while it trained. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kit.context import mean, other_load
+from kit.records import Gpu, Record
+from scenarios.contract import Evidence, Request, Status, Telemetry, Training
+
+POWER_CAP_SHARE = 0.99  # of the default limit: drivers round limits to the watt
+
+
+@dataclass(frozen=True)
+class Launch:
+    """An `ok` launch whose result has these parts."""
+
+    record: Record
+    training: Training
+    evidence: Evidence
+    telemetry: Telemetry
+
+    @property
+    def request(self) -> Request:
+        return self.record.request
+
+    @property
+    def steady_rates(self) -> list[float]:
+        """Images/s of each steady window, above 0."""
+        steady = self.training.windows[self.training.steady_from :]
+        return [w.images / w.seconds for w in steady if min(w.images, w.seconds) > 0]
+
+    @property
+    def other_cpus(self) -> float | None:
+        """CPUs that processes outside of the launch kept busy while it trained. None: not seen."""
+        return other_load(self.record.context, self.telemetry) if self.record.context else None
+
+    @property
+    def stolen(self) -> float | None:
+        """Share of the CPU time asked for by all that the hypervisor gave to other machines. None: not seen."""
+        if self.record.context is None:
+            return None
+        span = self.telemetry.from_at, self.telemetry.to_at
+        busy, steal = (mean(self.record.context, name, *span) for name in ("cpu_busy", "cpu_steal"))
+        return steal / (busy + steal) if busy is not None and steal else None
+
+    @property
+    def held_back(self) -> float | None:
+        """Share of the CPU time that the launch asked for and its cgroup's quota withheld. None: not seen.
+
+        The kernel adds up throttled time over CPUs, as it does CPU time, so that it may well exceed the clock's.
+        """
+        throttled = self.telemetry.throttled_s
+        wanted = self.telemetry.cpu_s + (throttled or 0.0)
+        return throttled / wanted if throttled is not None and wanted > 0 else None
+
+    def while_training(self, series: str) -> list[float]:
+        """The host's samples of all series whose whole name matches this pattern, taken while the launch trained."""
+        context, telemetry = self.record.context, self.telemetry
+        if context is None:
+            return []
+        return [
+            value
+            for name, values in context.series.items()
+            if re.fullmatch(series, name)
+            for at, value in zip(context.at, values, strict=False)
+            if value is not None and telemetry.from_at <= at <= telemetry.to_at
+        ]
+
+    def slowed(self, reasons: frozenset[str]) -> float:
+        """Largest share of the samples in which one of these reasons held a GPU of the launch back."""
+        throttled = self.record.context.throttled if self.record.context else {}
+        return max((share for gpu in throttled.values() for why, share in gpu.items() if why in reasons), default=0.0)
+
+
+def measured(records: Sequence[Record]) -> list[Launch]:
+    """The ok launches among the records, in their order."""
+    launches = []
+    for record in records:
+        result = record.result
+        if record.status is Status.OK and result and result.training and result.evidence and result.telemetry:
+            launches.append(Launch(record, result.training, result.evidence, result.telemetry))
+    return launches
+
+
+def capped(gpus: Sequence[Gpu]) -> list[tuple[Gpu, float]]:
+    """The GPUs whose power limit is below their default, with its share of that."""
+    limits = [
+        (gpu, gpu.power_limit_w / gpu.default_power_limit_w)
+        for gpu in gpus
+        if gpu.power_limit_w and gpu.default_power_limit_w
+    ]
+    return [(gpu, share) for gpu, share in limits if share < POWER_CAP_SHARE]

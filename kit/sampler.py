@@ -1,0 +1,90 @@
+"""Watches the machine from the host while a launch runs: containers cannot see power, clocks or others' load."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Protocol
+
+from kit.gpus import opened
+from kit.records import Context
+from kit.samples.cpu import Clocks, Load
+from kit.samples.gpu import Gpus
+from kit.samples.rapl import Packages
+
+INTERVAL_S = 0.5
+# After this many intervals they grow with the launch's age, so that a day of training adds 11,000 samples to its
+# record and not 170,000. Each load is still the mean over its whole interval, and counters lose nothing.
+STEADY_INTERVALS = 2048
+DIGITS = 4  # of watts, seconds and shares: no source is as precise
+
+
+class Source(Protocol):
+    """One part of the machine."""
+
+    def read(self) -> dict[str, float]:
+        """Name of a series to its value now; only what could be read."""
+
+
+class Sampler:
+    """Samples from start() to stop(), at both and every interval_s between them, in a thread of its own.
+
+    gpus: of the launch, by index or UUID. Series that could never be read are absent from the context.
+    """
+
+    def __init__(self, gpus: Sequence[str], interval_s: float = INTERVAL_S) -> None:
+        self._names, self._interval_s = gpus, interval_s
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="sampler", daemon=True)
+        self._nvml = ExitStack()
+        self._load = Load()
+        self._at: list[float] = []
+        self._samples: list[dict[str, float]] = []
+        self._error: Exception | None = None
+        self._cost_s = 0.0
+
+    def start(self) -> None:
+        """Take the first sample, before the launch has begun, and go on in the background."""
+        self._gpus = Gpus(self._nvml.enter_context(opened(self._names)))
+        # What can take time (clocks) comes last, so that the others' values belong to the sample's moment.
+        self._sources: list[Source] = [self._load, Packages(), self._gpus, Clocks()]
+        self._sample()
+        self._thread.start()
+
+    def stop(self) -> Context:
+        """Take the last sample and end. Raises what ended the sampling early: a failure that nobody foresaw."""
+        self._stopping.set()
+        self._thread.join()
+        self._nvml.close()
+        if self._error is not None:
+            raise self._error
+        names = dict.fromkeys(name for sample in self._samples for name in sample)
+        return Context(
+            at=self._at,
+            series={name: [sample.get(name) for sample in self._samples] for name in names},
+            core_busy=[round(share, DIGITS) for share in self._load.core_busy()],
+            throttled=self._gpus.throttled(),
+            cost_s=self._cost_s,
+        )
+
+    def _watch(self) -> None:
+        try:
+            while not self._stopping.wait(self._pause_s()):
+                self._sample()
+            self._sample()
+        except Exception as error:  # noqa: BLE001 - stop() raises it where somebody hears it
+            self._error = error
+        self._cost_s = time.thread_time()
+
+    def _sample(self) -> None:
+        self._at.append(round(time.monotonic(), DIGITS))
+        values: dict[str, float] = {}
+        for source in self._sources:
+            values |= source.read()
+        self._samples.append({name: round(value, DIGITS) for name, value in values.items()})
+
+    def _pause_s(self) -> float:
+        interval_s = max(self._interval_s, (self._at[-1] - self._at[0]) / STEADY_INTERVALS)
+        return max(0.0, self._at[-1] + interval_s - time.monotonic())

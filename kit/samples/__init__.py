@@ -1,0 +1,1 @@
+"""What the sampler reads of the machine, a module a source."""

@@ -1,0 +1,284 @@
+"""The benchmarks' own logic: turns, lines, processes that train when asked, and one run parted into two."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import geometric_mean
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks import against_itself, container, overhead, processes, slow_meter
+from benchmarks.interleave import half_of, half_plan, half_records, interleaved
+from benchmarks.pairs import Subject, exit_code, ratios
+from benchmarks.processes import Command, compare
+from kit import assets
+from kit.compare import Run
+from kit.engines.local import LocalEngine
+from kit.errors import KitError
+from kit.model import Cell
+from kit.progress import Silent
+from kit.records import Plan
+from kit.sources import Sources
+from kit.store import RunFolder
+from tests import examples
+
+SUBJECT = Subject("overhead", "mnist-cnn", "torch")
+CELLS = [examples.cell(), examples.cell("cifar-cnn"), examples.cell("cifar-mlp", "tensorflow")]
+STEADY = (1000.0, 1004.0, 996.0, 1002.0, 998.0)
+
+# A side with a clock of its own: epochs take as long as told, and what comes before each is not theirs.
+SIDE = """
+import sys
+from benchmarks import side
+
+parameters, seconds, left = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+now = 0.0
+
+def refresh():
+    global now
+    now += 100
+
+def epoch():
+    global now, left
+    now += seconds
+    left -= 1
+    if left < 0:
+        sys.exit("no more of it")
+
+side.time.monotonic = lambda: now
+side.ready(parameters, 640)
+side.serve(refresh, epoch)
+"""
+
+
+def a_plan(cells: Sequence[Cell] = CELLS, **changes: object) -> Plan:
+    plan = examples.plan([examples.planned(1, **vars(cell)) for cell in cells])
+    return plan.model_copy(update=changes)
+
+
+def a_side(parameters: int = 7, seconds: float = 1.0, epochs: int = 99) -> Command:
+    code = (sys.executable, "-c", SIDE, str(parameters), str(seconds), str(epochs))
+    return Command(code, {"PYTHONPATH": str(processes.ROOT)})
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch):
+    monkeypatch.setattr(processes, "SETTLE_S", 0.0)
+
+
+def test_sides_take_turns_after_an_epoch_of_each_to_warm_up():
+    turns: list[str] = []
+
+    def side(name: str, seconds: float) -> float:
+        turns.append(name)
+        return seconds
+
+    assert list(ratios(lambda: side("o", 2.0), lambda: side("b", 1.0), 3)) == [0.5, 0.5, 0.5]
+    assert turns == ["o", "b", "o", "b", "b", "o", "o", "b"]
+
+
+@given(st.floats(0.8, 1.25), st.floats(0.5, 2), st.integers(1, 10))
+def test_a_machine_that_slows_down_steadily_favours_neither_side(drift, cost, half_the_pairs):
+    speed = 1.0
+
+    def epoch(seconds: float) -> float:
+        nonlocal speed
+        speed *= drift
+        return seconds / speed
+
+    found = list(ratios(lambda: epoch(1.0), lambda: epoch(cost), 2 * half_the_pairs))
+    assert geometric_mean(found) == pytest.approx(cost)
+
+
+def test_a_line_has_what_the_pairs_say():
+    line = json.loads(SUBJECT.line([0.98, 1.0, 1.02]))
+    interval = line.pop("interval")
+    assert line == {
+        "bench": "overhead",
+        "scenario": "mnist-cnn",
+        "framework": "torch",
+        "precision": "fp32",
+        "ratio": 0.9999,
+        "n": 3,
+    }
+    assert interval == [0.9514, 1.0508]  # exp(mean -/+ 4.3027 sd / sqrt 3) of the logarithms
+
+
+def test_one_pair_has_no_line_and_is_not_offered():
+    with pytest.raises(ValueError, match="no interval"):
+        SUBJECT.line([1.0])
+    with pytest.raises(SystemExit):
+        overhead.options(["--pairs", "1"])
+
+
+def test_every_recipe_that_is_asked_for_is_written():
+    for module in overhead.BARE.values():
+        source = ast.parse((processes.ROOT / f"{module.replace('.', '/')}.py").read_text())
+        (table,) = (
+            node.value
+            for node in source.body
+            if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "RECIPES"
+        )
+        assert isinstance(table, ast.Dict)
+        assert [ast.literal_eval(key) for key in table.keys if key] == list(overhead.SCENARIOS)
+
+
+def test_two_processes_are_compared_by_what_they_answer(capsys):
+    assert compare(SUBJECT, a_side(seconds=2), a_side(seconds=8), 2, Silent()) == [4, 4]
+    told = json.loads(capsys.readouterr().out)
+    assert (told["ratio"], told["n"]) == (4, 2)
+
+
+def test_sides_that_do_other_work_are_not_compared():
+    with pytest.raises(KitError, match="Correct the recipe"):
+        compare(SUBJECT, a_side(parameters=7), a_side(parameters=8), 2, Silent())
+
+
+def test_a_side_that_dies_is_named_with_its_last_words():
+    with pytest.raises(KitError, match="ended with 1:\nno more of it"):
+        compare(SUBJECT, a_side(epochs=2), a_side(), 9, Silent())
+
+
+def test_without_docker_the_container_line_says_so(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["container"])
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    monkeypatch.setattr(container.shutil, "which", lambda program: f"/usr/bin/{program}")
+    assert exit_code(container.main) == 0
+    line = json.loads(capsys.readouterr().out)
+    assert line["bench"] == "container"
+    assert "/nowhere/docker.sock" in line["skipped"]
+
+
+@given(st.integers(0, 99), st.integers(1, 6))
+def test_both_launches_of_a_pair_are_neighbours_and_each_run_goes_first_in_turn(seed, rounds):
+    plan = interleaved(a_plan(seed=seed), rounds)
+    pairs = list(zip(plan.launches[::2], plan.launches[1::2], strict=True))
+    assert all(first.key == second.key for first, second in pairs)
+    for index, (first, second) in enumerate(pairs):
+        number = index // len(CELLS) + 1
+        assert {first.launch, second.launch} == {2 * number - 1, 2 * number}
+        assert half_of(first.launch) == ("a" if number % 2 else "b")
+    for cell in CELLS:
+        assert sorted(x.launch for x in plan.launches if x.key == cell.key) == list(range(1, 2 * rounds + 1))
+
+
+def test_cells_come_in_another_order_each_round_and_get_no_further_launches():
+    plan = interleaved(a_plan(budget_s=5400.0), 8)
+    order = [launch.key for launch in plan.launches[::2]]
+    assert len({tuple(order[i : i + len(CELLS)]) for i in range(0, len(order), len(CELLS))}) > 1
+    assert plan.budget_s == 1.0
+    assert interleaved(a_plan(), 8).budget_s is None  # which only precise profiles have
+
+
+def test_a_run_is_parted_into_two_that_are_complete(tmp_path):
+    plan = interleaved(a_plan(), 5)
+    folder = RunFolder.create(tmp_path / plan.run, plan, examples.machine())
+    for launch in plan.launches:
+        of = Cell(**{name: getattr(launch, name) for name in Cell.__dataclass_fields__})
+        folder.save(examples.record(examples.request(of, launch=launch.launch), 100.0 * launch.launch))
+    for half, first in (("a", 1), ("b", 2)):
+        run = against_itself.part(folder, half)
+        own = RunFolder.open(tmp_path / f"{plan.run}-{half}")
+        assert own.plan.run == f"{plan.run}-{half}"
+        assert own.missing() == []
+        assert own.records() == run.records
+        for record in own.records():
+            assert record.result is not None
+            assert record.result.training is not None
+            assert record.launch == record.request.launch == record.result.launch
+            assert record.result.training.images_per_s == 100 * (2 * record.launch - 2 + first)
+    assert len(half_records(folder.records(), "a")) == len(half_plan(plan, "a").launches) == 15
+
+
+def a_run(speeds: Sequence[float]) -> Run:
+    requests = [examples.request(cell, launch=n) for cell in CELLS for n in range(1, len(speeds) + 1)]
+    records = [examples.record(asked, speeds[asked.launch - 1]) for asked in requests]
+    return Run(interleaved(a_plan(), len(speeds)), examples.machine(), records)
+
+
+def test_the_lines_tell_ties_from_a_tenth_less():
+    base, same = a_run(STEADY), a_run(STEADY[::-1])
+    slower = a_run([0.9 * speed for speed in STEADY])
+    unchanged = against_itself.unchanged_line(base, same)
+    assert unchanged == {"bench": "a-a", "profile": "quick", "cells": 3, "ties": 3, "gate": 0}
+    assert against_itself.unchanged_line(base, slower) == unchanged | {"ties": 0, "gate": 1}
+    lines = against_itself.slowed_lines(base, slower)
+    assert {line["cell"] for line in lines} == {cell.key for cell in CELLS}
+    for line in lines:
+        told = json.loads(json.dumps(line))
+        assert told | {"cell": "", "interval": []} == {
+            "bench": "slowed",
+            "profile": "quick",
+            "cell": "",
+            "ratio": 0.9,
+            "interval": [],
+            "compare": "slower",
+            "gate": 1,
+        }
+        assert told["interval"][0] < 0.9 < told["interval"][1]
+
+
+def test_only_the_second_runs_launches_are_slowed(monkeypatch, tmp_path):
+    monkeypatch.setattr(LocalEngine, "launch", lambda self, *arguments: self._root)
+    engine = against_itself.HalfSlowed(Sources(), tmp_path)
+    roots = [engine.launch(*(None,) * 4, {"launch": str(n)}, lambda: False) for n in (1, 2, 3, 4)]
+    assert roots == [assets.ROOT, tmp_path, assets.ROOT, tmp_path]
+
+
+def test_a_slowed_step_takes_a_ninth_longer(monkeypatch):
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 1e-6
+        return now
+
+    class Meter:
+        steps = 0
+
+        def begin(self) -> None:
+            pass
+
+        def step(self, images: int) -> bool:
+            self.steps += images
+            return True
+
+    monkeypatch.setattr(slow_meter.time, "monotonic", clock)
+    slow_meter.slow(Meter)
+    meter = Meter()
+    meter.begin()
+    for seconds in (0.09, 0.18):
+        began = now
+        now += seconds
+        assert meter.step(32)
+        assert now - began == pytest.approx(seconds * 10 / 9, abs=1e-5)
+    assert meter.steps == 64
+
+
+def test_the_slowed_copy_is_a_worker_whose_meter_waits():
+    code = """
+import time
+from scenarios.contract import Budget
+from scenarios.measure import WindowMeter
+
+meter = WindowMeter(Budget(epochs=1), 9)
+meter.begin()
+time.sleep(0.18)
+began = time.monotonic()
+meter.step(32)
+print(time.monotonic() - began)
+"""
+    with against_itself.slowed_copy() as copy:
+        environ = {**os.environ, "PYTHONPATH": str(copy)}
+        command = [sys.executable, "-P", "-c", code]
+        told = subprocess.run(command, env=environ, cwd=copy, capture_output=True, text=True, check=True).stdout
+    assert float(told) >= 0.02
+    assert not Path(copy).exists()

@@ -1,0 +1,297 @@
+"""Warnings as data: each is raised by its trouble and by nothing else, once a cause and cell, gravest first."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kit.cautions import Caution, CautionCode, cautions
+from kit.records import Context, Gpu, Image, Record
+from kit.robust import mann_kendall, modified_z_scores, relative_spread, theil_sen
+from scenarios.contract import Budget, Code, Status, Window
+from tests import examples
+
+CPU, GPU = examples.cell(), examples.cell(device="cuda")
+QUIET = [0.0, 0.004, -0.003, 0.005, -0.006, 0.001]  # what idle launches differ by
+STEADY = [0.0, 0.02, -0.01, 0.015, -0.02, 0.005, -0.015, 0.01] * 3
+
+
+def host(throttled=None, **series: float) -> Context:
+    """Samples at seconds 0 to 11, of which telemetry's 1 to 11 are training; at 0 all CPUs start the launch."""
+    at = [float(second) for second in range(12)]
+    means = {"cpu_busy": 1.95, "cpu_steal": 0.0} | series
+    values: dict[str, list[float | None]] = {name: [2.0, *[float(mean)] * 11] for name, mean in means.items()}
+    return Context(at=at, series=values, core_busy=[], throttled=throttled or {}, cost_s=0.01)
+
+
+def launch(
+    number: int = 1,
+    cell=CPU,
+    *,
+    change: float = 0.0,
+    windows: Sequence[float] = STEADY,
+    steady_from: int = 4,
+    context: Context | None = None,
+    versions: dict[str, str] | None = None,
+    data: str = "real",
+    budget: Budget | None = None,
+    telemetry: dict[str, float] | None = None,
+    **record,
+) -> Record:
+    """An ok launch without trouble. change: of its speed; windows: of the speed of its steady windows, relatively."""
+    speed = 1000.0 * (1 + change)
+    asked = examples.request(cell, launch=number, data=data, budget=budget or Budget(seconds=6, test_images=1000))
+    result = examples.result(asked, images_per_s=speed)
+    lengths = [0.25 / (1 + c) for c in [*[-0.3] * steady_from, *windows]]
+    cut = [Window(1.0 + i, seconds, 4, 256) for i, seconds in enumerate(lengths)]
+    result = replace(
+        result,
+        training=replace(result.training, windows=cut, steady_from=steady_from),
+        telemetry=replace(result.telemetry, **telemetry or {}),
+        evidence=replace(result.evidence, versions={"python": "3.11", asked.framework: "1.0", **(versions or {})}),
+    )
+    fields = {"started_at": f"2026-01-01T00:{number:02d}:00+00:00", "context": context or host()}
+    return examples.record(asked, result=result, **fields | record)
+
+
+def launches(cell=CPU, count=5, **changes) -> list[Record]:
+    return [launch(n, cell, change=QUIET[n % len(QUIET)], **changes) for n in range(1, count + 1)]
+
+
+def found(records, planned=None, machine=None, probes=()) -> list[Caution]:
+    wanted = [examples.planned(r.launch, device=r.request.device, framework=r.request.framework) for r in records]
+    return cautions(examples.plan(planned or wanted), machine or examples.machine(), records, probes)
+
+
+def with_one(odd: Record, cell=CPU) -> list[Record]:
+    """Five launches, of which one is replaced by this."""
+    return [odd if record.launch == odd.launch else record for record in launches(cell)]
+
+
+def gpu(limit: float) -> Gpu:
+    return Gpu(
+        index=0,
+        name="NVIDIA H200",
+        memory_bytes=150 << 30,
+        compute_capability=(9, 0),
+        power_limit_w=limit,
+        default_power_limit_w=700.0,
+    )
+
+
+def machine(limit: float = 700.0, **changes):
+    return examples.machine(**{"gpus": [gpu(limit)], "driver": "580.65.06"} | changes)
+
+
+IMAGE = Image(kind="image", reference="kit-torch", digest="sha256:1", size_bytes=1)
+FALLING = [-0.005 * i for i in range(24)]
+
+# Trouble: records, and machine where it matters; what the one caution must say.
+TROUBLES = {
+    CautionCode.MIXED_VERSIONS: (with_one(launch(3, versions={"torch": "1.1"})), None, "torch (1.0, 1.1)"),
+    CautionCode.OTHER_LOAD: (
+        with_one(launch(3, context=host(cpu_busy=2.9))),
+        None,
+        "kept 1.0 of the machine's 2 logical CPUs busy while it trained (in 1 of 5 launches)",
+    ),
+    CautionCode.OTHER_GPU_PROCESSES: (
+        with_one(launch(3, GPU, context=host(gpu0_other_processes=2)), GPU),
+        None,
+        "(2 at once) computed on its GPU (in 1 of 5 launches)",
+    ),
+    CautionCode.QUOTA: (launches(telemetry={"throttled_s": 19.0}), None, "withheld 50 %"),
+    CautionCode.HOT_GPU: (
+        launches(GPU, context=host({"gpu0": {"hw_thermal": 0.3}}, gpu0_temperature_c=88)),
+        None,
+        "reached 88 °C (in 5 of 5 launches) and lowered its clocks for heat in 30 %",
+    ),
+    CautionCode.POWER_CAP: (launches(GPU), machine(420), "GPU 0 to 420 W, 60 % of its default"),
+    CautionCode.STEAL: (launches(context=host(cpu_steal=0.2)), None, "gave 9 % of the CPU time"),
+    CautionCode.MORE_THREADS: (launches(telemetry={"busy_threads": 5}), None, "Asked for 2 threads, it kept 5 busy"),
+    CautionCode.NO_STEADY_STATE: (launches(steady_from=24), None, "not settled after 8.2 s, the first half"),
+    CautionCode.DRIFT: (launches(windows=FALLING), None, "changed by -12% from the first to the last steady window"),
+    CautionCode.NOISY: (
+        [launch(n, change=c) for n, c in enumerate([0.1, -0.1, 0.12, -0.08, 0.0], 1)],
+        None,
+        "5 of its launches by 10 %",
+    ),
+    CautionCode.SLOW_FIRST_LAUNCH: (with_one(launch(1, change=-0.15)), None, "Launch 1 was 15 % slower than the 4"),
+    CautionCode.OUTLIERS: (with_one(launch(4, change=-0.2)), None, "median of 5: 4 (-20%)"),
+    CautionCode.FEW_LAUNCHES: ([launch()], None, "A single launch has no interval"),
+    CautionCode.UNDER_QUOTA: (
+        launches(),
+        examples.machine(quota_cpus=1.5, cpus=1),
+        "grants 1.5 of the machine's 2 logical CPUs: the figures are those of the quota",
+    ),
+    CautionCode.SYNTHETIC_DATA: (launches(data="synthetic"), None, "synthetic data"),
+    CautionCode.OLD_DRIVER: (
+        launches(GPU, versions={"cuda": "13.0"}),
+        machine(driver="570.86.15"),
+        "driver is 570.86.15; torch ran CUDA 13, made for 580",
+    ),
+    CautionCode.ENGINE_REMARK: (with_one(launch(2, warnings=["No limit of pids here."])), None, "No limit of pids"),
+}
+
+
+@pytest.mark.parametrize("device", [CPU, GPU], ids=lambda cell: cell.device)
+@pytest.mark.parametrize("count", [2, 5, 20])
+def test_a_quiet_run_has_no_caution(device, count):
+    assert found(launches(device, count, image=IMAGE, versions={"cuda": "13.0"}), machine=machine()) == []
+
+
+@pytest.mark.parametrize("code", TROUBLES, ids=str)
+def test_each_trouble_raises_its_caution_once_and_no_other(code):
+    records, where, words = TROUBLES[code]
+    (caution,) = found(records, machine=where or machine())
+    assert caution.code is code
+    assert words in caution.cause
+    assert caution.remedy.endswith(".")
+    of_run = {CautionCode.POWER_CAP, CautionCode.UNDER_QUOTA, CautionCode.OLD_DRIVER}
+    assert caution.about == ("" if code in of_run else records[0].key)
+
+
+def test_every_code_is_raised_by_some_example():
+    elsewhere = {CautionCode.DIFFERENT_LIBRARIES, CautionCode.NO_CEILING}  # see below
+    assert set(TROUBLES) | elsewhere == set(CautionCode)
+
+
+def test_cautions_are_sorted_by_gravity_and_told_of_their_own_cell():
+    loaded = launches(GPU, context=host(cpu_busy=2.9), telemetry={"busy_threads": 9})
+    codes = [(caution.code, caution.about) for caution in found([*launches(CPU, data="synthetic"), *loaded])]
+    assert codes == [
+        (CautionCode.OTHER_LOAD, GPU.key),
+        (CautionCode.MORE_THREADS, GPU.key),
+        (CautionCode.SYNTHETIC_DATA, CPU.key),
+    ]
+
+
+def test_what_holds_word_for_word_for_all_cells_is_told_once_of_the_run():
+    both = found([launch(cell=CPU, data="synthetic"), launch(cell=GPU, data="synthetic")])
+    assert [(c.code, c.about) for c in both] == [(CautionCode.FEW_LAUNCHES, ""), (CautionCode.SYNTHETIC_DATA, "")]
+
+
+def test_other_load_is_what_the_host_saw_beyond_the_launch_and_only_while_it_trained():
+    """cpu_busy counts the launch itself (1.9 CPUs), and all of the machine was busy before training began."""
+    assert found(launches(context=host(cpu_busy=2.05)), machine=machine()) == []
+    eight = examples.machine(logical_cpus=8)
+    assert found(launches(context=host(cpu_busy=2.25), machine=eight)) == []
+    assert [c.code for c in found(launches(context=host(cpu_busy=2.35), machine=eight))] == [CautionCode.OTHER_LOAD]
+    large = examples.machine(logical_cpus=64)
+    one_whole_cpu = launches(context=host(cpu_busy=2.85), machine=large)
+    assert [c.code for c in found(one_whole_cpu)] == [CautionCode.OTHER_LOAD]
+    blind = launches(context=host().model_copy(update={"series": {"cpu_busy": [None] * 12}}))
+    assert found(blind) == []
+
+
+def test_a_quota_of_all_cpus_takes_nothing_away():
+    assert found(launches(), machine=examples.machine(quota_cpus=2.0)) == []
+
+
+def test_fewer_launches_than_planned():
+    failed = examples.failed(examples.request(CPU, launch=5), status=Status.TIMEOUT, code=Code.DEADLINE)
+    (caution,) = found([*launches(count=4), failed])
+    assert (caution.code, caution.about) == (CautionCode.FEW_LAUNCHES, CPU.key)
+    assert caution.cause == "Of 5 planned launches 4 ended ok."
+    assert caution.remedy == "Continue with kit run --resume r1 --retry-failed."
+    assert found([failed]) == []  # no number, no caution about it
+
+
+def test_the_run_drifts_though_no_cell_has_enough_launches_to_tell():
+    cells = [CPU, examples.cell(framework="tensorflow"), examples.cell(framework="onnxruntime")]
+    order = [(n, cell) for n in range(1, 5) for cell in cells]
+    records = [launch(n, cell, change=-0.01 * i) for i, (n, cell) in enumerate(order)]
+    (caution,) = found(records, machine=machine())
+    assert (caution.code, caution.about) == (CautionCode.DRIFT, "")
+    assert caution.cause.startswith(
+        "Over its 12 launches the run changed in speed by -12%"
+    )  # 11 % of the first, of their median 12
+
+
+def test_launches_and_probes_of_another_machine():
+    strange = launch(3, machine=examples.machine(id="fedcba9876543210"))
+    codes = [(c.code, c.about) for c in found(with_one(strange))]
+    assert codes == [(CautionCode.MIXED_VERSIONS, ""), (CautionCode.MIXED_VERSIONS, CPU.key)]
+    image = found(with_one(launch(3, image=IMAGE)))
+    assert "image (none, sha256:1)" in image[0].cause
+
+
+def test_frameworks_on_different_cuda_and_cudnn():
+    """As each tells it: TensorFlow's build information, PyTorch's number, the wheels beside ONNX Runtime."""
+    tensorflow = launches(examples.cell("mnist-cnn", "tensorflow", "cuda"), versions={"cuda": "12.5.1", "cudnn": "9"})
+    torch = launches(GPU, versions={"cuda": "13.0", "cudnn": "91002"})
+    wheels = {"nvidia-cuda-runtime": "13.0.48", "nvidia-cudnn-cu13": "9.12.0.46"}
+    onnx = launches(examples.cell("mnist-cnn", "onnxruntime", "cuda"), versions=wheels)
+    assert found(onnx) == []
+    (cuda,) = found([*tensorflow, *torch], machine=machine())
+    assert (cuda.code, cuda.about) == (CautionCode.DIFFERENT_LIBRARIES, "")
+    assert cuda.cause == "The frameworks do not run on the same CUDA: tensorflow 12.5.1, torch 13.0."
+    (cudnn,) = found([*torch, *onnx], machine=machine())
+    assert cudnn.cause == "The frameworks do not run on the same cuDNN: onnxruntime 9.12.0.46, torch 9.10.2."
+
+
+def test_remarks_are_told_once_and_a_failed_probe_with_its_own_reason():
+    told = launches(warnings=["The machine changed."], count=2) + launches(GPU, 2, warnings=["The machine changed."])
+    probe = examples.request(purpose="probe", key="ceilings/torch/cpu/fp32")
+    failed = examples.failed(probe, message="It crashed.", remedy="Look at its log.")
+    skipped = examples.failed(probe, status=Status.SKIPPED, code=Code.NOT_OFFERED)
+    remark_and_probe = found(told, probes=[failed, skipped])
+    assert [(c.code, c.about, c.remedy.startswith("Look at")) for c in remark_and_probe] == [
+        (CautionCode.NO_CEILING, "ceilings/torch/cpu/fp32", True),
+        (CautionCode.ENGINE_REMARK, "", False),
+    ]
+    assert remark_and_probe[1].cause == "The machine changed."
+
+
+def test_one_launch_of_five_may_fail_to_settle_by_chance():
+    assert found(with_one(launch(3, steady_from=24))) == []
+
+
+def test_whole_epochs_and_counted_steps_have_no_steady_state_to_miss():
+    assert found(launches(steady_from=24, budget=Budget(steps=20))) == []
+    assert found(launches(steady_from=24, budget=Budget(epochs=12))) == []
+
+
+def test_noise_alone_seldom_raises_a_caution():
+    """300 cells of 6 launches (standard deviation 2 %) with 40 windows each (4 %), all independent and normal."""
+    draw = random.Random(7)
+    raised = 0
+    for _ in range(300):
+        cell = [
+            launch(n, change=draw.gauss(0, 0.02), windows=[draw.gauss(0, 0.04) for _ in range(40)]) for n in range(1, 7)
+        ]
+        raised += bool(found(cell, machine=machine()))
+    assert raised <= 0.05 * 300
+
+
+SERIES = st.lists(st.floats(1, 1e6), min_size=8, max_size=30)
+
+
+@given(SERIES)
+def test_a_trend_is_the_same_backwards_and_under_any_scale(values):
+    assert mann_kendall(values) == mann_kendall(values[::-1])
+    assert mann_kendall(values) == mann_kendall([4 * value for value in values])
+    assert 0 <= mann_kendall(values) <= 1
+    assert theil_sen(values) == pytest.approx(-theil_sen(values[::-1]))
+    assert mann_kendall(sorted(values)) <= mann_kendall(values)
+
+
+def test_statistics_by_hand():
+    rising = [float(i) for i in range(1, 11)]
+    # S = 45, var = 10 * 9 * 25 / 18 = 125, z = 44 / sqrt(125) = 3.935
+    assert mann_kendall(rising) == pytest.approx(8.3e-5, rel=0.01)
+    # in pairs of equals: S = 40, var = (2250 - 5 * 18) / 18 = 120, z = 39 / sqrt(120) = 3.560
+    assert mann_kendall([value // 2 for value in range(2, 12)]) == pytest.approx(3.7e-4, rel=0.01)
+    assert mann_kendall([1.0] * 10) == 1
+    assert theil_sen([*rising[:-1], 1000.0]) == pytest.approx(1.0)
+    # median 3, median absolute deviation 1: 0.6745 * (100 - 3) / 1 (Iglewicz and Hoaglin)
+    assert modified_z_scores([1, 2, 3, 4, 100])[-1] == pytest.approx(0.6745 * 97, rel=1e-4)
+    assert modified_z_scores([5, 5, 5, 5, 9])[-1] == pytest.approx(4 / (1.253314 * 0.8))
+    assert modified_z_scores([5, 5]) == [0, 0]
+    normal = statistics.NormalDist(100, 7).samples(20_000, seed=1)
+    assert relative_spread(normal) == pytest.approx(0.07, rel=0.03)

@@ -1,0 +1,136 @@
+"""Ceilings, measured through an adapter whose kernels take as long as the test says."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import time
+
+import pytest
+from PIL import Image
+
+from scenarios import ceilings, launch, measure, worker
+from scenarios.contract import RESULT_FILE, Code, Result, Status, from_json, write
+from scenarios.frameworks.base import DeviceUnavailable, NotOffered
+from tests import examples
+
+MIB = 1 << 20
+FLOPS = {1024: 2e11, 2048: 3e11, 4096: 5e13, 8192: 4e13}
+
+
+class Machine:
+    """A clock, and an adapter whose kernels move it: matmul as in FLOPS, convolution 7e12 FLOP/s, memory 4e10 B/s,
+    upload 2e10 B/s, launch 5 us; every other run takes a tenth longer."""
+
+    def __init__(self, offered=("matmul", "convolution", "memory", "upload", "launch")):
+        self.now = 0.0
+        self.offered = offered
+        self.runs = 0
+
+    def monotonic(self):
+        return self.now + time.monotonic()  # decoding photos takes its real time
+
+    def kernel(self, name, size):
+        if name not in self.offered:
+            raise NotOffered(f"no {name} here")
+        seconds = {
+            "matmul": lambda: 2 * size**3 / FLOPS[size],
+            "convolution": lambda: 2 * size * 56**2 * 64**2 * 9 / 7e12,
+            "memory": lambda: 2 * size / 4e10,
+            "upload": lambda: size / 2e10,
+            "launch": lambda: 5e-6,
+        }[name]()
+
+        def run(count):
+            self.runs += 1
+            self.now += count * seconds * (1.1 if self.runs % 2 else 1.0)
+
+        return run
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    made = Machine()
+    monkeypatch.setattr(measure, "time", made)
+    monkeypatch.setattr(ceilings, "SECONDS", 0.3)
+    return made
+
+
+@pytest.mark.parametrize(("device", "size"), [("cpu", 2048), ("cuda", 4096)])
+def test_each_ceiling_is_the_best_sample_at_its_best_size(machine, device, size):
+    if device == "cpu":
+        machine.offered = tuple(name for name in machine.offered if name != "upload")
+    found = {ceiling.name: ceiling for ceiling in ceilings.measure(machine, device, "bf16")}
+    expected = {"matmul": FLOPS[size], "convolution": 7e12, "memory": 4e10, "upload": 2e10, "launch": 5e-6}
+    assert list(found) == [*machine.offered, "jpeg"]
+    for name in machine.offered:
+        ceiling = found[name]
+        assert ceiling.value == pytest.approx(expected[name], rel=1e-3)
+        assert ceiling.value == (min if name == "launch" else max)(ceiling.samples)
+        assert len(ceiling.samples) >= 5
+        assert len({round(sample / ceiling.value, 2) for sample in ceiling.samples}) == 2
+        assert ceiling.precision == ("bf16" if name in ("matmul", "convolution") else "")
+    assert str(size) in found["matmul"].detail
+    assert {name: ceiling.unit for name, ceiling in found.items() if name != "upload"} == {
+        "matmul": "FLOP/s",
+        "convolution": "FLOP/s",
+        "memory": "B/s",
+        "launch": "s",
+        "jpeg": "images/s",
+    }
+    assert 50 < found["jpeg"].value < 50_000
+
+
+def test_the_photo_is_a_photo_and_always_the_same():
+    photo = ceilings.encode_photo()
+    assert photo == ceilings.encode_photo()
+    assert 20_000 < len(photo) < 45_000
+    assert Image.open(io.BytesIO(photo)).size == (500, 375)
+
+
+def test_memory_is_measured_on_four_times_the_last_level_caches_of_the_cpus_in_use(tmp_path, monkeypatch):
+    def cache(cpu, index, level, shared, size):
+        folder = tmp_path / f"cpu{cpu}/cache/index{index}"
+        folder.mkdir(parents=True)
+        for name, value in (("level", level), ("shared_cpu_list", shared), ("size", size)):
+            (folder / name).write_text(f"{value}\n")
+
+    for cpu, group in ((0, "0-1"), (1, "0-1"), (2, "2-3"), (4, "4-5")):
+        cache(cpu, 2, 2, str(cpu), "2048K")
+        cache(cpu, 3, 3, group, "98304K")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    assert ceilings.cache_bytes(tmp_path) == 2 * 96 * MIB
+    assert ceilings.cache_bytes(tmp_path / "nothing") == 0
+    for cached, expected in ((0, 256), (40 * MIB, 256), (96 * MIB, 384), (4096 * MIB, 2048)):
+        monkeypatch.setattr(ceilings, "cache_bytes", lambda cached=cached: cached)
+        assert ceilings._sizes("cpu")["memory"] == (expected * MIB,)
+
+
+def probe(**changes):
+    return examples.request(
+        purpose="probe", scenario="", variant="", spec="", batch=1, key="ceilings/torch/cpu/fp32", **changes
+    )
+
+
+def test_a_probe_needs_neither_scenario_nor_data_and_reports_ceilings_alone(machine, monkeypatch, tmp_path):
+    monkeypatch.setattr(launch, "start_adapter", lambda request: machine)
+    result = worker.run(probe(), tmp_path, None)
+    assert (result.status, result.reason) == (Status.OK, None)
+    assert result.missing("probe") == []
+    assert (result.timings, result.training, result.evidence) == (None, None, None)
+    phases = [json.loads(line)["phase"] for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert phases == ["import", "ceilings"]
+    write(tmp_path / RESULT_FILE, result)
+    assert from_json(Result, (tmp_path / RESULT_FILE).read_bytes()) == result
+
+
+def test_what_stops_a_probe_is_a_result_too(monkeypatch, tmp_path):
+    def unavailable(request):
+        raise DeviceUnavailable("no GPU")
+
+    monkeypatch.setattr(launch, "start_adapter", unavailable)
+    assert worker.run(probe(), tmp_path, None).status is Status.WRONG_DEVICE
+    refused = worker.run(probe(environment={"KIT_TEST_VARIABLE": "1"}), tmp_path, None)
+    assert refused.reason
+    assert refused.reason.code is Code.MISSING_PROOF

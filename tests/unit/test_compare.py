@@ -1,0 +1,340 @@
+"""Cells of two runs side by side: ratios and verdicts, what is refused or flagged, and what the gate lets pass."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kit import side_by_side
+from kit.compare import Comparison, Gate, Outcome, Run, Standing, Verdict, compare, gate, means, parse_share
+from kit.differences import RULES, Difference, Rule, Severity, differences
+from kit.errors import UsageError
+from kit.model import Cell
+from kit.records import Gpu, Image, Record
+from scenarios.contract import Budget
+from tests import examples
+
+CELL = examples.cell()
+OTHER = examples.cell("cifar-cnn")
+STEADY = (1000.0, 1004.0, 996.0, 1002.0, 998.0)
+NOISY = (1000.0, 700.0, 1300.0, 800.0, 1200.0)
+GPU = Gpu(
+    index=0,
+    name="Example GPU",
+    memory_bytes=1 << 34,
+    compute_capability=(8, 0),
+    power_limit_w=None,
+    default_power_limit_w=None,
+)
+
+
+def run(cells: Mapping[Cell, Sequence[float]], failed: Sequence[Cell] = (), **changes: Any) -> Run:
+    """A run with one `ok` launch a speed, and one launch that failed of each of `failed`, all of them planned."""
+    records = [
+        examples.record(examples.request(cell, launch=number), speed, **changes)
+        for cell, speeds in cells.items()
+        for number, speed in enumerate(speeds, start=1)
+    ]
+    records += [examples.failed(examples.request(cell, launch=99)) for cell in failed]
+    plan = examples.plan([examples.planned(r.launch, **vars(cell_of(r))) for r in records])
+    return Run(plan, examples.machine(), records)
+
+
+def cell_of(record: Record) -> Cell:
+    return Cell(**{name: getattr(record.request, name) for name in Cell.__dataclass_fields__})
+
+
+def scaled(speeds: Sequence[float], factor: float) -> tuple[float, ...]:
+    return tuple(speed * factor for speed in speeds)
+
+
+def only(base: Run, new: Run) -> Comparison:
+    (comparison,) = compare(base, new)
+    return comparison
+
+
+speeds = st.lists(st.floats(1.0, 1e6), min_size=2, max_size=7)
+
+
+@given(speeds, speeds)
+def test_a_run_against_itself_is_all_ties_with_ratio_1(some: list[float], others: list[float]) -> None:
+    itself = run({CELL: some, OTHER: others})
+    for comparison in compare(itself, itself):
+        assert comparison.verdict is Verdict.TIE
+        assert comparison.ratio == pytest.approx(1, rel=1e-12)
+        assert not comparison.differences
+    assert gate(itself, itself, 0.0).exit_code == 0
+
+
+MIRRORED = {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER, Verdict.TIE: Verdict.TIE}
+
+
+@given(speeds, speeds)
+def test_swapping_the_runs_gives_the_reciprocal(some: list[float], others: list[float]) -> None:
+    base, new = run({CELL: some}), run({CELL: others})
+    there, back = only(base, new), only(new, base)
+    assert there.ratio
+    assert back.ratio
+    assert there.interval
+    assert back.interval
+    assert there.ratio == pytest.approx(1 / back.ratio)
+    assert (there.interval.low, there.interval.high) == pytest.approx((1 / back.interval.high, 1 / back.interval.low))
+    assert there.verdict is MIRRORED[back.verdict]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict"),
+    [
+        (STEADY, scaled(STEADY, 1.1), Verdict.FASTER),
+        (STEADY, scaled(STEADY, 0.9), Verdict.SLOWER),
+        (NOISY, scaled(NOISY, 0.9), Verdict.TIE),
+        (STEADY, (900.0,), Verdict.UNKNOWN),
+        ((1000.0,), STEADY, Verdict.UNKNOWN),
+    ],
+)
+def test_a_verdict_needs_an_interval_that_excludes_1(old: Sequence[float], new: Sequence[float], verdict: str) -> None:
+    comparison = only(run({CELL: old}), run({CELL: new}))
+    assert comparison.verdict is verdict
+    assert comparison.ratio == pytest.approx(math.prod(new) ** (1 / len(new)) / math.prod(old) ** (1 / len(old)))
+    assert (comparison.interval is None) == (verdict is Verdict.UNKNOWN)
+
+
+def asked(**changes: Any) -> Callable[[Record], Record]:
+    return lambda record: record.model_copy(update={"request": replace(record.request, **changes)})
+
+
+def known(**changes: Any) -> Callable[[Record], Record]:
+    return lambda record: record.model_copy(update=changes)
+
+
+def found(**changes: Any) -> Callable[[Record], Record]:
+    """Change fields of the evidence, or of the placement in it."""
+
+    def change(record: Record) -> Record:
+        assert record.result
+        assert record.result.evidence
+        evidence = record.result.evidence
+        own = {name: value for name, value in changes.items() if hasattr(evidence, name)}
+        placement = replace(evidence.placement, **{n: v for n, v in changes.items() if n not in own})
+        return record.model_copy(
+            update={"result": replace(record.result, evidence=replace(evidence, placement=placement, **own))}
+        )
+
+    return change
+
+
+def image(digest: str) -> Callable[[Record], Record]:
+    return known(image=Image(kind="image", reference="kit-torch:cpu", digest=digest, size_bytes=1))
+
+
+REFUSED, FLAGGED, NAMED = Severity
+DIFFERENT = [
+    ("scenario", REFUSED, asked(spec="1111"), asked(spec="2222")),
+    ("kind of data", REFUSED, asked(data="real"), asked(data="synthetic")),
+    ("data", REFUSED, found(data_digest="1111"), found(data_digest="2222")),
+    ("device", REFUSED, found(device="cpu"), found(device="cuda:0")),
+    ("rounding", REFUSED, found(tf32=False), found(tf32=True)),
+    ("torch version", FLAGGED, found(versions={"torch": "2.1"}), found(versions={"torch": "2.2"})),
+    ("kit version", FLAGGED, known(machine=examples.machine()), known(machine=examples.machine(kit="0.2.0"))),
+    ("environment", FLAGGED, image("sha256:1"), image("sha256:2")),
+    ("engine", FLAGGED, known(engine="docker"), known(engine="local")),
+    ("kernels", FLAGGED, found(provider="oneDNN"), found(provider="XLA")),
+    ("threads", FLAGGED, found(threads=1), found(threads=2)),
+    ("settings", FLAGGED, asked(settings={}), asked(settings={"channels_last": "1"})),
+    ("settings", FLAGGED, asked(environment={}), asked(environment={"OMP_PROC_BIND": "true"})),
+    ("denormals", FLAGGED, found(denormals="kept"), found(denormals="flushed")),
+    ("profile", FLAGGED, known(profile="quick"), known(profile="standard")),
+    ("profile", FLAGGED, asked(budget=Budget(seconds=6)), asked(budget=Budget(seconds=20))),
+    ("machine", NAMED, known(), known(machine=examples.machine(gpus=[GPU], id="f" * 16))),
+    ("system", NAMED, known(), known(machine=examples.machine(kernel="6.8"))),
+]
+ALIKE = {
+    "seed": (asked(seed=0), asked(seed=1)),
+    "weights": (found(initial_weights_digest="1"), found(initial_weights_digest="2", final_weights_digest="3")),
+    "index of the GPU": (found(device="cuda:0"), found(device="cuda:1")),
+    "rounding that no probe told": (found(tf32=None), found(tf32=True)),
+    "denormals that an old record does not tell": (found(denormals="unknown"), found(denormals="kept")),
+    "environment that is not known": (known(), image("sha256:2")),
+}
+
+
+@pytest.mark.parametrize(("field", "severity", "of_base", "of_new"), DIFFERENT)
+def test_what_differs_is_refused_flagged_or_named(
+    field: str, severity: Severity, of_base: Callable[[Record], Record], of_new: Callable[[Record], Record]
+) -> None:
+    base, new = (
+        replace(made, records=[change(record) for record in made.records])
+        for made, change in ((run({CELL: STEADY}), of_base), (run({CELL: scaled(STEADY, 1.1)}), of_new))
+    )
+    comparison = only(base, new)
+    (difference,) = comparison.differences
+    assert (difference.field, difference.severity) == (field, severity)
+    assert difference.base != difference.new
+    assert (comparison.verdict is Verdict.REFUSED) == (severity is REFUSED)
+    assert (comparison.ratio is None) == (severity is REFUSED)
+    assert comparison.flagged == (severity is FLAGGED)
+    mixed = replace(base, records=[*base.records[:3], *new.records[3:]])  # one run whose own launches differ
+    assert [d.field for d in only(mixed, mixed).differences] == [field]
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_what_has_no_say_in_speed_or_is_unknown_is_no_difference(name: str) -> None:
+    base, new = (change(examples.record()) for change in ALIKE[name])
+    assert differences([base], [new]) == []
+
+
+def test_the_gpu_and_its_driver_are_named() -> None:
+    cell = examples.cell(device="cuda")
+    base, new = (
+        found(device_name=name)(examples.record(examples.request(cell), machine=examples.machine(driver=driver)))
+        for name, driver in (("T4", "570.1"), ("L4", "580.2"))
+    )
+    named = [(d.field, d.severity, d.base, d.new) for d in differences([base], [new])]
+    assert named == [("GPU", NAMED, "T4", "L4"), ("driver", NAMED, "570.1", "580.2")]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_has_a_case(rule: Rule) -> None:
+    example = examples.record()
+    assert any(field in rule.facts(of_base(example)) for field, _, of_base, _ in DIFFERENT)
+
+
+def test_cells_of_one_run_only_are_missing_with_the_reason() -> None:
+    a_third = examples.cell("fashion-mlp")
+    base, new = run({CELL: STEADY, a_third: STEADY}), run({OTHER: STEADY}, failed=[CELL])
+    comparisons = {comparison.key: comparison for comparison in compare(base, new)}
+    assert list(comparisons) == [CELL.key, a_third.key, OTHER.key]
+    assert {comparison.verdict for comparison in comparisons.values()} == {Verdict.MISSING}
+    assert comparisons[CELL.key].new.failures == ("failed: It failed.",)
+    assert comparisons[a_third.key].new.failures == ("absent: there is no record of it",)
+    assert comparisons[OTHER.key].base.standing is Standing.NOT_OK
+    section = side_by_side.comparison_section(list(comparisons.values()), [base, new], 1)
+    assert [row[2] for row in section.rows] == ["failed", "absent", "1,000"]
+    assert "Not ok in B (mnist-cnn/torch/cpu): failed: It failed." in section.notes
+
+
+def test_a_mean_over_cells_is_of_one_framework_and_device_and_of_three_cells_or_more() -> None:
+    torch = [examples.cell(name) for name in ("mnist-cnn", "cifar-cnn", "fashion-mlp")]
+    tensorflow = [examples.cell(name, "tensorflow") for name in ("mnist-cnn", "cifar-cnn")]
+    base = run(dict.fromkeys([*torch, *tensorflow], STEADY))
+    factors = dict(zip(torch, (1.0, 2.0, 4.0), strict=True))
+    new = run({cell: scaled(STEADY, factors.get(cell, 9.0)) for cell in (*torch, *tensorflow)})
+    (mean,) = means(compare(base, new))
+    assert (mean.group, mean.cells) == ("torch/cpu/stock/fp32", 3)
+    assert mean.interval.estimate == pytest.approx(2)
+    # By hand: logarithms 0, ln 2, 2 ln 2, of which sd = ln 2; t(0.975, 2) = 4.303; half-width = 4.303 ln 2 / sqrt(3).
+    assert math.log(mean.interval.high / 2) == pytest.approx(4.303 * math.log(2) / math.sqrt(3), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("new", "outcome"),
+    [
+        (scaled(STEADY, 1.2), Outcome.PASSED),
+        (scaled(STEADY, 0.97), Outcome.PASSED),  # slower beyond the noise, but no more than allowed
+        (scaled(STEADY, 0.94), Outcome.REGRESSION),
+        (scaled(NOISY, 0.94), Outcome.NOISY),
+        (STEADY[:1], Outcome.NOT_JUDGED),
+        ((), Outcome.LOST),
+    ],
+)
+def test_the_gate_fails_what_is_slower_than_allowed_beyond_the_noise(new: Sequence[float], outcome: Outcome) -> None:
+    judged = gate(run({CELL: STEADY, OTHER: STEADY}), run({CELL: new, OTHER: STEADY}), 0.05)
+    assert [outcome for _, outcome in judged.cells] == [outcome, Outcome.PASSED]
+    assert judged.exit_code == (outcome in {Outcome.REGRESSION, Outcome.LOST})
+
+
+def outcomes(judged: Gate) -> list[Outcome]:
+    return [outcome for _, outcome in judged.cells]
+
+
+def test_the_gate_fails_a_cell_of_which_launches_fail_that_did_not() -> None:
+    whole, broken = run({CELL: STEADY}), run({CELL: STEADY[:4]}, failed=[CELL])
+    assert outcomes(gate(whole, broken, 0.05)) == [Outcome.LOST]
+    assert outcomes(gate(broken, broken, 0.05)) == [Outcome.PASSED]
+    repeated = replace(broken, records=[*broken.records, run({CELL: STEADY}).records[4]])  # as --retry-failed does
+    assert outcomes(gate(whole, repeated, 0.05)) == [Outcome.PASSED]
+
+
+def test_the_gate_fails_what_it_cannot_compare() -> None:
+    base, new = run({CELL: STEADY}), run({CELL: STEADY})
+    real = replace(new, records=[asked(data="real")(record) for record in new.records])
+    assert outcomes(gate(base, real, 0.05)) == [Outcome.REFUSED]
+    assert gate(base, real, 0.05).exit_code == 1
+
+
+def test_the_gate_looks_at_the_cells_of_the_base_alone() -> None:
+    judged = gate(run({CELL: STEADY}, failed=[OTHER]), run({CELL: STEADY}), 0.05)
+    assert [comparison.key for comparison, _ in judged.cells] == [CELL.key]
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "words"),
+    [
+        (run({CELL: STEADY[:1]}), run({CELL: STEADY}), "--profile standard"),
+        (run({}, failed=[CELL]), run({CELL: STEADY}), "no cell that ended ok"),
+    ],
+)
+def test_a_gate_that_can_judge_nothing_says_so(base: Run, new: Run, words: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        gate(base, new, 0.05)
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["5%", "5 %", "0.05", " 5.0% "])
+def test_a_share_is_read_in_every_way_it_is_written(text: str) -> None:
+    assert parse_share(text) == pytest.approx(0.05)
+    assert parse_share("0%") == 0
+
+
+@pytest.mark.parametrize("text", ["5", "1", "100%", "-5%", "five", "", "%", "5%%", "0,05", "1e-2", "nan"])
+def test_what_is_no_share_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a share"):
+        parse_share(text)
+
+
+def version_1(record: Record) -> Record:
+    """As read back from a file of version 1, which knew neither denormals nor nodes, threads or context."""
+    document = json.loads(record.to_json()) | {"schema": 1}
+    del document["context"]
+    del document["result"]["anatomy"], document["result"]["ceilings"]
+    for name in ("denormals", "nodes"):
+        del document["result"]["evidence"]["placement"][name]
+    for name in ("from_at", "to_at", "busy_threads"):
+        del document["result"]["telemetry"][name]
+    return Record.from_json(json.dumps(document), "x.json")
+
+
+def test_records_of_version_1_compare_with_those_of_today() -> None:
+    old, new = run({CELL: STEADY}), run({CELL: scaled(STEADY, 1.1)})
+    comparison = only(replace(old, records=[version_1(record) for record in old.records]), new)
+    assert (comparison.verdict, comparison.differences) == (Verdict.FASTER, ())
+
+
+@pytest.mark.parametrize(("launches", "told"), [(1, False), (4, True), (5, False)])
+def test_few_launches_are_told(launches: int, told: bool) -> None:
+    base, new = run({CELL: STEADY}), run({CELL: STEADY[:launches]})
+    notes = side_by_side.comparison_section(compare(base, new), [base, new], 1).notes
+    assert any(line.startswith("Fewer than 5 launches on a side (mnist-cnn/torch/cpu)") for line in notes) == told
+
+
+def test_notes_name_a_difference_once_and_fit_80_columns() -> None:
+    cells = [examples.cell(name, f) for name in ("mnist-cnn", "cifar-cnn") for f in ("torch", "tensorflow")]
+    base, new = run(dict.fromkeys(cells, STEADY)), run(dict.fromkeys(cells, STEADY), engine="other " * 20)
+    comparisons = compare(base, new)
+    notes = side_by_side.comparison_section(comparisons, [base, new], 1).notes
+    assert [line for line in notes if line.startswith("! Flagged")] == [
+        "! Flagged (4 cells): engine: A fake, B other other other other other other other"
+    ]
+    assert max(map(len, notes)) <= 80
+    digest = Difference("scenario", REFUSED, "a" * 64, "b" * 64, "Why.")
+    refused = replace(comparisons[0], differences=(digest,), verdict=Verdict.REFUSED)
+    assert any(
+        "A aaaaaaaaaaaa, B bbbbbbbbbbbb" in line for line in side_by_side.comparison_section([refused], [base], 1).notes
+    )

@@ -1,0 +1,325 @@
+"""What holds a cell back: one realistic example of each kind, the order of precedence, and that it never fails."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kit import catalog, ceilings
+from kit.diagnosis import Diagnosis, Kind, diagnose
+from kit.records import Context, Gpu, Machine, Record
+from scenarios.contract import Anatomy, Ceiling, StepTime
+from scenarios.flops import training_bytes, training_flops
+from tests import examples
+
+GIGA, TERA = 1e9, 1e12
+
+
+def ceiling(name, value, precision=""):
+    unit = {"memory": "B/s", "upload": "B/s", "launch": "s", "jpeg": "images/s"}.get(name, "FLOP/s")
+    return Ceiling(name, precision, unit, value, [value], "example")
+
+
+def measured(device, precision="fp32", **values):
+    """Ceilings as `best` returns them: matmul and convolution at this precision, the others without."""
+    precisions = {name: precision if name in ("matmul", "convolution") else "" for name in values}
+    return {(device, n, precisions[n]): ceiling(n, value, precisions[n]) for n, value in values.items()}
+
+
+# Two cores of a server; an H200, as PyTorch measures it with TF32 off.
+CPU = measured("cpu", matmul=110 * GIGA, convolution=100 * GIGA, memory=10 * GIGA, launch=4e-6, jpeg=700.0)
+H200 = measured("cuda", matmul=50 * TERA, convolution=45 * TERA, memory=4.1 * TERA, launch=4.5e-6)
+
+
+def scenario_of(cell):
+    return catalog.scenarios()[cell.scenario][cell.variant]
+
+
+def launch(cell, step_s, resident, *, launch=1, threads=2, context=None, placement=None, **telemetry) -> Record:
+    """An ok launch whose steps last `step_s` end to end. resident: batch size to seconds of a step on the device."""
+    asked = examples.request(cell, launch=launch, threads=threads)
+    result = examples.result(asked, images_per_s=cell.batch / step_s)
+    anatomy = Anatomy([StepTime(batch, [seconds]) for batch, seconds in resident.items()])
+    gpu = {"device": "cuda:0", "device_name": "NVIDIA H200"} if cell.device == "cuda" else {}
+    where = replace(result.evidence.placement, **gpu | (placement or {}))
+    result = replace(
+        result,
+        anatomy=anatomy,
+        evidence=replace(result.evidence, placement=where),
+        telemetry=replace(result.telemetry, **{"busy_threads": threads, "cpu_cores": 0.97 * threads, **telemetry}),
+    )
+    return examples.record(asked, result=result, context=context)
+
+
+def host(throttled=None, **series) -> Context:
+    """Samples at seconds 0 to 11, of which telemetry's 1 to 11 are training."""
+    at = [float(second) for second in range(12)]
+    spread = {name: [float(value)] * len(at) for name, value in series.items()}
+    return Context(at=at, series=spread, core_busy=[], throttled=throttled or {}, cost_s=0.01)
+
+
+def verdict(records, known=CPU, machine: Machine | None = None) -> Diagnosis:
+    cell = examples.cell(records[0].request.scenario, variant=records[0].request.variant)
+    found = diagnose(records, scenario_of(cell), known, machine or examples.machine())
+    assert found
+    return found
+
+
+MNIST_GPU = examples.cell("mnist-cnn", device="cuda")
+SMALL_NET_ON_GPU = {16: 770e-6, 32: 775e-6, 64: 790e-6}
+
+
+def test_a_gpu_brings_nothing_to_a_small_net_because_its_kernels_are_over_before_the_next_is_started():
+    context = host(gpu0_use=0.35)
+    found = verdict([launch(MNIST_GPU, 950e-6, SMALL_NET_ON_GPU, context=context)], H200)
+    assert found.kind is Kind.LAUNCH_BOUND
+    # The line through the three times: 762.5 us + 0.42 us an image; half of the time from 762.5 / 0.42 = 1,800 on.
+    assert "762 µs (97 %, as long as starting 169 empty kernels at 4.5 µs) are the same at every batch size" in (
+        found.evidence
+    )
+    assert "from a batch of about 1,800 on" in found.evidence
+    assert "The 985 MFLOP of a batch of 64 would take 21.9 µs at the measured 45 TFLOP/s" in found.evidence
+    assert "the GPU mostly waits" in found.evidence
+    assert "35 % of the time" in found.evidence
+    assert found.remedy == (
+        "The net is too small for this GPU at batch 64: use a larger batch, graph compilation, or stay on the CPU."
+    )
+    assert found.flops_per_s == pytest.approx(training_flops(scenario_of(MNIST_GPU)) * 64 / 950e-6)
+    assert found.ceiling_share == pytest.approx(found.flops_per_s / (45 * TERA))
+    assert found.peak_share == pytest.approx(found.flops_per_s / (66.9 * TERA))
+
+
+def test_two_gpus_have_twice_the_ceiling_and_peak():
+    one = verdict([launch(MNIST_GPU, 950e-6, SMALL_NET_ON_GPU)], H200)
+    two = verdict([launch(replace(MNIST_GPU, devices=2), 950e-6, SMALL_NET_ON_GPU)], H200)
+    assert (two.ceiling_share, two.peak_share) == pytest.approx((one.ceiling_share / 2, one.peak_share / 2))
+
+
+def test_a_loader_that_is_too_slow():
+    cell = examples.cell("catdog-cnn")
+    found = verdict([launch(cell, 0.200, {8: 0.016, 16: 0.031, 32: 0.060})])
+    assert found.kind is Kind.INPUT_BOUND
+    assert "70 % of the time goes to loading" in found.evidence
+    assert "One core decodes 700 photos/s, so that 2 threads decode 1,400 at most; it trained on 160." in found.evidence
+
+
+def test_a_small_cpu_net_pays_for_the_step_and_not_for_the_images():
+    cell = examples.cell("mnist-cnn", "tensorflow")
+    found = verdict([launch(cell, 0.021, {16: 0.0142, 32: 0.0163, 64: 0.0203})])
+    assert found.kind is Kind.LAUNCH_BOUND
+    assert "12.2 ms (60 %, " in found.evidence
+    assert "GPU" not in found.evidence + found.remedy
+
+
+def test_updating_a_large_mlp_is_memory_traffic_and_no_overhead():
+    """Its step hardly grows with the batch, but what is fixed is Adam's pass over all weights, at memory's speed."""
+    cell = examples.cell("cifar-mlp")
+    step_s = training_bytes(scenario_of(cell), 32) / (10 * GIGA) / 0.75
+    resident = {8: 0.90 * step_s, 16: 0.93 * step_s, 32: step_s}
+    found = verdict([launch(cell, 1.1 * step_s, resident)], {**CPU, **measured("cpu", matmul=400 * GIGA)})
+    assert found.kind is Kind.MEMORY_BOUND
+    assert "199 MB of memory traffic at least 19.9 ms (75 %) at the measured 10 GB/s" in found.evidence
+    large_cache = examples.machine(caches={"L3": 512 << 20})
+    assert verdict([launch(cell, 1.1 * step_s, resident)], CPU, large_cache).kind is Kind.LAUNCH_BOUND
+
+
+def test_a_deep_net_computes_at_the_ceiling():
+    cell = examples.cell("catdog-cnn", variant="deep")
+    found = verdict([launch(cell, 12.6, {8: 3.1, 16: 6.1, 32: 12.0})])
+    assert found.kind is Kind.COMPUTE_BOUND
+    assert "its 879 GFLOP take 8.79 s (73 %) at the measured 100 GFLOP/s" in found.evidence
+    assert found.ceiling_share == pytest.approx(8.79 / 12.6, rel=0.01)
+    assert found.peak_share is None
+
+
+def test_bf16_halves_the_traffic_of_activations_but_arithmetic_gains_more():
+    cell = replace(examples.cell("catdog-cnn", device="cuda", variant="128"), precision="bf16")
+    known = measured("cuda", "bf16", convolution=600 * TERA, memory=4.1 * TERA)
+    found = verdict([launch(cell, 250e-6, {8: 100e-6, 16: 145e-6, 32: 230e-6})], known)
+    assert found.kind is Kind.MEMORY_BOUND
+    # 865 MB in fp32, of which 13 MB for 407,745 weights with Adam stay as they are.
+    assert "439 MB of memory traffic at least 107 µs (47 %) at the measured 4.1 TB/s (data sheet: 4.8 TB/s)" in (
+        found.evidence
+    )
+    assert found.peak_share == pytest.approx(found.flops_per_s / (989.4 * TERA))
+    assert "bf16" not in found.remedy
+
+
+def test_threads_that_do_not_run():
+    cell = examples.cell("catdog-cnn", variant="deep")
+    resident = {8: 3.1, 16: 6.1, 32: 12.0}
+    few = verdict([launch(cell, 12.6, resident, threads=8, cpu_cores=2.1, busy_threads=2)])
+    assert few.kind is Kind.STARVED_OF_THREADS
+    assert "Of 8 threads asked for 2 computed, and 2.1 CPUs were busy" in few.evidence
+    crowded = launch(cell, 12.6, resident, threads=8, cpu_cores=4.0, cpu_s=40.0, context=host(cpu_busy=7.9))
+    assert "other processes used 3.9" in verdict([crowded]).evidence
+    unknown = launch(cell, 12.6, resident, threads=8, busy_threads=0)
+    assert verdict([unknown]).kind is Kind.COMPUTE_BOUND
+    gpu_cell = examples.cell("catdog-cnn", device="cuda", variant="deep")
+    on_gpu = launch(gpu_cell, 0.032, {8: 0.008, 16: 0.0155, 32: 0.030}, threads=16, cpu_cores=1.0, busy_threads=1)
+    assert verdict([on_gpu], H200).kind is Kind.COMPUTE_BOUND  # one CPU is all that it takes to feed a GPU
+
+
+def test_times_measured_in_a_crowd_tell_of_the_crowd():
+    """What other load there was while the step was taken apart decides, by chance, which part of it looks long."""
+    cell, two = examples.cell(), {"threads": 2, "cpu_cores": 1.0, "cpu_s": 10.0}
+    for step_s, resident in ((0.040, {16: 0.005, 64: 0.020}), (0.021, {16: 0.019, 64: 0.020})):
+        crowded = verdict([launch(cell, step_s, resident, context=host(cpu_busy=2.0), **two)])
+        assert crowded.kind is Kind.STARVED_OF_THREADS
+        assert crowded.evidence.endswith("It kept 1.0 CPUs busy with 2 threads; other processes used 1.0 of 2.")
+        room = verdict([launch(cell, step_s, resident, context=host(cpu_busy=1.3), **two)])
+        enough = verdict([launch(cell, step_s, resident, context=host(cpu_busy=2.0), **{**two, "threads": 1})])
+        asleep = {"threads": 2, "cpu_cores": 0.1, "cpu_s": 1.0}
+        waits = verdict([launch(cell, step_s, resident, context=host(cpu_busy=2.0), **asleep)])
+        assert {room.kind, enough.kind, waits.kind} <= {Kind.INPUT_BOUND, Kind.LAUNCH_BOUND}
+    on_gpu = launch(MNIST_GPU, 950e-6, SMALL_NET_ON_GPU, context=host(cpu_busy=2.0), **two)
+    assert verdict([on_gpu], H200).kind is Kind.LAUNCH_BOUND
+
+
+def test_a_quota_of_half_the_cores():
+    cell = examples.cell("mnist-cnn")
+    found = verdict([launch(cell, 0.020, {64: 0.018}, cpu_s=10.0, throttled_s=10.0)])
+    assert found.kind is Kind.THROTTLED
+    assert "withheld 50 % of the CPU time" in found.evidence
+
+
+def gpu(limit) -> Gpu:
+    return Gpu(
+        index=0,
+        name="NVIDIA H200",
+        memory_bytes=150 << 30,
+        compute_capability=(9, 0),
+        power_limit_w=limit,
+        default_power_limit_w=700.0,
+    )
+
+
+def test_a_gpu_that_lowers_its_clocks():
+    slow = {64: 0.0060, 16: 0.0015}
+    hot = launch(MNIST_GPU, 0.007, slow, context=host({"gpu0": {"hw_thermal": 0.4}}))
+    assert verdict([hot], H200).kind is Kind.THROTTLED
+    at_its_limit = launch(MNIST_GPU, 0.007, slow, context=host({"gpu0": {"sw_power_cap": 0.9}}))
+    assert verdict([at_its_limit], H200, examples.machine(gpus=[gpu(700.0)])).kind is not Kind.THROTTLED
+    assert verdict([at_its_limit], H200, examples.machine(gpus=[gpu(400.0)])).kind is Kind.THROTTLED
+
+
+@pytest.mark.parametrize(
+    "placement", [{"device": "cpu"}, {"nodes": {"CUDAExecutionProvider": 30, "CPUExecutionProvider": 12}}]
+)
+def test_not_on_the_device_it_should_be_on(placement):
+    found = verdict([launch(MNIST_GPU, 0.020, {64: 0.018}, placement=placement)], H200)
+    assert found.kind is Kind.WRONG_DEVICE
+    assert "cpu" in found.evidence.lower()
+
+
+def test_neither_arithmetic_nor_memory_explains_the_step():
+    cell = examples.cell("cifar-cnn")
+    resident = {8: 0.011, 16: 0.021, 32: 0.040}
+    found = verdict([launch(cell, 0.042, resident)])
+    assert found.kind is Kind.UNCLEAR
+    assert "8.24 ms (21 %)" in found.evidence
+    assert "profiler" in found.remedy
+    assert "ceilings" in verdict([launch(cell, 0.042, resident)], {}).remedy
+
+
+def test_what_takes_longer_than_the_step_at_memorys_speed_does_not_go_to_memory():
+    found = verdict(
+        [launch(MNIST_GPU, 950e-6, {32: 400e-6, 64: 790e-6})], {**H200, **measured("cuda", memory=50 * GIGA)}
+    )
+    assert found.kind is Kind.UNCLEAR
+    assert "45 MB of memory traffic stay in caches" in found.evidence
+
+
+def test_a_step_that_grows_faster_than_its_batch_has_no_fixed_part():
+    cell = examples.cell("catdog-cnn", variant="deep")
+    assert "0 s (0 %) do not grow" in verdict([launch(cell, 12.6, {8: 2.9, 16: 6.0, 32: 12.4})]).evidence
+
+
+def test_the_gravest_of_several_causes_is_told():
+    cell = examples.cell("catdog-cnn", variant="deep")
+    kinds = []
+    troubles = {
+        "placement": {"device": "cuda:0"},
+        "throttled_s": 10.0,
+        "step_s": 40.0,
+        "resident": {8: 11.0, 16: 11.3, 32: 12.0},
+        "cpu_cores": 0.9,
+    }
+    fixed = {"step_s": 12.6, "resident": {8: 3.1, 16: 6.1, 32: 12.0}}
+    for name in list(troubles):
+        kinds.append(verdict([launch(cell, **troubles)]).kind)
+        del troubles[name]
+        troubles |= {name: fixed[name]} if name in fixed else {}
+    kinds.append(verdict([launch(cell, **troubles)]).kind)
+    assert kinds == list(Kind)[:6]
+
+
+def test_the_median_of_launches_counts_and_those_without_anatomy_do_not():
+    cell = examples.cell("catdog-cnn", variant="deep")
+    good = [launch(cell, 12.6, {8: 3.1, 16: 6.1, 32: 12.0}, launch=i) for i in (1, 2)]
+    odd = launch(cell, 40.0, {8: 3.1, 16: 6.1, 32: 12.0}, launch=3)
+    blank = launch(cell, 12.6, {}, launch=4)
+    assert verdict([*good, odd, blank]).kind is Kind.COMPUTE_BOUND
+    assert diagnose([blank], scenario_of(cell), CPU, examples.machine()) is None
+
+
+SECONDS = st.floats(1e-7, 1e3)
+SHARES = st.floats(0, 1)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    cell=st.builds(
+        examples.cell, st.sampled_from(sorted(catalog.scenarios())), st.just("torch"), st.sampled_from(["cpu", "cuda"])
+    ),
+    launches=st.lists(
+        st.tuples(st.floats(1e-5, 1e3), st.dictionaries(st.sampled_from([1, 8, 16, 32, 64, 128]), SECONDS)),
+        min_size=1,
+        max_size=4,
+    ),
+    known=st.dictionaries(
+        st.sampled_from(["matmul", "convolution", "memory", "launch", "jpeg"]), st.floats(1e-9, 1e16)
+    ),
+    cores=st.floats(0, 64),
+    throttled=st.none() | st.floats(0, 1e4),
+    slowed=SHARES,
+)
+def test_every_measured_cell_has_one_verdict_with_sane_figures(cell, launches, known, cores, throttled, slowed):
+    context = host({"gpu0": {"hw_slowdown": slowed}}, cpu_busy=cores, gpu0_use=slowed)
+    records = [
+        launch(cell, s, r, launch=i, cpu_cores=cores, throttled_s=throttled, context=context)
+        for i, (s, r) in enumerate(launches)
+    ]
+    found = diagnose(records, scenario_of(cell), measured(cell.device, **known), examples.machine())
+    if found is None:
+        assert not any(cell.batch in resident for _, resident in launches)
+        return
+    assert found.kind in set(Kind)
+    assert found.evidence
+    assert found.remedy.endswith(".")
+    assert not {"nan", "inf", "None"} & set(found.evidence.replace(",", " ").split())
+    assert 0 < found.flops_per_s < math.inf
+    for share in (found.ceiling_share, found.peak_share):
+        assert share is None or 0 <= share < math.inf
+
+
+def probe(framework, *found, device="cpu", **changes) -> Record:
+    asked = examples.request(purpose="probe", framework=framework, device=device, **changes)
+    return examples.record(asked, result=replace(examples.result(asked), ceilings=list(found)))
+
+
+def test_a_ceiling_is_the_best_that_any_framework_reached():
+    torch = probe("torch", ceiling("matmul", 9e10, "fp32"), ceiling("launch", 5e-6), ceiling("memory", math.inf))
+    other = probe("tensorflow", ceiling("matmul", 8e10, "fp32"), ceiling("launch", 9e-6), ceiling("memory", 2e10))
+    gpu_probe = probe("torch", ceiling("matmul", 5e13, "fp32"), device="cuda")
+    found = ceilings.best([other, torch, gpu_probe, examples.failed(examples.request(purpose="probe"))])
+    assert {key: value.value for key, value in found.items()} == {
+        ("cpu", "matmul", "fp32"): 9e10,
+        ("cpu", "launch", ""): 5e-6,
+        ("cpu", "memory", ""): 2e10,
+        ("cuda", "matmul", "fp32"): 5e13,
+    }

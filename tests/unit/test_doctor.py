@@ -1,0 +1,372 @@
+"""The examination of a machine: what is judged how, and that it is done within seconds whatever hangs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from kit import doctor
+from kit.cli import host
+from kit.console import Column, plain_table
+from kit.data.sources import SOURCES
+from kit.doctor import Finding, Level, gather, mirrors, table
+from kit.doctor.checks import judge
+from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Gpus, Load, Local, Toolkit
+from kit.doctor.findings import LINE_CHARACTERS
+from kit.engines.local import LocalEngine
+from kit.errors import DataError, EngineError
+from kit.model import Framework
+from kit.records import Gpu
+from kit.samples.cpu import Ticks
+from kit.sources import Sources
+
+HERE = Path("here")
+GIB = 1 << 30
+NO_DOCKER = Docker(EngineError("No Docker.", "Start it."))
+NO_LOCAL = Local(EngineError("No uv.", "Install kit again."))
+
+
+def gpu(index: int = 0, capability: tuple[int, int] = (9, 0), limit_w: float | None = 700.0) -> Gpu:
+    return Gpu(
+        index=index,
+        name="H200",
+        memory_bytes=1,
+        compute_capability=capability,
+        power_limit_w=limit_w,
+        default_power_limit_w=700.0,
+    )
+
+
+TORCH = Framework("torch", "PyTorch", ("cpu", "cuda"), (), 13, 580, (7, 5), HERE)
+TENSORFLOW = Framework("tensorflow", "TensorFlow", ("cpu", "cuda"), (), 12, 525, (6, 0), HERE)
+GPUS = Gpus((gpu(),), "580.65.06", "13.0", (), {"torch": None, "tensorflow": None})
+DOCKER = Docker({"version": "28.0"}, Toolkit(("nvidia runtime",), (1, 17, 8)), 100 * GIB)
+FOLDER = Folder("disk out", HERE, "--out", writable=True, free_bytes=100 * GIB)
+READY = Facts(
+    system="Linux",
+    architecture="x86_64",
+    docker=DOCKER,
+    local=Local({"uv": "0.8"}, "3.11.9"),
+    frameworks=(TENSORFLOW, TORCH),
+    cards=1,
+    gpus=GPUS,
+    folders=(FOLDER,),
+    cpus=Cpus(8, 8, None),
+    available_bytes=32 * GIB,
+    limit_bytes=None,
+    shm_free_bytes=8 * GIB,
+    governors=("performance",) * 8,
+    load=Load(8, 0.4, 0.16, ("python",)),
+    datasets=(DataSet("mnist", here=True, download_bytes=1),),
+)
+ABSENT = DataSet("cats-dogs", here=False, download_bytes=824_887_076, reachable=True)
+
+
+def gpus(**changes: Any) -> dict[str, Any]:
+    return {"gpus": replace(GPUS, **changes)}
+
+
+def toolkit(ways: tuple[str, ...], version: tuple[int, ...] | None) -> dict[str, Any]:
+    return {"docker": replace(DOCKER, toolkit=Toolkit(ways, version))}
+
+
+def free(gib: int) -> dict[str, Any]:
+    return {"folders": (replace(FOLDER, free_bytes=gib * GIB),)}
+
+
+def images(gib: int | None) -> dict[str, Any]:
+    return {"docker": replace(DOCKER, images_free_bytes=gib and gib * GIB)}
+
+
+WARNED, FAILED = Level.WARNING, Level.ERROR
+SPOILED: list[tuple[dict[str, Any], dict[str, Level], str]] = [
+    ({"system": "Darwin", "architecture": "arm64"}, {"platform": FAILED}, "x86_64 only"),
+    ({"docker": NO_DOCKER}, {"engine docker": WARNED}, "No Docker. Start it."),
+    ({"docker": NO_DOCKER, "local": NO_LOCAL}, {"engine docker": FAILED, "engine local": FAILED}, "No uv."),
+    ({"local": Local({"uv": "0.8"})}, {"python": WARNED}, "No Python 3.11 is here"),
+    (gpus(found=(), answered=False), {"gpu": WARNED}, "nvidia-smi"),
+    (gpus(found=()), {"gpu": WARNED}, "Install NVIDIA's driver, 580 or newer"),
+    (toolkit((), (1, 17, 8)), {"toolkit": WARNED}, "nvidia-ctk runtime configure"),
+    (toolkit(("nvidia runtime", "hook"), (1, 16, 1)), {"toolkit": WARNED}, "CVE-2024-0132"),
+    (gpus(refusals={"torch": "Too old."}), {"cuda torch": WARNED}, "cells on cuda would be skipped. Too old."),
+    (gpus(found=(gpu(), gpu(1, (7, 0)))), {"cuda torch": WARNED}, "cannot use GPU 1 (H200): it needs compute"),
+    (gpus(found=(gpu(), gpu(1, limit_w=350.0))), {"gpu power": WARNED}, "GPU 1 to 50% of its default"),
+    (gpus(busy=(0,)), {"gpu load": WARNED}, "compute on GPU 0 of 1"),
+    ({"folders": (replace(FOLDER, writable=False),)}, {"disk out": FAILED}, "Name another folder by --out."),
+    (free(1), {"disk out": FAILED}, "1.0 GiB free at here"),
+    (free(5), {"disk out": WARNED}, "5.0 GiB free"),
+    (images(1), {"disk images": FAILED}, "--engine local"),
+    (images(14), {"disk images": WARNED}, "15 GiB"),  # both frameworks on both devices
+    ({"cpus": Cpus(2, 8, 2.5)}, {"cpus": WARNED}, "a quota of 2.5 CPUs"),
+    ({"limit_bytes": GIB}, {"memory": FAILED}, "limited to 1.0 GiB"),
+    ({"limit_bytes": 3 * GIB}, {"memory": WARNED}, "out_of_memory"),
+    ({"available_bytes": GIB}, {"memory": FAILED}, "1.0 GiB available"),
+    ({"shm_free_bytes": 64 << 20}, {"shm": WARNED}, "--shm-size=2g"),
+    ({"shm_free_bytes": None}, {"shm": WARNED}, "no /dev/shm"),
+    ({"governors": ("performance", "powersave")}, {"governor": WARNED}, "powersave on 1 CPUs"),
+    ({"load": Load(8, 0.41, 0.0, ("make", "cc1"))}, {"load": WARNED}, "with other programs; the busiest: make, cc1"),
+    ({"load": Load(8, 0.0, 0.17, ())}, {"steal": WARNED}, "dedicated CPUs"),
+    ({"datasets": (replace(ABSENT, reachable=False),)}, {"data cats-dogs": WARNED}, "kit data add cats-dogs PATH"),
+    ({"datasets": (DataSet("m", False, 1, DataError("Torn.", "Mend it.")),)}, {"data m": WARNED}, "Torn. Mend it."),
+]  # fmt: skip
+
+NOTHING_WRONG: list[tuple[dict[str, Any], str]] = [
+    ({}, "CUDA 13; driver 580.65.06 (needs 580), compute capability 9.0 (needs 7.5)"),
+    ({"cards": 0, **gpus(found=())}, "cells on cuda will be skipped"),
+    (toolkit(("CDI", "nvidia runtime"), (1, 16, 1)), "1.16.1; Docker hands over GPUs by CDI"),
+    (toolkit(("hook",), None), "version not shown"),
+    (gpus(found=(gpu(limit_w=None),)), "not shown"),
+    (images(None), "not to be seen from here"),
+    (images(16), "16 GiB free where Docker"),
+    (free(13), "13 GiB"),
+    ({"limit_bytes": 5 * GIB}, "limited to 5.0 GiB"),
+    ({"cpus": Cpus(8, 8, 8.0)}, "8 of 8"),
+    ({"governors": ()}, "governor is not shown"),
+    ({"load": None}, "not counted"),
+    ({"datasets": (ABSENT,)}, "`kit data fetch cats-dogs` downloads it, a run does not unasked (787 MiB)"),
+    ({"datasets": (replace(ABSENT, download_bytes=11 << 20),)}, "a run downloads it (11 MiB)"),
+]
+
+
+def text(findings: list[Finding]) -> str:
+    return "\n".join(f"{f.message} {f.remedy}" for f in findings)
+
+
+@pytest.mark.parametrize(("changes", "levels", "words"), SPOILED, ids=lambda value: "")
+def test_what_is_wrong_is_found_and_nothing_else(changes: dict[str, Any], levels: dict[str, Level], words: str) -> None:
+    wrong = [finding for finding in judge(replace(READY, **changes)) if finding.level is not Level.OK]
+    assert {finding.name: finding.level for finding in wrong} == levels
+    assert words in text(wrong)
+    assert all(finding.remedy for finding in wrong)
+
+
+@pytest.mark.parametrize(("changes", "words"), NOTHING_WRONG, ids=lambda value: "")
+def test_a_machine_that_is_ready_or_does_not_tell_gets_no_warning(changes: dict[str, Any], words: str) -> None:
+    findings = judge(replace(READY, **changes))
+    assert {finding.level for finding in findings} == {Level.OK}
+    assert len({finding.name for finding in findings}) == len(findings)
+    assert words in text(findings)
+
+
+def test_without_docker_nothing_is_said_of_what_is_dockers() -> None:
+    names = {finding.name for finding in judge(replace(READY, docker=NO_DOCKER))}
+    assert not names & {"toolkit", "disk images"}
+    assert "cuda torch" in names
+
+
+WORDS = st.lists(st.text("ab-é`", min_size=1, max_size=30), min_size=1, max_size=40).map(" ".join)
+
+
+@given(
+    st.lists(
+        st.builds(Finding, st.sampled_from(Level), st.text("ab", min_size=5, max_size=20), WORDS, WORDS | st.just(""))
+    )
+)
+def test_a_table_fits_into_80_characters_and_loses_no_word(findings: list[Finding]) -> None:
+    rows = table(findings)
+    assert all(len(line) <= LINE_CHARACTERS for line in plain_table((Column(""), Column("Check"), Column("")), rows))
+    assert " ".join(row[2] for row in rows).split() == text(findings).split()
+    assert [row[:2] for row in rows if row[0]] == [[f.level, f.name] for f in findings]
+
+
+def ticks(busy: int, stolen: int, idle: int) -> Ticks:
+    return Ticks(1000 + busy, 1000 + stolen, 1000 + idle)
+
+
+def test_load_is_that_of_others_on_the_cpus_that_may_be_used() -> None:
+    before = dict.fromkeys(range(4), ticks(0, 0, 0))
+    after = {0: ticks(25, 5, 20), 1: ticks(10, 0, 40), 2: ticks(50, 0, 0), 3: ticks(0, 0, 0), 7: ticks(50, 0, 0)}
+    load = gather.load_between(before, after, {0, 1, 3, 7}, own=0.3, busiest=("cc1",))
+    assert load is not None
+    assert load.cpus == 2
+    assert load.busy == pytest.approx(0.4)
+    assert load.stolen == pytest.approx(0.1)
+    assert gather.load_between(before, before, {0, 1}, own=0.0, busiest=()) is None
+    idle = gather.load_between(before, {0: ticks(0, 0, 50)}, {0}, own=0.1, busiest=())
+    assert idle is not None
+    assert idle.busy == 0.0
+
+
+def test_a_program_that_computes_is_load_and_named_without_its_arguments() -> None:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass", "--token=secret"]) as burner:
+        try:
+            time.sleep(0.2)
+            load = gather._measure_load()
+        finally:
+            burner.kill()
+    assert load is not None
+    assert load.busy > 0.3
+    assert load.busiest
+    assert "secret" not in " ".join(load.busiest)
+
+
+@pytest.mark.parametrize(
+    ("told", "version"),
+    [
+        ("NVIDIA Container Toolkit CLI version 1.16.1\ncommit: a470818ba7d9166be282cd0039dd2fc9b0a34d73\n", (1, 16, 1)),
+        ("NVIDIA Container Toolkit CLI version v1.17.0-rc.1", (1, 17, 0)),
+        ("", None),
+    ],
+)
+def test_the_toolkits_version_is_read_from_its_own_words(told: str, version: tuple[int, ...] | None) -> None:
+    assert gather.parse_toolkit_version(told) == version
+
+
+def test_how_docker_hands_over_gpus_is_read_from_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda program: None)
+    assert gather._ways({"Runtimes": {"runc": {}}, "CDISpecDirs": [str(tmp_path)]}) == ()
+    (tmp_path / "nvidia.yaml").touch()
+    assert gather._ways({"Runtimes": {"nvidia": {}}, "CDISpecDirs": [str(tmp_path)]}) == ("CDI", "nvidia runtime")
+
+
+def test_cards_without_a_driver_and_governors_are_read_from_sysfs(tmp_path: Path) -> None:
+    for name, vendor, kind in (("0", "0x10de", "0x030200"), ("1", "0x10de", "0x040300"), ("2", "0x8086", "0x030000")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vendor").write_text(f"{vendor}\n")
+        (tmp_path / name / "class").write_text(f"{kind}\n")
+    assert gather._cards(tmp_path) == 1
+    for cpu in range(2):
+        (tmp_path / f"cpu{cpu}/cpufreq").mkdir(parents=True)
+        (tmp_path / f"cpu{cpu}/cpufreq/scaling_governor").write_text("powersave\n")
+    assert gather._governors(tmp_path) == ["powersave", "powersave"]
+
+
+def test_gpus_are_asked_with_the_driver_held_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("pynvml.nvmlInit", lambda: opened.append("init"))
+    monkeypatch.setattr("pynvml.nvmlShutdown", lambda: opened.append("shutdown"))
+    monkeypatch.setattr("kit.gpus._nvml", lambda: nullcontext(enter_result=opened == ["init"]))
+    monkeypatch.setattr("kit.gpus.gpus", lambda: [gpu(capability=(6, 1))])
+    monkeypatch.setattr("kit.gpus.driver", lambda: ("570.1", "12.8"))
+    monkeypatch.setattr("kit.gpus.busy", lambda: [0])
+    found = gather._gpus((TENSORFLOW, TORCH))
+    assert (found.driver, found.busy, opened) == ("570.1", (0,), ["init", "shutdown"])
+    wrong = {f.name: f.remedy for f in judge(replace(READY, gpus=found)) if f.level is Level.WARNING}
+    assert wrong.keys() == {"cuda torch", "gpu load"}
+    assert "needs 580 or newer. Update the driver." in wrong["cuda torch"]
+
+
+def test_folders_are_judged_by_the_nearest_parent_that_is_there(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert not gather._folder("disk out", tmp_path / "file/runs", "--out").writable
+    there = gather._folder("disk out", tmp_path / "a/b", "--out")
+    assert there.writable
+    assert there.free_bytes > 0
+
+
+class Server(ThreadingHTTPServer):
+    """Answers HEAD with the status that its path begins with; `/0` never."""
+
+    daemon_threads = True
+    block_on_close = False
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_HEAD(self) -> None:
+        status = int(self.path.split("/")[1])
+        if status == 0:
+            time.sleep(2)
+            return
+        self.send_response(status)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+        """Nothing: tests look at stderr."""
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    server = Server(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_mirror_counts_where_it_offers_the_file_in_time(url: str) -> None:
+    told = {status: mirrors.answers(f"{url}/{status}/file", 0.5) for status in (200, 404, 405, 0)}
+    assert told == {200: True, 404: False, 405: True, 0: False}
+    assert not mirrors.answers("http://[", 0.5)
+    assert not mirrors.answers("http://127.0.0.1:9/file", 0.5)
+
+
+def test_the_users_mirror_takes_the_place_of_the_published_ones(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KIT_DATA_MIRROR", raising=False)
+    assert len(mirrors.questions("mnist", 0.5)) == len(SOURCES["mnist"][0].mirrors)
+    monkeypatch.setenv("KIT_DATA_MIRROR", f"{url}/200/")
+    assert [question() for question in mirrors.questions("mnist", 0.5)] == [True, True]
+    monkeypatch.setenv("KIT_DATA_MIRROR", str(tmp_path))
+    first, *others = SOURCES["mnist"]
+    (tmp_path / first.name).touch()
+    assert [question() for question in mirrors.questions("mnist", 0.5)] == [False]
+    (tmp_path / "mnist").mkdir()
+    for file in others:
+        (tmp_path / "mnist" / file.name).touch()
+    assert [question() for question in mirrors.questions("mnist", 0.5)] == [True]
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """A machine on which the daemon, NVIDIA's driver and all mirrors hang."""
+    monkeypatch.setenv("KIT_DATA_DIR", str(tmp_path))
+    released = threading.Event()
+    monkeypatch.setattr("kit.engines.docker.DockerEngine.describe", lambda self: {"waited": str(released.wait(20))})
+    monkeypatch.setattr("pynvml.nvmlInit", lambda: released.wait(20))
+    monkeypatch.setattr("kit.doctor.mirrors.answers", lambda url, seconds: released.wait(20))
+    yield
+    released.set()
+
+
+@pytest.mark.usefixtures("hanging")
+def test_nothing_that_hangs_is_waited_for(tmp_path: Path) -> None:
+    began = time.monotonic()
+    found = {finding.name: finding for finding in doctor.examine(Sources(), tmp_path)}
+    assert time.monotonic() - began < 6
+    late = {name for name, finding in found.items() if finding.level is Level.WARNING}
+    assert {"engine docker", "gpu", "data mnist", "data cats-dogs"} <= late
+    assert "did not answer within 3 s" in found["engine docker"].message
+    assert found["engine local"].level is Level.OK
+
+
+def test_an_engines_words_do_not_tell_of_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: object) -> dict[str, str]:
+        raise EngineError("No engine at /home/jane/.docker/docker.sock.", "Look into /home/jane/.docker/.")
+
+    monkeypatch.setattr("kit.engines.local.LocalEngine.describe", refuse)
+    monkeypatch.setattr("pathlib.Path.home", lambda: Path("/home/jane"))
+    told = gather._local(LocalEngine(Sources())).description
+    assert isinstance(told, EngineError)
+    assert str(told) == "No engine at ~/.docker/docker.sock.\nLook into ~/.docker/."
+
+
+@pytest.mark.parametrize(("level", "code"), [(Level.OK, 0), (Level.WARNING, 0), (Level.ERROR, 1)])
+def test_the_command_prints_table_or_json_and_fails_on_errors_alone(
+    monkeypatch: pytest.MonkeyPatch, level: Level, code: int
+) -> None:
+    monkeypatch.setattr("kit.sources._pip_settings", lambda environment: {})
+    monkeypatch.setattr(doctor, "examine", lambda sources, out: [Finding(level, "disk", "Full.", "Make room.")])
+    called = CliRunner().invoke(host.app, ["doctor"])
+    assert called.exit_code == code
+    assert "disk" in called.stdout
+    assert "Make room." in called.stdout.splitlines()[-1]
+    called = CliRunner().invoke(host.app, ["doctor", "--json"])
+    assert called.exit_code == code
+    assert json.loads(called.stdout) == [{"level": level, "name": "disk", "message": "Full.", "remedy": "Make room."}]

@@ -1,0 +1,90 @@
+"""The rounds of a precise profile: who gets a further launch, in which order, and when it ends."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kit.analysis import speeds
+from kit.intervals import is_narrow
+from kit.schedule import further
+from scenarios.contract import Status
+from tests.examples import cell, failed, plan, planned, record, request
+
+QUIET = (1000.0, 1001.0, 999.0, 1000.5, 999.5)
+WIDE = (1000.0, 1100.0, 900.0, 1050.0, 950.0)
+WIDER = (1000.0, 1500.0, 600.0, 1200.0, 800.0)
+FRAMEWORKS = ("torch", "onnxruntime", "tensorflow")
+
+
+def launches(framework, values, seconds=10.0, first=1):
+    of = request(cell(framework=framework))
+    return [
+        record(replace(of, launch=first + i), images_per_s=value, seconds=seconds) for i, value in enumerate(values)
+    ]
+
+
+def plan_of(*frameworks, budget_s=None):
+    wanted = [planned(n + 1, framework=name) for n in range(5) for name in frameworks]
+    return plan(wanted).model_copy(update={"budget_s": budget_s})
+
+
+def names(round_):
+    return [(launch.framework, launch.launch) for launch in round_]
+
+
+def test_wide_cells_get_one_more_launch_each_the_widest_first():
+    records = [*launches("torch", WIDE), *launches("onnxruntime", QUIET), *launches("tensorflow", WIDER)]
+    found = further(plan_of(*FRAMEWORKS), records)
+    assert names(found) == [("tensorflow", 6), ("torch", 6)]
+    assert found[0] == planned(6, framework="tensorflow")
+    assert names(further(plan_of(*FRAMEWORKS), list(reversed(records)))) == names(found)
+
+
+def test_a_cell_that_lacks_launches_is_wide_however_quiet():
+    records = [*launches("torch", QUIET[:4]), failed(replace(request(cell()), launch=5))]
+    assert names(further(plan_of("torch"), records)) == [("torch", 6)]
+
+
+def test_cells_that_cannot_be_judged_skip_or_keep_failing_get_no_more():
+    def others(status, numbers):
+        return [failed(replace(request(cell()), launch=n), status=status) for n in numbers]
+
+    assert further(plan_of("torch"), []) == []
+    assert further(plan_of("torch"), launches("torch", WIDE[:1])) == []
+    assert further(plan_of("torch"), [*launches("torch", WIDE), *others(Status.SKIPPED, [6])]) == []
+    assert names(further(plan_of("torch"), [*launches("torch", WIDE), *others(Status.FAILED, range(6, 10))]))
+    assert further(plan_of("torch"), [*launches("torch", WIDE), *others(Status.FAILED, range(6, 11))]) == []
+
+
+def test_the_budget_leaves_out_what_would_exceed_it_counting_all_that_was_spent():
+    records = [
+        *launches("torch", WIDE, seconds=10),
+        *launches("onnxruntime", QUIET, seconds=7),
+        *launches("tensorflow", WIDER, seconds=30),
+    ]
+    spent = 5 * (10 + 7 + 30)
+    for left, expected in ((9.9, []), (10, ["torch"]), (30, ["tensorflow"]), (40, ["tensorflow", "torch"])):
+        found = further(plan_of(*FRAMEWORKS, budget_s=spent + left), records)
+        assert [launch.framework for launch in found] == expected
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 99), spread=st.floats(0.001, 0.06), budget_s=st.one_of(st.none(), st.integers(150, 900)))
+def test_rounds_end_with_narrow_cells_or_the_budget_spent_also_where_each_is_cut_short(seed, spread, budget_s):
+    generator = random.Random(seed)
+    wanted = plan_of("torch", "onnxruntime", budget_s=budget_s)
+    records, due = [], list(wanted.launches)
+    while due and len(records) < 1000:
+        for launch in due[: generator.randint(1, len(due))] if len(records) >= 10 else due:  # then resumed
+            records += launches(launch.framework, [1000 * generator.lognormvariate(0, spread)], first=launch.launch)
+        due = further(wanted, records)
+    assert not due
+    assert len({(r.key, r.launch) for r in records}) == len(records)
+    spent = sum(r.seconds for r in records)
+    assert budget_s is None or spent <= budget_s
+    cells = [[r for r in records if r.request.framework == name] for name in ("torch", "onnxruntime")]
+    assert all(is_narrow(speeds(each)) for each in cells) or spent + 10 > budget_s
