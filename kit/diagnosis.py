@@ -26,7 +26,7 @@ INPUT_SHARE = 0.3  # of the end-to-end step that is not spent on a step whose ba
 FIXED_SHARE = 0.5  # of a resident step: the part that does not grow with the batch is then the larger one
 THREADS_SHARE = 0.6  # of the threads that are busy; a step's serial parts (loop, feed, update) leave about 0.65 to 1
 CROWDED_SHARE = 0.9  # of the machine's CPUs that are busy: a launch that asks for more can get it only from others
-LEAST_CROWDED = 0.1  # of what others got: the kernel shares CPUs out, so that who got less did not ask for them
+LEAST_CROWDED = 0.2  # CPUs: one thread gets as much beside four others, so that who got less did not ask for it
 # Of a resident step, at the measured ceiling: kernels of real shapes seldom come nearer than half of it, so that a
 # share of two fifths leaves no room for another part of the step to be larger.
 ROOF_SHARE = 0.4
@@ -131,7 +131,7 @@ def _crowded_out(step: Step) -> Finding | None:
     threads, cpus = step.request.threads, step.machine.logical_cpus
     if not step.on_cpu or step.others is None or step.cores >= THREADS_SHARE * threads:
         return None
-    if step.cores + step.others < CROWDED_SHARE * cpus or step.cores < LEAST_CROWDED * step.others:
+    if step.cores + step.others < CROWDED_SHARE * cpus or step.cores < LEAST_CROWDED:
         return None
     return (
         Kind.STARVED_OF_THREADS,

@@ -37,6 +37,7 @@ PURE = [
     "kit/robust.py",
     "kit/schedule.py",
     "kit/side_by_side.py",
+    "kit/step.py",
     "kit/verdict.py",
     "kit/report/conditions.py",
     "kit/report/evidence.py",
