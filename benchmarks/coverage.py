@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.pairs import say
 from kit.intervals import LEAST_LAUNCHES, Interval, cell_interval, is_narrow, ratio_interval
 
 SPEED = 1000.0  # images/s in truth, of every cell
@@ -26,10 +27,8 @@ SEED = 0
 REPETITIONS = 6000  # cells of each condition
 SPREADS = (0.01, 0.02, 0.03, 0.04, 0.05, 0.08)
 WINDOW_SPREADS = (0.01, 0.1)
-SKEWNESSES = (
-    0.0,
-    0.5,
-)  # beyond 0.5 a distribution counts as moderately skewed (M. G. Bulmer, Principles of Statistics)
+# Beyond 0.5 a distribution counts as moderately skewed (M. G. Bulmer, Principles of Statistics).
+SKEWNESSES = (0.0, 0.5)
 EARLY = 10  # launches after which a small budget is spent
 FIXED = (2, 3, 5, 10, 30)
 
@@ -121,4 +120,4 @@ def _holds(interval: Interval | None, truth: float) -> bool:
 
 if __name__ == "__main__":
     for line in lines():
-        print(json.dumps(line))  # noqa: T201
+        say(json.dumps(line))

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import sys
 import time
 from multiprocessing.connection import Connection
 
 import numpy as np
 
+from benchmarks.pairs import exit_code, say
+from benchmarks.processes import alone
 from kit import gpus
 from kit.intervals import t_interval
 from kit.sampler import Sampler
@@ -75,16 +78,17 @@ def measure(orders: Connection) -> dict[str, object]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure with the machine to ourselves, and print."""
     processes = multiprocessing.get_context("spawn")
-    here, there = processes.Pipe()
-    worker = processes.Process(target=work, args=(there,), daemon=True)
-    worker.start()
-    line = measure(here)
-    here.send(0)
-    worker.join()
-    print(json.dumps(line))  # noqa: T201
+    with alone():
+        here, there = processes.Pipe()
+        worker = processes.Process(target=work, args=(there,), daemon=True)
+        worker.start()
+        line = measure(here)
+        here.send(0)
+        worker.join()
+    say(json.dumps(line))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main))

@@ -258,7 +258,7 @@ class _Campaign:
                     self.folder.save(record)
                 if self.interrupts.pending():
                     raise KeyboardInterrupt
-                self.progress.line(told(record))
+                self.progress.line(_told(record))
                 task.advance(1)
                 if record.reason is not None and record.reason.code is Code.ENGINE_FAILED:
                     self._require_engine()
@@ -300,7 +300,7 @@ class _Campaign:
             seed=self.plan.seed,
             threads=len(self.limits.cpus),
             data=data,
-            budget=budget(find_profile(self.plan.profile), self.plan.epochs, scenario),
+            budget=budget(self.profile, self.plan.epochs, scenario),
         )
 
     def _probe_request(self, launch: PlannedLaunch) -> Request:
@@ -337,7 +337,7 @@ def _require_named(launches: Sequence[PlannedLaunch], refused: Mapping[Place, st
             )
 
 
-def told(record: Record) -> str:
+def _told(record: Record) -> str:
     """One line on a launch that ended."""
     if record.result is not None and record.result.ceilings and record.status is Status.OK:
         products = [c.value for c in record.result.ceilings if c.name == "matmul"]

@@ -239,8 +239,9 @@ def _library(launch: Launch, library: str) -> tuple[int, ...]:
 
 
 def _without_ceilings(probes: Sequence[Record]) -> Iterator[Caution]:
+    known = {probe.key for probe in probes if probe.status is Status.OK}
     for probe in probes:
-        if probe.status not in {Status.OK, Status.SKIPPED} and probe.reason:
+        if probe.key not in known and probe.status not in {Status.OK, Status.SKIPPED} and probe.reason:
             cause = f"A probe of the machine's ceilings ended as {probe.status}: {probe.reason.message}"
             yield Caution(CautionCode.NO_CEILING, probe.key, cause, probe.reason.remedy)
 

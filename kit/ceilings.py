@@ -14,15 +14,17 @@ Ceilings = Mapping[tuple[str, str, str], Ceiling]
 def best(probes: Sequence[Record]) -> dict[tuple[str, str, str], Ceiling]:
     """The highest value over frameworks (of `launch`, a time, the least), keyed (device, ceiling name, precision).
 
-    A ceiling is what the machine can do, so that the framework which comes closest to it tells it best. Probes that
-    are not ok and values that are no positive number are left out.
+    A ceiling is what the machine can do, so that the framework which comes closest to it tells it best. Photos are
+    decoded by the CPU whatever the probe's device is. Probes that are not ok and values that are no positive number
+    are left out.
     """
     found: dict[tuple[str, str, str], Ceiling] = {}
     for record in probes:
         if record.status is not Status.OK or record.result is None:
             continue
         for ceiling in record.result.ceilings or []:
-            key = (record.request.device, ceiling.name, ceiling.precision)
+            device = "cpu" if ceiling.name == "jpeg" else record.request.device
+            key = (device, ceiling.name, ceiling.precision)
             if 0 < ceiling.value < math.inf and (key not in found or _is_better(ceiling, found[key])):
                 found[key] = ceiling
     return found

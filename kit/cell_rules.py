@@ -53,10 +53,14 @@ def mixed_versions(cell: Sequence[Launch]) -> str | None:
     return f"Launches of this cell differ in {'; '.join(differing)}." if differing else None
 
 
+def tolerable_load(cpus: int) -> float:
+    """How many of a machine's logical CPUs other programs may keep busy before figures suffer from it."""
+    return min(WHOLE_CPU, max(LEAST_OTHER_CPUS, OTHER_LOAD_SHARE * cpus))
+
+
 def other_load(cell: Sequence[Launch]) -> str | None:
     cpus = cell[0].record.machine.logical_cpus
-    limit = min(WHOLE_CPU, max(LEAST_OTHER_CPUS, OTHER_LOAD_SHARE * cpus))
-    worst, where = _worst(cell, lambda launch: launch.other_cpus, limit)
+    worst, where = _worst(cell, lambda launch: launch.other_cpus, tolerable_load(cpus))
     if worst is None:
         return None
     return f"Other processes kept {worst:.1f} of the machine's {cpus} logical CPUs busy while it trained{where}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import nullcontext
 
 from kit import environments, locks
@@ -28,7 +29,8 @@ def _clean(sources: Sources, *, images: bool, environments_too: bool) -> list[st
         try:
             engine.describe()
         except EngineError as error:
-            lines.append(f"{engine.name} was not cleaned: {' '.join(error.message.split())}")
+            if shutil.which(engine.name):  # where it is not installed nothing of ours can be left
+                lines.append(f"{engine.name} was not cleaned: {' '.join(error.message.split())}")
             continue
         lines += [f"container {name}" for name in engine.sweep(locks.is_alive)]
         if images:

@@ -141,8 +141,7 @@ def _compare_cell(key: str, base: Run, new: Run) -> Comparison:
 
 
 def _ok(key: str, run: Run) -> list[Record]:
-    found = [record for record in run.records if record.key == key and record.status is Status.OK]
-    return sorted(found, key=lambda record: record.launch)
+    return [record for record in run.records if record.key == key and record.status is Status.OK]
 
 
 def _side(key: str, run: Run) -> Side:

@@ -170,8 +170,14 @@ class Column(NamedTuple):
 
 
 def harmless(text: str) -> str:
-    """The text without what a terminal would obey: records and data sets may come from strangers."""
-    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", "?", text)
+    """The text without what a terminal would obey, nor what UTF-8 or XML cannot hold: records and data sets may come
+    from strangers."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]", "?", text)
+
+
+def print_text(text: str) -> None:
+    """Print lines on stdout, or nowhere once its reader has gone: the exit code must still be the command's own."""
+    _write_line(sys.stdout, harmless(text))
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:

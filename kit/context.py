@@ -1,4 +1,4 @@
-"""What a launch's context says of a stretch of time: energy, means, load by others. Pure."""
+"""What a launch's context says of a stretch of time: energy and means. Pure."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from kit.records import Context, Record
-from scenarios.contract import Telemetry, Window
 
 ENERGY_SERIES = re.compile(r"(cpu|gpu\d+)_(?:energy_j|power_w)")
 
 
-def energy_j(context: Context, name: str, from_at: float, to_at: float) -> float | None:
-    """Joules that `cpu` (all packages) or a GPU (`gpu0`) took between two times.
+def energy_j(context: Context, name: str, spans: Sequence[tuple[float, float]]) -> float | None:
+    """Joules that `cpu` (all packages) or a GPU (`gpu0`) took over these spans of time together.
 
-    From its counter, else from its power, between samples in proportion to time. None where neither covers the span.
+    From its counter, else from its power, between samples in proportion to time. None where neither covers all spans.
     """
-    return next(
-        (spent for curve in _curves(context, name) if (spent := curve.between(from_at, to_at)) is not None), None
-    )
+    for curve in _curves(context, name):
+        spent = [part for span in spans if (part := curve.between(*span)) is not None]
+        if len(spent) == len(spans):
+            return sum(spent)
+    return None
 
 
 def mean(context: Context, name: str, from_at: float, to_at: float) -> float | None:
@@ -38,13 +39,6 @@ def mean(context: Context, name: str, from_at: float, to_at: float) -> float | N
     return sum(value * stretch for value, stretch in zip(known.values, stretches, strict=True)) / covered
 
 
-def other_load(context: Context, telemetry: Telemetry) -> float | None:
-    """CPUs that other processes than the worker's kept busy while it trained, at least 0; None where nobody saw."""
-    seconds = telemetry.to_at - telemetry.from_at
-    busy = mean(context, "cpu_busy", telemetry.from_at, telemetry.to_at)
-    return None if busy is None or seconds <= 0 else max(0.0, busy - telemetry.cpu_s / seconds)
-
-
 def joules_per_1000_images(record: Record) -> dict[str, float]:
     """Energy per thousand training images over the steady windows, of `cpu` and of each GPU of the launch; only what
     was measured over all of them.
@@ -55,20 +49,11 @@ def joules_per_1000_images(record: Record) -> dict[str, float]:
     if context is None or result is None or result.training is None:
         return {}
     windows = result.training.windows[result.training.steady_from :]
+    spans = [(window.start_at, window.start_at + window.seconds) for window in windows]
     images = sum(window.images for window in windows)
-    found = {}
-    for name in sorted({match[1] for series in context.series if (match := ENERGY_SERIES.fullmatch(series))}):
-        joules = next((spent for curve in _curves(context, name) if (spent := _spent(curve, windows))), None)
-        if joules and images:
-            found[name] = joules / images * 1000
-    return found
-
-
-def _spent(curve: _Curve, windows: Sequence[Window]) -> float | None:
-    """Joules over the windows together; None unless all of them are covered."""
-    spent = [curve.between(window.start_at, window.start_at + window.seconds) for window in windows]
-    joules = [part for part in spent if part is not None]
-    return sum(joules) if len(joules) == len(windows) else None
+    names = sorted({match[1] for series in context.series if (match := ENERGY_SERIES.fullmatch(series))})
+    taken = {name: energy_j(context, name, spans) for name in names}
+    return {name: joules / images * 1000 for name, joules in taken.items() if joules and images}
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from kit.data.manifest import Manifest
 from kit.data.prepare import prepare
 from kit.data.sources import SOURCES, RemoteFile
 from kit.errors import DataError, UsageError, unknown
-from kit.places import cache_folder
+from kit.places import cache_folder, named_folder
 from kit.progress import Progress
 from scenarios.spec import DATASETS
 
@@ -68,9 +68,8 @@ class Status:
 
 def data_dir() -> Path:
     """`KIT_DATA_DIR`, else `data` in the user's cache."""
-    if chosen := os.environ.get("KIT_DATA_DIR"):
-        return Path(chosen).expanduser().absolute()
-    return cache_folder() / "data"
+    chosen = named_folder("KIT_DATA_DIR")
+    return chosen.absolute() if chosen else cache_folder() / "data"
 
 
 def sets_dir() -> Path:
@@ -183,9 +182,9 @@ def _is_whole(path: Path, file: RemoteFile) -> bool:
 
 def _obtain(name: str, files: list[RemoteFile], archives: Path, progress: Progress, budget: Budget | None) -> None:
     mirror = os.environ.get("KIT_DATA_MIRROR")
-    if mirror and "://" not in mirror:
+    if mirror and "://" not in mirror and (folder := named_folder("KIT_DATA_MIRROR")):
         for file in files:
-            copy(file, _in_folder(Path(mirror).expanduser(), name, file), archives / file.name)
+            copy(file, _in_folder(folder, name, file), archives / file.name)
         return
     size = sum(file.size for file in files)
     if budget and size > budget.bytes:

@@ -8,7 +8,7 @@ a step, are threads missing, and else, by the roofline (Williams, Waterman, Patt
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -18,6 +18,7 @@ from kit.observed import capped, measured
 from kit.records import Machine, Record
 from kit.step import Step, ceiling, step_of
 from kit.verdict import is_gpu
+from scenarios.contract import Status
 from scenarios.spec import DATASETS, Scenario
 
 # Of the time or of the CPU time asked for. Below it the caution alone says so: the other explanations count for more.
@@ -66,6 +67,26 @@ class Diagnosis:
 
 
 Finding = tuple[Kind, str, str]
+
+
+def diagnose_all(
+    records: Sequence[Record],
+    ceilings: Ceilings,
+    scenarios: Mapping[str, Mapping[str, Scenario]],
+    machine: Machine,
+) -> list[Diagnosis]:
+    """Of every cell with an `ok` launch whose scenario the catalogue still has, in the order of the records."""
+    cells: dict[str, list[Record]] = {}
+    for record in records:
+        if record.status is Status.OK:
+            cells.setdefault(record.key, []).append(record)
+    found = []
+    for launches in cells.values():
+        asked = launches[0].request
+        scenario = scenarios.get(asked.scenario, {}).get(asked.variant)
+        diagnosis = diagnose(launches, scenario, ceilings, machine) if scenario else None
+        found += [diagnosis] if diagnosis else []
+    return found
 
 
 def diagnose(records: Sequence[Record], scenario: Scenario, ceilings: Ceilings, machine: Machine) -> Diagnosis | None:

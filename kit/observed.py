@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kit.context import mean, other_load
+from kit.context import mean
 from kit.records import Gpu, Record
 from scenarios.contract import Evidence, Request, Status, Telemetry, Training
 
@@ -34,17 +34,15 @@ class Launch:
 
     @property
     def other_cpus(self) -> float | None:
-        """CPUs that processes outside of the launch kept busy while it trained. None: not seen."""
-        return other_load(self.record.context, self.telemetry) if self.record.context else None
+        """CPUs that processes outside of the launch kept busy while it trained, at least 0. None: not seen."""
+        busy, seconds = self._mean("cpu_busy"), self.telemetry.to_at - self.telemetry.from_at
+        return None if busy is None or seconds <= 0 else max(0.0, busy - self.telemetry.cpu_s / seconds)
 
     @property
     def stolen(self) -> float | None:
         """Share of the CPU time asked for by all that the hypervisor gave to other machines. None: not seen."""
-        if self.record.context is None:
-            return None
-        span = self.telemetry.from_at, self.telemetry.to_at
-        busy, steal = (mean(self.record.context, name, *span) for name in ("cpu_busy", "cpu_steal"))
-        return steal / (busy + steal) if busy is not None and steal else None
+        busy, steal = self._mean("cpu_busy"), self._mean("cpu_steal")
+        return steal / (busy + steal) if busy is not None and steal is not None and busy + steal > 0 else None
 
     @property
     def held_back(self) -> float | None:
@@ -73,6 +71,11 @@ class Launch:
         """Largest share of the samples in which one of these reasons held a GPU of the launch back."""
         throttled = self.record.context.throttled if self.record.context else {}
         return max((share for gpu in throttled.values() for why, share in gpu.items() if why in reasons), default=0.0)
+
+    def _mean(self, series: str) -> float | None:
+        """Of the host's samples while the launch trained. None: not seen."""
+        context, telemetry = self.record.context, self.telemetry
+        return mean(context, series, telemetry.from_at, telemetry.to_at) if context else None
 
 
 def measured(records: Sequence[Record]) -> list[Launch]:

@@ -10,7 +10,7 @@ from typing import Literal, TypeVar, get_args
 from kit.catalog import DEVICES
 from kit.errors import UsageError, unknown
 from kit.model import Cell, Device, Framework
-from kit.records import Plan, PlannedLaunch
+from kit.records import MOST_WHOLE, Plan, PlannedLaunch
 from kit.typical import PROBE_S, environment_cost, launch_seconds, start_seconds
 from kit.units import format_bytes, format_duration
 from scenarios.contract import Budget
@@ -188,14 +188,15 @@ def estimate(plan: Plan, scenarios: Scenarios, ready: Environments = (), left_ou
     profile = PROFILES[plan.profile]
     measuring_s = sum(_launch_seconds(launch, profile, plan.epochs, scenarios) for launch in launches)
     lines = [f"{_count(len(launches), 'launch', 'launches')}: about {format_duration(measuring_s)}"]
-    if profile.ceilings:
-        probing_s = sum(PROBE_S + start_seconds(framework, device) for framework, device in used)
-        probes = _count(len(used), "probe", "probes")
-        lines.append(f"{probes} of this machine's ceilings: about {format_duration(probing_s)}")
-        measuring_s += probing_s
     if plan.budget_s is not None and plan.budget_s > measuring_s:
         lines.append(f"Further launches where intervals are wide, until {format_duration(plan.budget_s)} are spent")
         measuring_s = plan.budget_s
+    if profile.ceilings:
+        probes = {(launch.framework, launch.device, launch.precision) for launch in launches}
+        probing_s = sum(PROBE_S + start_seconds(framework, device) for framework, device, _ in probes)
+        count = _count(len(probes), "probe", "probes")
+        lines.append(f"{count} of this machine's ceilings: about {format_duration(probing_s)}")
+        measuring_s += probing_s
     if needed:
         names = ", ".join(f"{framework} {device}" for framework, device in needed)
         lines.append(
@@ -227,6 +228,8 @@ def _check_numbers(options: Options, selection: Selection, profile: Profile) -> 
     for name, value in numbers.items():
         if value is not None and value <= 0:
             raise UsageError(f"{name} must be greater than 0, is {value}.", "Leave it out for the default.")
+        if value is not None and value > MOST_WHOLE:
+            raise UsageError(f"{name} is beyond every machine's numbers.", "Choose a smaller one.")
     if options.seed < 0:
         raise UsageError(f"--seed must not be negative, is {options.seed}.", "Leave it out for the default.")
     if options.seed > MOST_SEED:

@@ -8,6 +8,7 @@ unless the run was made with `--identify`; the plan repeats what was typed, as t
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any, Literal, Self
 
@@ -32,6 +33,9 @@ def _to_version_2(document: dict[str, Any]) -> dict[str, Any]:
 # Step N turns a document of version N into one of version N + 1. Version 1 is the first.
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _to_version_2}
 
+# Sizes, counts and seeds fit into 64 bits. A larger whole number is nobody's, and arithmetic with floats fails of it.
+MOST_WHOLE = (1 << 63) - 1
+
 # A speed that no machine has: at this rate the smallest image of a scenario (28 x 28 float32, 3,136 bytes) would be
 # 3.1 TB/s of input alone, about the whole memory bandwidth of a large GPU (NVIDIA H100 SXM data sheet: 3.35 TB/s).
 MOST_IMAGES_PER_S = 1e9
@@ -53,7 +57,7 @@ class Document(BaseModel):
     def from_json(cls, text: str | bytes, source: str) -> Self:
         """Read any version up to ours. Raises UsageError naming `source` where it is newer or not such a file."""
         try:
-            version, data = _version(json.loads(text))
+            version, data = _version(_parse(text))
             if version > SCHEMA:
                 raise UsageError(
                     f"{source} was written by a newer kit (schema {version}, this one reads up to {SCHEMA}).",
@@ -69,6 +73,24 @@ class Document(BaseModel):
             ) from error
 
 
+def _parse(text: str | bytes) -> Any:
+    """What JSON text holds. Raises ValueError, RecursionError; for numbers, too, that kit never writes and arithmetic
+    fails of: NaN, infinity, and whole numbers above MOST_WHOLE."""
+    return json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"it holds the number {text:.20}")
+    return number
+
+
+def _whole(text: str) -> int:
+    if abs(number := int(text)) > MOST_WHOLE:
+        raise ValueError(f"it holds the number {text:.20}")
+    return number
+
+
 def _version(document: Any) -> tuple[int, dict[str, Any]]:
     """The version of a document, and all else in it. Raises ValueError."""
     version = document.pop("schema", None) if isinstance(document, dict) else None
@@ -82,7 +104,8 @@ def _what_is_wrong(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return " ".join(str(error).split())
     first = error.errors(include_url=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{'.'.join(map(str, first['loc']))}: {message}".removeprefix(": ")
 
 
 class Part(BaseModel):
@@ -194,19 +217,16 @@ class Record(Document):
     context: Context | None = None
 
     @model_validator(mode="after")
-    def _ok_has_figures(self) -> Self:
+    def _ok_has_all_parts(self) -> Self:
         """Reports lean on it, so that a record edited by hand must not lack them, nor hold a speed of no machine."""
         if self.status is not Status.OK:
             return self
-        if self.request.purpose == "probe":
-            if not (self.result and self.result.ceilings):
-                raise ValueError("it is an ok probe, but has no ceilings")
-            return self
-        if not (self.result and self.result.training and self.result.inference):
-            raise ValueError("it is ok, but has no figures")
-        for speed in (self.result.training.images_per_s, self.result.inference.images_per_s):
-            if not 0 < speed <= MOST_IMAGES_PER_S:  # nor NaN
-                raise ValueError(f"it is ok, but tells of {speed:g} images/s")
+        absent = self.result.missing(self.request.purpose) if self.result else ["a result"]
+        if absent:
+            raise ValueError(f"it is ok, but lacks {', '.join(absent)}")
+        for part in (self.result.training, self.result.inference) if self.result else ():
+            if part and not 0 < part.images_per_s <= MOST_IMAGES_PER_S:  # nor NaN
+                raise ValueError(f"it is ok, but tells of {part.images_per_s:g} images/s")
         return self
 
 

@@ -14,6 +14,7 @@ from kit.records import Record
 from scenarios.contract import Status
 
 if TYPE_CHECKING:
+    from kit.cautions import Caution
     from kit.session import Outcome
 
 COLUMNS = (
@@ -64,14 +65,27 @@ def notes(records: Sequence[Record]) -> list[str]:
     return found
 
 
+def warned(cautions: Sequence[Caution]) -> list[str]:
+    """One line on the warnings, the gravest by its words; none where there is nothing to warn of."""
+    if not cautions:
+        return []
+    first = cautions[0]
+    about = f"{first.about}: " if first.about else ""
+    more = f" {len(cautions) - 1} more in the report." if len(cautions) > 1 else ""
+    return [f"Warning: {about}{first.cause} {first.remedy}{more}"]
+
+
 def as_json(outcome: Outcome) -> dict[str, Any]:
-    """Where everything is, cells with their numbers, and launches with status and reason."""
+    """Where everything is, cells with their numbers, what holds them back, warnings, and launches with status and
+    reason."""
     return {
         "run": outcome.run,
         "folder": str(outcome.folder),
         "report": str(outcome.report),
         "exit_code": outcome.exit_code,
         "cells": [asdict(summary) for summary in summarise(outcome.records)],
+        "diagnoses": [asdict(diagnosis) for diagnosis in outcome.diagnoses],
+        "warnings": [asdict(caution) for caution in outcome.cautions],
         "launches": [
             {
                 "key": record.key,

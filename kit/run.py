@@ -22,7 +22,8 @@ from kit.sampler import Sampler
 from kit.store import writing
 from kit.untrusted import read_untrusted
 from kit.verdict import Verdict, failure, judge
-from scenarios.contract import REQUEST_FILE, RESULT_FILE, Code, Reason, Request, Status, write
+from scenarios.codec import write
+from scenarios.contract import REQUEST_FILE, RESULT_FILE, Code, Reason, Request, Status
 
 RESULT_LIMIT = 16 << 20
 TAIL_BYTES = 64 << 10  # read from the log's end: progress bars and colours take room and are not kept
@@ -155,6 +156,8 @@ def _launch(setting: Setting, job: Job, stopped: Callable[[], bool]) -> tuple[Co
         lost = reason(Code.ENGINE_FAILED, error.message, error.remedy)
     finally:
         context = sampler.stop()
+    if sampler.failure:
+        completion = dataclasses.replace(completion, warnings=(*completion.warnings, sampler.failure))
     return completion, lost, context
 
 

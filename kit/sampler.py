@@ -31,7 +31,8 @@ class Source(Protocol):
 class Sampler:
     """Samples from start() to stop(), at both and every interval_s between them, in a thread of its own.
 
-    gpus: of the launch, by index or UUID. Series that could never be read are absent from the context.
+    gpus: of the launch, by index or UUID. Series that could never be read are absent from the context. A failure that
+    nobody foresaw ends the sampling, not the launch: `failure` tells of it, and the samples until then are kept.
     """
 
     def __init__(self, gpus: Sequence[str], interval_s: float = INTERVAL_S) -> None:
@@ -42,39 +43,51 @@ class Sampler:
         self._load = Load()
         self._at: list[float] = []
         self._samples: list[dict[str, float]] = []
+        self._sources: list[Source] = [self._load]
+        self._gpus: Gpus | None = None
         self._error: Exception | None = None
         self._cost_s = 0.0
 
     def start(self) -> None:
         """Take the first sample, before the launch has begun, and go on in the background."""
-        self._gpus = Gpus(self._nvml.enter_context(opened(self._names)))
-        # What can take time (clocks) comes last, so that the others' values belong to the sample's moment.
-        self._sources: list[Source] = [self._load, Packages(), self._gpus, Clocks()]
-        self._sample()
-        self._thread.start()
+        try:
+            self._gpus = Gpus(self._nvml.enter_context(opened(self._names)))
+            # What can take time (clocks) comes last, so that the others' values belong to the sample's moment.
+            self._sources = [self._load, Packages(), self._gpus, Clocks()]
+            self._sample()
+        except Exception as error:  # noqa: BLE001 - `failure` tells of it
+            self._error = error
+        else:
+            self._thread.start()
 
     def stop(self) -> Context:
-        """Take the last sample and end. Raises what ended the sampling early: a failure that nobody foresaw."""
+        """Take the last sample and end."""
         self._stopping.set()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
         self._nvml.close()
-        if self._error is not None:
-            raise self._error
         names = dict.fromkeys(name for sample in self._samples for name in sample)
         return Context(
-            at=self._at,
+            at=self._at[: len(self._samples)],
             series={name: [sample.get(name) for sample in self._samples] for name in names},
             core_busy=[round(share, DIGITS) for share in self._load.core_busy()],
-            throttled=self._gpus.throttled(),
+            throttled=self._gpus.throttled() if self._gpus else {},
             cost_s=self._cost_s,
         )
+
+    @property
+    def failure(self) -> str | None:
+        """What ended the sampling early; None where nothing did."""
+        if self._error is None:
+            return None
+        return f"Sampling the host ended early: {type(self._error).__name__}: {self._error}"
 
     def _watch(self) -> None:
         try:
             while not self._stopping.wait(self._pause_s()):
                 self._sample()
             self._sample()
-        except Exception as error:  # noqa: BLE001 - stop() raises it where somebody hears it
+        except Exception as error:  # noqa: BLE001 - `failure` tells of it
             self._error = error
         self._cost_s = time.thread_time()
 

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from kit import campaign, catalog, datasets, engines, machine
+from kit.cautions import Caution, cautions
+from kit.ceilings import best
 from kit.console import Column
+from kit.diagnosis import Diagnosis, diagnose_all
 from kit.engines.base import Engine
 from kit.errors import DataError, EngineError, UsageError
 from kit.model import Environment
@@ -94,12 +97,15 @@ class Prospect:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A run after it ended. exit_code: see campaign.exit_code."""
+    """A run after it ended. cautions, diagnoses: what the report says of its cells. exit_code: see
+    campaign.exit_code."""
 
     run: str
     folder: Path
     report: Path
     records: list[Record]
+    cautions: list[Caution]
+    diagnoses: list[Diagnosis]
     exit_code: int
 
 
@@ -156,9 +162,16 @@ def report(folder: RunFolder, target: Path | None = None) -> Outcome:
     """Write the report of what a run has measured so far to `target`, or into the run's folder."""
     from kit.report.render import write_report  # seconds of imports, which a plan or a wrong name need not wait for
 
-    records = folder.records()
-    page = write_report(target or folder.index, folder.plan, folder.machine, records, folder.probes())
-    return Outcome(folder.plan.run, folder.path, page, records, campaign.exit_code(folder.plan, records))
+    plan, here, records, probes = folder.plan, folder.machine, folder.records(), folder.probes()
+    return Outcome(
+        run=plan.run,
+        folder=folder.path,
+        report=write_report(target or folder.index, plan, here, records, probes),
+        records=records,
+        cautions=cautions(plan, here, records, probes),
+        diagnoses=diagnose_all(records, best(probes), catalog.scenarios(), here),
+        exit_code=campaign.exit_code(plan, records),
+    )
 
 
 def _downloads(plan: Plan, scenarios: Scenarios) -> Downloads:

@@ -81,9 +81,8 @@ class Step:
 
     @property
     def sheet(self) -> peaks.Peak | None:
-        """What the data sheet promises of the cell's GPU."""
-        names = [self.launches[0].evidence.placement.device_name, *(gpu.name for gpu in self.machine.gpus)]
-        return None if self.on_cpu else next((peak for name in names if (peak := peaks.peak(name))), None)
+        """What the data sheet promises of the GPU that the framework named; a slice of one (MIG) is none."""
+        return None if self.on_cpu else peaks.peak(self.launches[0].evidence.placement.device_name)
 
 
 def step_of(launches: Sequence[Launch], scenario: Scenario, ceilings: Ceilings, machine: Machine) -> Step | None:

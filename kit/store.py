@@ -34,6 +34,12 @@ def file_stem(key: str, launch: int) -> str:
     return f"{key.replace('/', '__')}__{launch:03d}"
 
 
+def _place(record: Record) -> Path:
+    """The record's file within the run's folder."""
+    folder = "probes" if record.request.purpose == "probe" else "records"
+    return Path(folder, f"{file_stem(record.key, record.launch)}.json")
+
+
 class RunFolder:
     """One run on disk. Only the process that holds the machine's lock writes records into it."""
 
@@ -81,8 +87,7 @@ class RunFolder:
     def save(self, record: Record) -> Path:
         """Write one record so that whoever sees the file sees all of it. Raises UsageError where that launch has a
         record already, DiskError where the disk is full."""
-        folder = "probes" if record.request.purpose == "probe" else "records"
-        file = self.path / folder / f"{file_stem(record.key, record.launch)}.json"
+        file = self.path / _place(record)
         with writing(self.path):
             try:
                 _write_new(file, record.to_json())
@@ -106,10 +111,10 @@ class RunFolder:
         records = []
         for file in sorted((self.path / folder).glob("*.json")):
             record = Record.from_json(_read(file), str(file))
-            if file.stem != file_stem(record.key, record.launch):
+            if file != self.path / (place := _place(record)):
                 raise UsageError(
                     f"{file} holds the record of {record.key}, launch {record.launch}.",
-                    "Give the file its name back, or move it away and run again with --resume.",
+                    f"Give the file its name back ({place}), or move it away and run again with --resume.",
                 )
             records.append(record)
         return sorted(records, key=lambda r: (r.key, r.launch))

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kit.model import Completion
-from kit.records import MOST_IMAGES_PER_S, reason
-from scenarios.contract import Code, ContractError, Evidence, Reason, Request, Result, Status, Telemetry, from_json
+from kit.records import MOST_IMAGES_PER_S, MOST_WHOLE, reason
+from scenarios.codec import ContractError, from_json
+from scenarios.contract import Code, Evidence, Reason, Request, Result, Status, Telemetry
 
 STATUS_OF: dict[Code, Status] = dict.fromkeys(Code, Status.FAILED) | {
     Code.DEADLINE: Status.TIMEOUT,
@@ -142,17 +143,22 @@ def _read(request: Request, left: bytes | Exception) -> Result:
         raise _Refuted(Code.INVALID_RESULT, f"The worker's result cannot be read: {left}") from left
     try:
         result = from_json(Result, left)
-    except ContractError as error:
+    except (ContractError, OverflowError, RecursionError) as error:  # numbers of no machine; nested without end
         raise _Refuted(Code.INVALID_RESULT, f"The worker's result cannot be read: {error}") from error
     if (result.key, result.launch) != (request.key, request.launch):
         raise _Refuted(Code.INVALID_RESULT, f"The result is of another launch: {result.key}, {result.launch}.")
-    if any(not math.isfinite(number) for _, number in _numbers(dataclasses.asdict(result))):
-        raise _Refuted(Code.INVALID_RESULT, "The result holds a number that is infinite or not a number.")
+    if not all(_can_be_kept(number) for _, number in _numbers(dataclasses.asdict(result))):
+        raise _Refuted(Code.INVALID_RESULT, "The result holds a number that is infinite, not a number or too large.")
     if result.status is not Status.OK and result.reason is None:
         raise _Refuted(Code.INVALID_RESULT, f"The result says {result.status} and gives no reason.")
     if result.reason is not None and STATUS_OF[result.reason.code] is not result.status:
         raise _Refuted(Code.INVALID_RESULT, f"The result says {result.status} because of {result.reason.code}.")
     return result
+
+
+def _can_be_kept(number: float) -> bool:
+    """Whether a record can hold it, and whoever reads that can calculate with it."""
+    return abs(number) <= MOST_WHOLE if isinstance(number, int) else math.isfinite(number)
 
 
 def _stand(request: Request, completion: Completion, result: Result) -> None:
@@ -168,6 +174,8 @@ def _stand(request: Request, completion: Completion, result: Result) -> None:
             raise _Refuted(Code.INVALID_RESULT, "The result holds a ceiling that is not positive.")
         return
     _check_proof_and_figures(result)
+    if result.anatomy is None and request.budget.steps is None:
+        raise _Refuted(Code.INVALID_RESULT, "The result says ok and lacks anatomy.")
     assert result.evidence is not None
     assert result.telemetry is not None
     _check_evidence(request, result.evidence, result.telemetry)
@@ -241,8 +249,8 @@ def _impossible(result: Result) -> list[str]:
 
 
 def _numbers(value: object, name: str = "") -> Iterator[tuple[str, float]]:
-    """All floats in nested dictionaries and lists, under their names as `training.windows.seconds`."""
-    if isinstance(value, float):
+    """All numbers in nested dictionaries and lists, under their names as `training.windows.seconds`."""
+    if isinstance(value, int | float):
         yield name, value
     elif isinstance(value, dict):
         for key, part in value.items():

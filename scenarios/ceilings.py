@@ -1,7 +1,7 @@
 """The most that this machine does of one thing: single kernels through the framework, and photos through Pillow.
 
 A ceiling is the best of several samples: what other load, clocks or an unlucky size take away is no property of the
-machine. Each is what this framework's kernel reaches, so that a cell is held against what it could have.
+machine. Each is what this framework's kernel reaches; cells are held against the best of all frameworks' probes.
 """
 
 from __future__ import annotations

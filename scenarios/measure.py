@@ -108,8 +108,9 @@ class WindowMeter:
             self._full_s += window.seconds
         self._size = self._next_size(window)
         self._pending_steps = self._pending_images = 0
-        self._start = self._clock()
-        return not self.finished
+        going_on = not self.finished
+        self._start = self._clock()  # last: the search for the end of the warm-up is no part of a window
+        return going_on
 
     def _next_size(self, window: Window) -> int:
         if self.whole_epochs:

@@ -15,7 +15,8 @@ import sys
 import traceback
 from pathlib import Path
 
-from scenarios.contract import REQUEST_FILE, RESULT_FILE, Code, Reason, Request, Result, Status, from_json, write
+from scenarios.codec import from_json, write
+from scenarios.contract import REQUEST_FILE, RESULT_FILE, Code, Reason, Request, Result, Status
 from scenarios.data.errors import DataCorrupt, DataUnavailable
 from scenarios.frameworks.base import DeviceUnavailable, NotOffered
 from scenarios.launch import Launch, Refused, measure_launch, probe_ceilings

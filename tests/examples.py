@@ -8,7 +8,7 @@ from typing import Any
 
 from kit import catalog
 from kit.model import Cell
-from kit.records import Machine, Plan, PlannedLaunch, Record
+from kit.records import Gpu, Machine, Plan, PlannedLaunch, Record
 from scenarios import spec
 from scenarios.contract import (
     Anatomy,
@@ -59,6 +59,19 @@ def machine(**changes: Any) -> Machine:
         "kit": "0.1.0",
     }
     return Machine(**fields | changes)
+
+
+def gpu(**changes: Any) -> Gpu:
+    """A GPU at its default power limit."""
+    fields: dict[str, Any] = {
+        "index": 0,
+        "name": "NVIDIA H200",
+        "memory_bytes": 150 << 30,
+        "compute_capability": (9, 0),
+        "power_limit_w": 700.0,
+        "default_power_limit_w": 700.0,
+    }
+    return Gpu(**fields | changes)
 
 
 def cell(scenario: str = "mnist-cnn", framework: str = "torch", device: str = "cpu", variant: str = "") -> Cell:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from kit.model import Completion, Device, Environment, Framework, LaunchFolder, Limits
 from kit.progress import Progress
-from scenarios import contract
-from scenarios.contract import REQUEST_FILE, RESULT_FILE, Request, from_json
+from scenarios import codec
+from scenarios.codec import from_json
+from scenarios.contract import REQUEST_FILE, RESULT_FILE, Request
 from tests import examples
 
 Worker = Callable[[Request, LaunchFolder], Completion]
@@ -17,7 +18,7 @@ Worker = Callable[[Request, LaunchFolder], Completion]
 def works(asked: Request, folder: LaunchFolder) -> Completion:
     """A worker that does as it was asked."""
     folder.log.write_text("working\n")
-    contract.write(folder.scratch / RESULT_FILE, examples.result(asked))
+    codec.write(folder.scratch / RESULT_FILE, examples.result(asked))
     return Completion(exit_code=0, seconds=1.0)
 
 

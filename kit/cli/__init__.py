@@ -40,7 +40,9 @@ def main() -> NoReturn:
     try:
         app()
     except KitError as error:
-        sys.stderr.write(f"{error}\n")
+        from kit.console import harmless
+
+        sys.stderr.write(harmless(f"{error}\n"))  # it may quote a record or a file's name
         sys.exit(error.exit_code)
     except OSError as error:
         from kit.crash import blame_disk, explain

@@ -32,16 +32,16 @@ def compare(
     """
     from kit import side_by_side
     from kit.compare import compare as compare_runs
-    from kit.console import harmless
+    from kit.console import print_text
 
     runs = [_read(name) for name in (base, *others)]
     found = [compare_runs(runs[0], run) for run in runs[1:]]
     if as_json:
         options.print_json(side_by_side.comparison_json(runs, found))
         return
-    typer.echo(harmless("\n".join(side_by_side.legend(runs))))
+    print_text("\n".join(side_by_side.legend(runs)))
     for index, comparisons in enumerate(found, start=1):
-        typer.echo("")
+        print_text("")
         _show(side_by_side.comparison_section(comparisons, runs, index))
 
 
@@ -84,7 +84,7 @@ def _read(name: str) -> Run:
 
 
 def _show(section: Section) -> None:
-    from kit.console import harmless, print_table
+    from kit.console import print_table, print_text
 
     print_table(section.columns, section.rows)
-    typer.echo(harmless("\n".join(["", *section.notes])))
+    print_text("\n".join(["", *section.notes]))

@@ -189,10 +189,12 @@ def report(
 
 def _show(outcome: Outcome, *, as_json: bool) -> None:
     from kit import results
-    from kit.console import print_table
+    from kit.console import print_table, print_text
 
     if as_json:
         options.print_json(results.as_json(outcome))
         return
     print_table(results.COLUMNS, results.table(outcome.records))
-    typer.echo("\n".join(["", *results.notes(outcome.records), f"Report: {outcome.report}"]))
+    print_text(
+        "\n".join(["", *results.notes(outcome.records), *results.warned(outcome.cautions), f"Report: {outcome.report}"])
+    )

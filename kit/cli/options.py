@@ -149,4 +149,6 @@ def sources(base_image: str = "", index_url: str = "", find_links: str = "", ca_
 
 def print_json(value: object) -> None:
     """Print on stdout what a program asked for."""
-    typer.echo(json.dumps(value, indent=1))
+    from kit.console import print_text
+
+    print_text(json.dumps(value, indent=1, allow_nan=False))

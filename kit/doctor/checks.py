@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from kit import machine
 from kit.cautions import REMEDIES, CautionCode
-from kit.cell_rules import OTHER_LOAD_SHARE, WITHHELD_SHARE
+from kit.cell_rules import WITHHELD_SHARE, tolerable_load
 from kit.datasets import AUTO_BUDGET
 from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Load, Local
 from kit.doctor.findings import Finding, Level
@@ -176,7 +176,7 @@ def check_load(load: Load | None) -> Finding:
     if load is None:
         return Finding(Level.OK, "load", "CPU time is not counted here")
     message = f"{load.busy:.2f} of {load.cpus} CPUs are busy with other programs"
-    if load.busy <= OTHER_LOAD_SHARE * load.cpus:
+    if load.busy <= tolerable_load(load.cpus):
         return Finding(Level.OK, "load", message)
     named = f"; the busiest: {', '.join(load.busiest)}" if load.busiest else ""
     return Finding(Level.WARNING, "load", f"{message}{named}", "End what else runs before you measure.")

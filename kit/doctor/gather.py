@@ -30,8 +30,7 @@ from kit.environments import PYTHON
 from kit.errors import DataError, EngineError, KitError
 from kit.model import Framework
 from kit.places import cache_folder
-from kit.privacy import redact
-from kit.samples.cpu import LEAST_TICKS, Ticks, parse_stat
+from kit.samples.cpu import LEAST_TICKS, Ticks, read_stat
 from kit.sources import Sources
 from scenarios.spec import DATASETS
 
@@ -101,11 +100,11 @@ def _late(what: str, remedy: str) -> EngineError:
 
 
 def _describe(engine: Engine) -> Mapping[str, str] | KitError:
-    """The engine's answer. Its socket may lie in the home folder, which nobody typed."""
+    """The engine's answer, or why there is none."""
     try:
         return engine.describe()
     except KitError as error:
-        return EngineError(redact(error.message), redact(error.remedy))
+        return error
 
 
 def _docker(engine: DockerEngine) -> Docker:
@@ -210,9 +209,9 @@ def _measure_load() -> Load | None:
     cpus = os.sched_getaffinity(0)
     stat = Path("/proc/stat")
     programs = _programs()
-    began, spent, before = time.monotonic(), time.process_time(), parse_stat(stat.read_text())
+    began, spent, before = time.monotonic(), time.process_time(), read_stat(stat)
     time.sleep(LOAD_S)
-    after = parse_stat(stat.read_text())
+    after = read_stat(stat)
     own = (time.process_time() - spent) / (time.monotonic() - began)
     ran: dict[str, float] = {}
     for process, (name, seconds) in _programs().items():

@@ -10,6 +10,7 @@ from pathlib import Path
 import requests
 
 from kit.data.sources import SOURCES, RemoteFile
+from kit.places import named_folder
 
 NO_HEAD = (405, 501)  # such a server is there and does not know HEAD
 
@@ -19,8 +20,8 @@ def questions(dataset: str, seconds: float) -> list[Callable[[], bool]]:
     first, since it has all or none."""
     mirror = os.environ.get("KIT_DATA_MIRROR")
     files = SOURCES[dataset]
-    if mirror and "://" not in mirror:
-        return [partial(holds, Path(mirror).expanduser(), dataset, files)]
+    if mirror and "://" not in mirror and (folder := named_folder("KIT_DATA_MIRROR")):
+        return [partial(holds, folder, dataset, files)]
     first = files[0]
     folders = [f"{mirror.rstrip('/')}/{dataset}/", f"{mirror.rstrip('/')}/"] if mirror else first.mirrors
     return [partial(answers, folder + first.name, seconds) for folder in folders]

@@ -1,4 +1,7 @@
-"""Charts as static SVG, drawn by Vega-Altair through vl-convert: no script in the report, and it prints."""
+"""Charts as static SVG, drawn by Vega-Altair through vl-convert: no script in the report, and it prints.
+
+Texts from records go through `harmless`: of what XML cannot hold, as control characters, vl-convert ends the process.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
+from kit.console import harmless
 from kit.report import text
 from kit.report.parts import Bar, Point, Timeline
 
@@ -19,7 +23,7 @@ def bars(title: str, values: tuple[Bar, ...]) -> str:
     """Horizontal bars, one a framework and device, each labelled with its number. Returns SVG text."""
     data = pd.DataFrame(
         {
-            "framework": [b.framework for b in values],
+            "framework": [harmless(b.framework) for b in values],
             "device": [b.device for b in values],
             "value": [b.value for b in values],
             "label": [text.number(b.value) for b in values],
@@ -51,7 +55,7 @@ def curve(points: tuple[Point, ...]) -> str:
     """Accuracy over epochs, test solid and train dashed, a colour a cell. Returns SVG text."""
     data = pd.DataFrame(
         {
-            "cell": [p.series for p in points],
+            "cell": [harmless(p.series) for p in points],
             "part": [p.part for p in points],
             "epoch": [p.epoch for p in points],
             "accuracy": [p.accuracy for p in points],

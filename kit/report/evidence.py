@@ -81,14 +81,15 @@ def proof(records: Sequence[Record]) -> Table:
     for record, result in _results(records):
         if result.proof is None:
             continue
-        worst = max(result.proof.checks, key=lambda c: c.error / c.tolerance if c.tolerance else c.error)
+        # A worker may leave a proof without a check; its launch has failed then, and is shown like any other.
+        worst = max(result.proof.checks, key=lambda c: c.error / c.tolerance if c.tolerance else c.error, default=None)
         placement = result.evidence.placement if result.evidence else None
         rows.append(
             (
                 f"{record.key} #{record.launch}",
                 "equal" if result.proof.passed else "DIFFERENT",
                 f"{sum(c.passed for c in result.proof.checks)} of {len(result.proof.checks)}",
-                f"{worst.name}: {worst.error:.1e} of {worst.tolerance:.0e}",
+                f"{worst.name}: {worst.error:.1e} of {worst.tolerance:.0e}" if worst else text.MISSING,
                 f"{placement.device} ({placement.provider})" if placement else text.MISSING,
                 str(placement.threads) if placement else text.MISSING,
                 placement.layout if placement else text.MISSING,

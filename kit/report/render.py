@@ -25,7 +25,7 @@ def write_report(
     html = render(make_view(plan, machine, records, probes, catalog.scenarios(), titles))
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        temporary.write_text(html, encoding="utf-8")
+        temporary.write_text(html, encoding="utf-8", errors="replace")  # records may hold halves of characters
         temporary.replace(target)
     except OSError as error:
         raise DiskError(

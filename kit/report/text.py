@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
+from kit.figures import si
 from kit.units import format_bytes
 
 MISSING = "–"
@@ -43,12 +44,7 @@ def size(value: int | None) -> str:
 
 def rate(value: float, unit: str) -> str:
     """A value of a ceiling with its unit: "312 GFLOP/s", "18.2 GB/s" (powers of ten), "4.1 µs", "1,240 images/s"."""
-    if unit == "s":
-        return f"{number(value * 1e6)} µs"
-    if unit == "images/s" or value < 1e6:
-        return f"{number(value)} {unit}"
-    power = min(max(math.floor(math.log10(value) / 3), 2), 5)
-    return f"{number(value / 1000**power)} {' kMGTP'[power]}{unit}"
+    return f"{number(value)} {unit}" if unit == "images/s" else si(value, unit)
 
 
 def ratio(value: float) -> str:

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from kit.analysis import CellSummary, Ratio, ratios, short_names, summarise
 from kit.cautions import cautions
-from kit.ceilings import Ceilings, best
-from kit.diagnosis import Diagnosis, diagnose
+from kit.ceilings import best
+from kit.diagnosis import diagnose_all
 from kit.intervals import Interval
 from kit.records import Machine, Plan, Record
 from kit.report import conditions, evidence, text
 from kit.report.parts import Bar, Point, Section, Table, View
-from scenarios.contract import Status
 from scenarios.spec import DATASETS, Scenario
 
 METHOD = (
@@ -77,7 +76,7 @@ def make_view(
         speedups=_speedups(pairs, ok, titles),
         sections=tuple(_sections(ok, scenarios, titles)),
         cautions=conditions.cautions_table(cautions(plan, machine, records, probes), names),
-        diagnoses=conditions.diagnoses_table(_diagnoses(ok, records, ceilings, scenarios, machine), names),
+        diagnoses=conditions.diagnoses_table(diagnose_all(records, ceilings, scenarios, machine), names),
         ceilings=conditions.ceilings_table(ceilings),
         energy=conditions.energy_table(records, names),
         timelines=conditions.timelines([*probes, *records]),
@@ -88,23 +87,6 @@ def make_view(
         provenance=evidence.provenance(plan, machine, records),
         method=(*METHOD, *filter(None, [conditions.costs(records)])),
     )
-
-
-def _diagnoses(
-    ok: Sequence[CellSummary],
-    records: Sequence[Record],
-    ceilings: Ceilings,
-    scenarios: Mapping[str, Mapping[str, Scenario]],
-    machine: Machine,
-) -> list[Diagnosis]:
-    """Of the cells whose scenario the catalogue still has."""
-    found = []
-    for cell in ok:
-        scenario = scenarios.get(cell.scenario, {}).get(cell.variant)
-        launches = [r for r in records if r.key == cell.key and r.status is Status.OK]
-        if scenario and (diagnosis := diagnose(launches, scenario, ceilings, machine)):
-            found.append(diagnosis)
-    return found
 
 
 def _devices(machine: Machine) -> str:

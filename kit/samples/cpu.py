@@ -54,6 +54,14 @@ def parse_stat(text: str) -> dict[int, Ticks]:
     return found
 
 
+def read_stat(file: Path) -> dict[int, Ticks]:
+    """`parse_stat` of that file; nothing where it is not shown to this process (some sandboxes)."""
+    try:
+        return parse_stat(file.read_text())
+    except OSError:
+        return {}
+
+
 class Load:
     """`cpu_busy` and `cpu_steal`: CPUs, as the mean over the time since the reading before; the first has none."""
 
@@ -64,7 +72,7 @@ class Load:
 
     def read(self) -> dict[str, float]:
         """Nothing too soon after the reading before, nor where the system counts no ticks (some sandboxes)."""
-        now = parse_stat(self._stat.read_text())
+        now = read_stat(self._stat)
         if self._last is None:
             self._last = now
             return {}
@@ -114,8 +122,11 @@ class Clocks:
         return {"cpu_mhz": statistics.fmean(clocks)} if clocks else {}
 
     def _from_cpuinfo(self) -> list[float]:
-        with open(self._cpuinfo, encoding="utf-8", errors="replace") as file:
-            return parse_clocks(file.read(CPUINFO_BYTES))
+        try:
+            with open(self._cpuinfo, encoding="utf-8", errors="replace") as file:
+                return parse_clocks(file.read(CPUINFO_BYTES))
+        except OSError:  # not shown to this process
+            return []
 
 
 def _spread(files: Sequence[Path]) -> list[Path]:

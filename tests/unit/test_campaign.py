@@ -25,9 +25,8 @@ from kit.limits import choose_gpus, launch_limits
 from kit.model import Completion, Framework
 from kit.plan import Options, Selection, make_plan
 from kit.progress import Silent
-from kit.records import Gpu
 from kit.store import RunFolder
-from scenarios import contract
+from scenarios import codec
 from scenarios.contract import RESULT_FILE, Code, Reason, Status
 from tests import examples, fakes
 
@@ -131,7 +130,7 @@ def noisy(asked, folder):
     """torch is noisy, by launch number; all others always give the same."""
     spread = 0.1 * (-1) ** asked.launch if asked.framework == "torch" and asked.purpose == "measure" else 0.0
     folder.log.write_text("working\n")
-    contract.write(folder.scratch / RESULT_FILE, examples.result(asked, 1000.0 * (1 + spread)))
+    codec.write(folder.scratch / RESULT_FILE, examples.result(asked, 1000.0 * (1 + spread)))
     return Completion(exit_code=0, seconds=10.0)
 
 
@@ -544,18 +543,7 @@ def test_limits_are_the_machine_s_unless_the_plan_says_otherwise(tmp_path):
 
 
 def test_a_gpu_is_the_first_idle_one_or_the_one_asked_for():
-    gpus = [
-        Gpu(
-            index=index,
-            name="Example",
-            memory_bytes=1,
-            compute_capability=(9, 0),
-            power_limit_w=None,
-            default_power_limit_w=None,
-            uuid=f"GPU-{index}",
-        )
-        for index in range(3)
-    ]
+    gpus = [examples.gpu(index=index, uuid=f"GPU-{index}") for index in range(3)]
     assert choose_gpus(None, gpus, busy=[0]) == ("1",)
     assert choose_gpus(None, gpus, busy=[0, 1, 2]) == ("0",)
     assert choose_gpus(None, [], busy=[]) == ()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kit.cautions import Caution, CautionCode, cautions
-from kit.records import Context, Gpu, Image, Record
+from kit.records import Context, Image, Record
 from kit.robust import mann_kendall, modified_z_scores, relative_spread, theil_sen
 from scenarios.contract import Budget, Code, Status, Window
 from tests import examples
@@ -74,19 +74,8 @@ def with_one(odd: Record, cell=CPU) -> list[Record]:
     return [odd if record.launch == odd.launch else record for record in launches(cell)]
 
 
-def gpu(limit: float) -> Gpu:
-    return Gpu(
-        index=0,
-        name="NVIDIA H200",
-        memory_bytes=150 << 30,
-        compute_capability=(9, 0),
-        power_limit_w=limit,
-        default_power_limit_w=700.0,
-    )
-
-
 def machine(limit: float = 700.0, **changes):
-    return examples.machine(**{"gpus": [gpu(limit)], "driver": "580.65.06"} | changes)
+    return examples.machine(**{"gpus": [examples.gpu(power_limit_w=limit)], "driver": "580.65.06"} | changes)
 
 
 IMAGE = Image(kind="image", reference="kit-torch", digest="sha256:1", size_bytes=1)

@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 
 from scenarios import ceilings, launch, measure, worker
-from scenarios.contract import RESULT_FILE, Code, Result, Status, from_json, write
+from scenarios.codec import from_json, write
+from scenarios.contract import RESULT_FILE, Code, Result, Status
 from scenarios.frameworks.base import DeviceUnavailable, NotOffered
 from tests import examples
 

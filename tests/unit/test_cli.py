@@ -349,6 +349,7 @@ def test_clean_says_which_engine_did_not_answer_and_cleans_the_others(
             return {"version": "4"}
         raise EngineError("You may not use\ndocker's socket.", "Join its group.")
 
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr("kit.engines.docker.DockerEngine.describe", answer)
     monkeypatch.setattr("kit.engines.docker.DockerEngine.sweep", lambda self, alive: [f"{self.name}-7"])
     monkeypatch.setattr("kit.engines.local.LocalEngine.sweep", lambda self, alive: left)
@@ -359,6 +360,16 @@ def test_clean_says_which_engine_did_not_answer_and_cleans_the_others(
         "container podman-7",
         *left,
     ]
+
+
+def test_clean_says_nothing_of_an_engine_that_is_not_installed(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(self: DockerEngine) -> dict[str, str]:
+        raise EngineError(f"No {self.name} engine answers.", "Start it.")
+
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/docker" if name == "docker" else None)
+    monkeypatch.setattr("kit.engines.docker.DockerEngine.describe", answer)
+    monkeypatch.setattr("kit.engines.local.LocalEngine.sweep", lambda self, alive: [])
+    assert kit("clean").out.splitlines() == ["docker was not cleaned: No docker engine answers."]
 
 
 def test_list_shows_what_exists(kit: Kit) -> None:
@@ -443,6 +454,49 @@ def test_the_table_names_what_differs_and_what_failed() -> None:
 def test_run_ids_sort_by_time_and_differ() -> None:
     assert len({runs.new_run_id() for _ in range(20)}) > 1
     assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", runs.new_run_id())
+
+
+@pytest.mark.parametrize("setting", ["KIT_CACHE_DIR", "KIT_DATA_DIR", "KIT_DATA_MIRROR"])
+def test_a_home_folder_of_nobody_is_bad_input(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch, engine: fakes.FakeEngine, setting: str
+) -> None:
+    monkeypatch.delenv("KIT_DATA_DIR")
+    monkeypatch.setenv(setting, "~nobody-has-this-name/kit")
+    ended = kit("doctor") if setting == "KIT_DATA_MIRROR" else kit("data", "verify")
+    assert ended.code == 2
+    assert f"{setting} is '~nobody-has-this-name/kit', and there is no such user." in ended.err
+
+
+def test_what_a_stranger_wrote_into_a_run_cannot_command_the_terminal(kit: Kit, tmp_path: Path) -> None:
+    wanted = examples.planned()
+    folder = RunFolder.create(tmp_path / "reports/a", examples.plan([wanted]), examples.machine())
+    file = folder.save(examples.failed(message="\x1b]0;owned\x07"))
+    shown = kit("report", "a")
+    assert "\x1b" not in shown.out
+    assert "?]0;owned?" in shown.out
+    file.write_text(file.read_text().replace('"key": "mnist-cnn', '"key": "\\u001b[2J'))
+    refused = kit("report", "a")
+    assert refused.code == 2
+    assert "\x1b" not in refused.err
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_reader_that_went_away_does_not_change_the_judgement(tmp_path: Path, options: list[str]) -> None:
+    planned = [examples.planned(number) for number in range(1, 6)]
+    folder = RunFolder.create(tmp_path / "a", examples.plan(planned), examples.machine())
+    for launch in planned:
+        folder.save(examples.record(examples.request(launch=launch.launch), images_per_s=1000.0 + launch.launch))
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [sys.executable, "-m", "kit", "gate", folder.path, folder.path, *options],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_a_closed_stdout_is_no_crash() -> None:

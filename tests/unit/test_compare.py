@@ -17,7 +17,7 @@ from kit.compare import Comparison, Gate, Outcome, Run, Standing, Verdict, compa
 from kit.differences import RULES, Difference, Rule, Severity, differences
 from kit.errors import UsageError
 from kit.model import Cell
-from kit.records import Gpu, Image, Record
+from kit.records import Image, Record
 from scenarios.contract import Budget
 from tests import examples
 
@@ -25,14 +25,7 @@ CELL = examples.cell()
 OTHER = examples.cell("cifar-cnn")
 STEADY = (1000.0, 1004.0, 996.0, 1002.0, 998.0)
 NOISY = (1000.0, 700.0, 1300.0, 800.0, 1200.0)
-GPU = Gpu(
-    index=0,
-    name="Example GPU",
-    memory_bytes=1 << 34,
-    compute_capability=(8, 0),
-    power_limit_w=None,
-    default_power_limit_w=None,
-)
+GPU = examples.gpu(name="Example GPU")
 
 
 def run(cells: Mapping[Cell, Sequence[float]], failed: Sequence[Cell] = (), **changes: Any) -> Run:

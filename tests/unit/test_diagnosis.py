@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kit import catalog, ceilings
 from kit.diagnosis import Diagnosis, Kind, diagnose
-from kit.records import Context, Gpu, Machine, Record
+from kit.records import Context, Machine, Record
 from scenarios.contract import Anatomy, Ceiling, StepTime
 from scenarios.flops import training_bytes, training_flops
 from tests import examples
@@ -97,6 +97,11 @@ def test_two_gpus_have_twice_the_ceiling_and_peak():
     one = verdict([launch(MNIST_GPU, 950e-6, SMALL_NET_ON_GPU)], H200)
     two = verdict([launch(replace(MNIST_GPU, devices=2), 950e-6, SMALL_NET_ON_GPU)], H200)
     assert (two.ceiling_share, two.peak_share) == pytest.approx((one.ceiling_share / 2, one.peak_share / 2))
+
+
+def test_a_slice_of_a_gpu_is_not_held_against_the_whole_one():
+    records = [launch(MNIST_GPU, 950e-6, SMALL_NET_ON_GPU, placement={"device_name": "NVIDIA H200 MIG 1g.18gb"})]
+    assert verdict(records, H200, examples.machine(gpus=[examples.gpu()])).peak_share is None
 
 
 def test_a_loader_that_is_too_slow():
@@ -187,24 +192,14 @@ def test_a_quota_of_half_the_cores():
     assert "withheld 50 % of the CPU time" in found.evidence
 
 
-def gpu(limit) -> Gpu:
-    return Gpu(
-        index=0,
-        name="NVIDIA H200",
-        memory_bytes=150 << 30,
-        compute_capability=(9, 0),
-        power_limit_w=limit,
-        default_power_limit_w=700.0,
-    )
-
-
 def test_a_gpu_that_lowers_its_clocks():
     slow = {64: 0.0060, 16: 0.0015}
     hot = launch(MNIST_GPU, 0.007, slow, context=host({"gpu0": {"hw_thermal": 0.4}}))
     assert verdict([hot], H200).kind is Kind.THROTTLED
     at_its_limit = launch(MNIST_GPU, 0.007, slow, context=host({"gpu0": {"sw_power_cap": 0.9}}))
-    assert verdict([at_its_limit], H200, examples.machine(gpus=[gpu(700.0)])).kind is not Kind.THROTTLED
-    assert verdict([at_its_limit], H200, examples.machine(gpus=[gpu(400.0)])).kind is Kind.THROTTLED
+    usual, capped = (examples.machine(gpus=[examples.gpu(power_limit_w=watts)]) for watts in (700.0, 400.0))
+    assert verdict([at_its_limit], H200, usual).kind is not Kind.THROTTLED
+    assert verdict([at_its_limit], H200, capped).kind is Kind.THROTTLED
 
 
 @pytest.mark.parametrize(
@@ -315,11 +310,12 @@ def probe(framework, *found, device="cpu", **changes) -> Record:
 def test_a_ceiling_is_the_best_that_any_framework_reached():
     torch = probe("torch", ceiling("matmul", 9e10, "fp32"), ceiling("launch", 5e-6), ceiling("memory", math.inf))
     other = probe("tensorflow", ceiling("matmul", 8e10, "fp32"), ceiling("launch", 9e-6), ceiling("memory", 2e10))
-    gpu_probe = probe("torch", ceiling("matmul", 5e13, "fp32"), device="cuda")
+    gpu_probe = probe("torch", ceiling("matmul", 5e13, "fp32"), ceiling("jpeg", 600), device="cuda")
     found = ceilings.best([other, torch, gpu_probe, examples.failed(examples.request(purpose="probe"))])
     assert {key: value.value for key, value in found.items()} == {
         ("cpu", "matmul", "fp32"): 9e10,
         ("cpu", "launch", ""): 5e-6,
         ("cpu", "memory", ""): 2e10,
         ("cuda", "matmul", "fp32"): 5e13,
+        ("cpu", "jpeg", ""): 600,
     }

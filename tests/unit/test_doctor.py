@@ -27,12 +27,12 @@ from kit.doctor import Finding, Level, gather, mirrors, table
 from kit.doctor.checks import judge
 from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Gpus, Load, Local, Toolkit
 from kit.doctor.findings import LINE_CHARACTERS
-from kit.engines.local import LocalEngine
 from kit.errors import DataError, EngineError
 from kit.model import Framework
 from kit.records import Gpu
 from kit.samples.cpu import Ticks
 from kit.sources import Sources
+from tests import examples
 
 HERE = Path("here")
 GIB = 1 << 30
@@ -41,14 +41,7 @@ NO_LOCAL = Local(EngineError("No uv.", "Install kit again."))
 
 
 def gpu(index: int = 0, capability: tuple[int, int] = (9, 0), limit_w: float | None = 700.0) -> Gpu:
-    return Gpu(
-        index=index,
-        name="H200",
-        memory_bytes=1,
-        compute_capability=capability,
-        power_limit_w=limit_w,
-        default_power_limit_w=700.0,
-    )
+    return examples.gpu(index=index, name="H200", compute_capability=capability, power_limit_w=limit_w)
 
 
 TORCH = Framework("torch", "PyTorch", ("cpu", "cuda"), (), 13, 580, (7, 5), HERE)
@@ -346,15 +339,18 @@ def test_nothing_that_hangs_is_waited_for(tmp_path: Path) -> None:
     assert found["engine local"].level is Level.OK
 
 
-def test_an_engines_words_do_not_tell_of_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: object) -> dict[str, str]:
-        raise EngineError("No engine at /home/jane/.docker/docker.sock.", "Look into /home/jane/.docker/.")
-
-    monkeypatch.setattr("kit.engines.local.LocalEngine.describe", refuse)
+def test_no_finding_names_user_or_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = EngineError("No engine at /home/jane/.docker/docker.sock.", "Look into /home/jane/.docker/.")
+    folder = Folder("disk cache", Path("/home/jane/.cache/kit"), "KIT_CACHE_DIR", writable=True, free_bytes=10**12)
+    told = replace(READY, docker=Docker(refusal), folders=(folder,))
+    monkeypatch.setattr(doctor, "gather_facts", lambda sources, out: told)
     monkeypatch.setattr("pathlib.Path.home", lambda: Path("/home/jane"))
-    told = gather._local(LocalEngine(Sources())).description
-    assert isinstance(told, EngineError)
-    assert str(told) == "No engine at ~/.docker/docker.sock.\nLook into ~/.docker/."
+    monkeypatch.setenv("USER", "jane")
+    found = {finding.name: finding for finding in doctor.examine(Sources(), Path("reports"))}
+    assert found["engine docker"].message == "No engine at ~/.docker/docker.sock."
+    assert found["engine docker"].remedy == "Look into ~/.docker/."
+    assert found["disk cache"].message.endswith(" free at ~/.cache/kit")
+    assert not [finding for finding in found.values() if "jane" in f"{finding}"]
 
 
 @pytest.mark.parametrize(("level", "code"), [(Level.OK, 0), (Level.WARNING, 0), (Level.ERROR, 1)])

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.contract import RESULT_FILE, Code, Result, Status, from_json
+from scenarios.codec import from_json
+from scenarios.contract import RESULT_FILE, Code, Result, Status
 
 ROOT = Path(__file__).parents[2]
 KIT = [sys.executable, "-m", "kit"]

@@ -9,8 +9,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FRAMEWORKS = {"torch", "tensorflow", "keras", "onnx", "onnxruntime", "jax"}
-SHARED = {"scenarios.contract", "scenarios.spec", "scenarios.catalog", "scenarios.flops"}
+SHARED = {"scenarios.codec", "scenarios.contract", "scenarios.spec", "scenarios.catalog", "scenarios.flops"}
 STANDARD_LIBRARY_ONLY = [
+    "scenarios/codec.py",
     "scenarios/contract.py",
     "scenarios/spec.py",
     "scenarios/flops.py",

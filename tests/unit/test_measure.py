@@ -103,6 +103,20 @@ def test_a_window_never_spans_two_epochs():
     assert max(w.steps for w in meter.windows) <= 7
 
 
+def test_the_search_for_the_end_of_the_warm_up_is_in_no_window(monkeypatch):
+    clock = Clock()
+
+    def search(rates):
+        clock.now += 1.0
+        return len(rates) // 2  # which keeps it searching until twice the budget is measured
+
+    monkeypatch.setattr(measure.steady, "truncation_point", search)
+    meter = WindowMeter(Budget(seconds=2.0), 7, clock)
+    train(meter, clock, 7, 0.1)
+    assert clock.now > 10
+    assert all(window.seconds == pytest.approx(window.steps * 0.1) for window in meter.windows[1:])
+
+
 @pytest.mark.parametrize(("warmup_s", "seed"), [(0.0, 1), (1.0, 2), (3.0, 3)])
 def test_the_longer_the_warm_up_the_later_is_steady_and_the_seconds_after_it_are_the_budget(warmup_s, seed):
     """Steps take twice as long during the warm-up, and every step a random 10 % more or less."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from kit import catalog
 from kit.errors import UsageError
 from kit.model import Framework
 from kit.plan import PROFILES, Options, Selection, budget, estimate, make_plan
+from kit.typical import PROBE_S, start_seconds
 from scenarios.contract import Budget
 
 SCENARIOS = catalog.scenarios()
@@ -79,6 +81,7 @@ def test_variants_without_scenarios_are_those_that_have_them():
         (Selection(), Options("fake", profile="fast"), "quick"),
         (Selection(), Options("fake", epochs=3), "--profile full"),
         (Selection(), Options("fake", profile="full", epochs=0), "--epochs"),
+        (Selection(), Options("fake", profile="full", epochs=10**400), "--epochs"),
         (Selection(), Options("fake", timeout_s=-1), "--timeout"),
         (Selection(), Options("fake", threads=0), "--threads"),
     ],
@@ -131,6 +134,7 @@ def test_the_estimate_counts_what_will_run_and_what_must_be_made():
     assert "4 launches" in cold.lines[0]
     assert "2 launches" in on_cpu.lines[0]
     assert "4 probes" in cold.lines[1]
+    assert "8 probes" in estimate(plan(replace(selection, precisions=("fp32", "bf16"))), SCENARIOS).lines[1]
     assert "torch cuda" in cold.lines[2]
     assert "cuda" not in on_cpu.lines[2]
 
@@ -139,7 +143,8 @@ def test_a_budget_is_for_the_profile_that_goes_on_until_intervals_are_narrow():
     selection = Selection(scenarios=("mnist-cnn",), frameworks=("torch",), devices=("cpu",))
     precise = plan(selection, Options("fake", profile="standard", budget_s=7200.0))
     assert precise.budget_s == 7200.0
-    assert estimate(precise, SCENARIOS, ready=[("torch", "cpu")]).seconds == 7200.0
+    probing_s = PROBE_S + start_seconds("torch", "cpu")  # which the budget is not for
+    assert estimate(precise, SCENARIOS, ready=[("torch", "cpu")]).seconds == 7200.0 + probing_s
     assert plan(selection, Options("fake")).budget_s is None
     for wrong in (Options("fake", budget_s=60.0), Options("fake", profile="standard", budget_s=-1.0)):
         with pytest.raises(UsageError, match="--budget"):

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from scenarios import catalog, proof
-from scenarios.contract import Proof, from_json, to_json
+from scenarios.codec import from_json, to_json
+from scenarios.contract import Proof
 from scenarios.frameworks.base import Adapter, Images, Options
 from scenarios.spec import Adam, Conv, Dense, Flatten, MaxPool, Scenario, Sgd
 from scenarios.weights import Weights

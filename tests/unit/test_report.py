@@ -151,6 +151,22 @@ def test_no_text_from_a_record_becomes_markup():
     assert HOSTILE in page.text
 
 
+def test_texts_that_xml_or_utf_8_cannot_hold_are_shown_without_them(tmp_path):
+    wanted = request(cell())
+    odd = "a\x00\x1b[2J\ufffe\ud800b"
+    shown = record(wanted, epochs=2).model_copy(update={"request": replace(wanted, framework=odd), "engine": odd})
+    page = write_report(tmp_path / "report.html", plan([wanted]), machine(os=odd), [shown], [])
+    assert "a??[2J??b" in page.read_text(encoding="utf-8")
+
+
+def test_a_failed_launch_whose_proof_has_no_check_is_shown():
+    left = examples.result(request(cell()))
+    unproven = failed(request(cell())).model_copy(
+        update={"result": replace(left, proof=replace(left.proof, checks=[]))}
+    )
+    assert "0 of 0" in document([unproven]).text
+
+
 def test_the_file_needs_nothing_from_outside():
     html = render(view_of([record(request(cell()))]))
     references = re.findall(r'(?:src|href)="([^"]*)"', html)

@@ -15,7 +15,7 @@ from kit.errors import DiskError, EngineError
 from kit.model import Completion, Environment, Limits
 from kit.reference_cache import ReferenceCache
 from kit.run import Job, Setting, log_tail, record_without_launch, run_launch
-from scenarios import contract
+from scenarios import codec, contract
 from scenarios.contract import REFERENCE_FILE, RESULT_FILE, Check, Code, Evidence, Reason, Status, Timings
 from tests import examples, fakes
 
@@ -69,7 +69,7 @@ def leaves(*, completion=DONE, log="", **changes):
 
     def worker(asked, folder):
         folder.log.write_text(log)
-        contract.write(folder.scratch / RESULT_FILE, replace(examples.result(asked), **changes))
+        codec.write(folder.scratch / RESULT_FILE, replace(examples.result(asked), **changes))
         return completion
 
     return worker
@@ -164,7 +164,7 @@ def test_the_worker_s_own_reason_is_passed_on(setting, job):
 
 
 def result_text(**changes):
-    return contract.to_json(replace(examples.result(examples.request()), **changes))
+    return codec.to_json(replace(examples.result(examples.request()), **changes))
 
 
 @pytest.mark.parametrize(
@@ -185,6 +185,9 @@ def result_text(**changes):
         result_text().replace('"images_per_s": 1000.0', '"images_per_s": NaN'),
         result_text().replace('"images_per_s": 1000.0', '"images_per_s": 1e999'),
         result_text().replace('"images_per_s": 1000.0', '"images_per_s": -1.0'),
+        result_text().replace('"images_per_s": 1000.0', f'"images_per_s": {10**400}'),
+        result_text().replace('"epoch_images": ', '"epoch_images": 9223372036854775808'),
+        "[" * 100_000,
         result_text().replace('"steady_from": 1', '"steady_from": 2'),
         result_text().replace('"schema": 2', '"schema": 2, "extra": 0'),
     ],
@@ -196,7 +199,7 @@ def test_a_result_that_is_none_breaks_the_contract(setting, job, text):
 
 def doctored(place, value):
     """The text of an `ok` result of one whole epoch with another figure at this place."""
-    document = json.loads(contract.to_json(examples.result(examples.request(), epochs=1)))
+    document = json.loads(codec.to_json(examples.result(examples.request(), epochs=1)))
     *path, last = [int(step) if step.isdigit() else step for step in place.split(".")]
     part = document
     for step in path:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kit import context as contexts
+from kit.observed import measured
 from kit.records import Context
 from kit.sampler import Sampler
 from kit.samples import cpu
@@ -65,6 +66,12 @@ def test_where_the_system_counts_no_ticks_there_is_no_load(stat):
     stat.write_text("cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n")
     load = cpu.Load(stat)
     assert (load.read(), load.read(), load.core_busy()) == ({}, {}, [])
+
+
+def test_where_the_system_shows_nothing_there_is_no_load_and_no_clock(tmp_path):
+    load = cpu.Load(tmp_path / "stat")
+    assert (load.read(), load.read(), load.core_busy()) == ({}, {}, [])
+    assert cpu.Clocks(tmp_path, tmp_path / "cpuinfo").read() == {}
 
 
 def test_clocks_are_the_cores_own_and_a_nominal_figure_is_none(tmp_path):
@@ -185,12 +192,22 @@ def test_a_launch_without_gpus_leaves_nvml_alone(monkeypatch):
     assert not any(name.startswith("gpu") for name in seen.series)
 
 
-def test_an_unforeseen_error_in_the_thread_is_raised_by_stop(monkeypatch):
+def test_an_unforeseen_error_ends_the_sampling_and_keeps_what_was_seen(monkeypatch):
     sampler = Sampler((), interval_s=0.01)
     sampler.start()
     monkeypatch.setattr(sampler._load, "read", lambda: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        sampler.stop()
+    seen = sampler.stop()
+    assert seen.at
+    assert all(len(values) == len(seen.at) for values in seen.series.values())
+    assert "ZeroDivisionError" in sampler.failure
+
+
+def test_an_unforeseen_error_at_the_start_costs_no_launch(monkeypatch):
+    monkeypatch.setattr("kit.sampler.Packages", lambda: 1 / 0)
+    sampler = Sampler((), interval_s=60)
+    sampler.start()
+    assert sampler.stop().at == []
+    assert "ZeroDivisionError" in sampler.failure
 
 
 def test_the_sampler_sees_a_busy_process_at_little_cost():
@@ -231,13 +248,13 @@ def test_energy_adds_up_however_a_span_is_cut(powers, cuts):
     counter = [sum(powers[:i]) for i in range(11)]
     a, b, c = sorted(cuts)
     for seen in (context(at, gpu0_energy_j=list(counter)), context(at, gpu0_power_w=list(powers))):
-        whole, first, second = (contexts.energy_j(seen, "gpu0", *span) for span in ((a, c), (a, b), (b, c)))
+        whole, first, second = (contexts.energy_j(seen, "gpu0", [span]) for span in ((a, c), (a, b), (b, c)))
         assert whole is not None
         assert first is not None
         assert second is not None
         assert whole == pytest.approx(first + second, abs=1e-6)
-        assert contexts.energy_j(seen, "gpu0", at[0], at[-1] + 0.001) is None
-        assert contexts.energy_j(seen, "gpu0", at[0] - 0.001, at[-1]) is None
+        assert contexts.energy_j(seen, "gpu0", [(at[0], at[-1] + 0.001)]) is None
+        assert contexts.energy_j(seen, "gpu0", [(at[0] - 0.001, at[-1])]) is None
 
 
 @given(watts=st.floats(1, 1000), from_at=st.floats(0, 4), to_at=st.floats(4.01, 8))
@@ -246,16 +263,17 @@ def test_constant_power_is_power_times_time_from_counter_and_from_power(watts, f
     gaps = [None if i == 2 else watts for i in range(6)]  # a sample that could not be read
     counted = context(at, gpu1_energy_j=[1e6 + watts * t for t in at], gpu1_power_w=[0.0] * 6)
     for seen in (counted, context(at, gpu1_power_w=list(gaps))):
-        assert contexts.energy_j(seen, "gpu1", from_at, to_at) == pytest.approx(watts * (to_at - from_at), abs=1e-3)
+        joules = contexts.energy_j(seen, "gpu1", [(from_at, to_at)])
+        assert joules == pytest.approx(watts * (to_at - from_at), abs=1e-3)
     assert contexts.mean(context(at, gpu1_power_w=list(gaps)), "gpu1_power_w", from_at, to_at) == pytest.approx(watts)
 
 
 def test_a_counter_that_stands_still_or_was_reset_measures_nothing():
     at = [0.0, 1.0, 2.0]
-    assert contexts.energy_j(context(at, cpu_energy_j=[5, 5, 5]), "cpu", 0, 2) is None
+    assert contexts.energy_j(context(at, cpu_energy_j=[5, 5, 5]), "cpu", [(0, 2)]) is None
     reset = context(at, gpu0_energy_j=[100, 0, 200], gpu0_power_w=[10, 10, 10])
-    assert contexts.energy_j(reset, "gpu0", 0, 2) == pytest.approx(20)
-    assert contexts.energy_j(context(at), "cpu", 0, 2) is None
+    assert contexts.energy_j(reset, "gpu0", [(0, 2)]) == pytest.approx(20)
+    assert contexts.energy_j(context(at), "cpu", [(0, 2)]) is None
 
 
 def test_a_load_stands_for_the_time_since_the_sample_before():
@@ -271,8 +289,16 @@ def test_a_load_stands_for_the_time_since_the_sample_before():
 def test_load_by_others_is_what_the_worker_did_not_use(busy, other):
     telemetry = Telemetry(2.0, 6.0, 1, cpu_s=6.0, cpu_cores=1.5, busy_threads=1, throttled_s=None, gpu_peak_bytes=None)
     seen = context([0, 10], cpu_busy=busy)
-    assert contexts.other_load(seen, telemetry) == other
-    assert contexts.other_load(seen, replace(telemetry, to_at=2.0)) is None
+    (launch,) = measured([examples.record(context=seen)])
+    assert replace(launch, telemetry=telemetry).other_cpus == other
+    assert replace(launch, telemetry=replace(telemetry, to_at=2.0)).other_cpus is None
+
+
+@pytest.mark.parametrize(("steal", "share"), [(0.0, 0.0), (1.0, 0.25), (None, None)])
+def test_no_steal_is_told_from_steal_that_nobody_saw(steal, share):
+    seen = context([0, 20], cpu_busy=[None, 3.0], cpu_steal=[None, steal])
+    (launch,) = measured([examples.record(context=seen)])
+    assert launch.stolen == share
 
 
 def test_joules_are_those_of_the_steady_windows_and_only_of_what_was_measured():
@@ -291,6 +317,6 @@ def test_joules_are_those_of_the_steady_windows_and_only_of_what_was_measured():
         gpu1_energy_j=[None, 0.0, 10.0, 20.0, None],  # does not cover them
         gpu1_use=[1.0] * 5,
     )
-    measured = record.model_copy(update={"context": seen, "result": replace(record.result, training=training)})
-    assert contexts.joules_per_1000_images(measured) == {"cpu": pytest.approx(400), "gpu0": pytest.approx(1500)}
+    watched = record.model_copy(update={"context": seen, "result": replace(record.result, training=training)})
+    assert contexts.joules_per_1000_images(watched) == {"cpu": pytest.approx(400), "gpu0": pytest.approx(1500)}
     assert contexts.joules_per_1000_images(record.model_copy(update={"context": None})) == {}

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scenarios import catalog, contract, spec
-from scenarios.contract import ContractError, Proof, Request, Result, from_json, to_json
+from scenarios import catalog, codec, contract, spec
+from scenarios.codec import ContractError, from_json, to_json
+from scenarios.contract import Proof, Request, Result
 from scenarios.spec import Adadelta, Adam, Augment, Conv, Dense, Dropout, Flatten, MaxPool, Scenario, Sgd
 from scenarios.weights import check_weights, initial_weights
 from scenarios.weights import digest as weights_digest
@@ -216,6 +217,6 @@ def test_text_that_is_no_document_is_refused(text: str | bytes) -> None:
 def test_numbers_that_json_lacks_are_refused_on_writing(tmp_path: Path) -> None:
     for value in (math.nan, math.inf):
         with pytest.raises(ContractError, match="Proof"):
-            contract.write(tmp_path / "result.json", replace(PROOF, seconds=value))
-    contract.write(tmp_path / "good.json", PROOF)
+            codec.write(tmp_path / "result.json", replace(PROOF, seconds=value))
+    codec.write(tmp_path / "good.json", PROOF)
     assert from_json(Proof, (tmp_path / "good.json").read_text()) == PROOF

@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
 from kit import store
 from kit.errors import DiskError, UsageError
 from kit.store import RunFolder, file_stem
-from scenarios.contract import Code, Status
+from scenarios.contract import Ceiling, Code, Status
 from tests import examples
 
 
@@ -168,3 +169,15 @@ def test_too_little_space_for_a_launch_tells_how_to_go_on(folder, monkeypatch):
     monkeypatch.setattr(store, "LEAST_FREE_BYTES", 1 << 62)
     with pytest.raises(DiskError, match="--resume"):
         folder.require_space()
+
+
+@pytest.mark.parametrize("purpose", ["measure", "probe"])
+def test_a_record_in_the_others_folder_is_refused(folder, purpose):
+    found = [Ceiling("matmul", "fp32", "FLOP/s", 1e12, [1e12], "512")]
+    asked = replace(request(1), purpose=purpose)
+    file = folder.save(examples.record(asked, result=replace(examples.result(asked), ceilings=found)))
+    elsewhere = {"records": "probes", "probes": "records"}[file.parent.name]
+    file.rename(folder.path / elsewhere / file.name)
+    with pytest.raises(UsageError, match=rf"/{elsewhere}/mnist-cnn.* holds the record of") as caught:
+        folder.records() if elsewhere == "records" else folder.probes()
+    assert f"({file.parent.name}/{file.name})" in caught.value.remedy
