@@ -19,7 +19,8 @@ WHOLE_CPU = 0.9  # however many CPUs there are, one that is taken slows the thre
 WITHHELD_SHARE = 0.02  # of the CPU time asked for, by quota or hypervisor: more moves a result out of a 2.5 % interval
 HOT_C = 85.0  # NVIDIA's GPUs lower their clocks from 83 °C (GeForce) to about 90 °C (data centre)
 THERMAL = frozenset({"sw_thermal", "hw_thermal"})
-SPARE_THREADS = 2  # beside the pool: the Python thread, and one that feeds it
+# Over the threads asked for. Threads are no measure: a feeder, the Python thread and a pool take turns.
+MORE_CPUS_SHARE = 1.1
 
 # Spread of launches: twice the 2.5 % at which Phoronix Test Suite stops repeating a test.
 NOISY_LAUNCHES = 0.05
@@ -96,8 +97,8 @@ def steal(cell: Sequence[Launch]) -> str | None:
 
 def more_threads(cell: Sequence[Launch]) -> str | None:
     asked = cell[0].request.threads
-    most, where = _worst(cell, lambda launch: launch.telemetry.busy_threads, asked + SPARE_THREADS + 1)
-    return None if most is None else f"Asked for {asked} threads, it kept {most:.0f} busy{where}."
+    most, where = _worst(cell, lambda launch: launch.telemetry.cpu_cores, MORE_CPUS_SHARE * asked)
+    return None if most is None else f"Asked for {asked} threads, it kept {most:.1f} CPUs busy{where}."
 
 
 def no_steady_state(cell: Sequence[Launch]) -> str | None:

@@ -102,7 +102,11 @@ TROUBLES = {
     ),
     CautionCode.POWER_CAP: (launches(GPU), machine(420), "GPU 0 to 420 W, 60 % of its default"),
     CautionCode.STEAL: (launches(context=host(cpu_steal=0.2)), None, "gave 9 % of the CPU time"),
-    CautionCode.MORE_THREADS: (launches(telemetry={"busy_threads": 5}), None, "Asked for 2 threads, it kept 5 busy"),
+    CautionCode.MORE_THREADS: (
+        launches(telemetry={"cpu_cores": 3.1}),
+        None,
+        "Asked for 2 threads, it kept 3.1 CPUs busy",
+    ),
     CautionCode.NO_STEADY_STATE: (launches(steady_from=24), None, "not settled after 8.2 s, the first half"),
     CautionCode.DRIFT: (launches(windows=FALLING), None, "changed by -12% from the first to the last steady window"),
     CautionCode.NOISY: (
@@ -151,7 +155,7 @@ def test_every_code_is_raised_by_some_example():
 
 
 def test_cautions_are_sorted_by_gravity_and_told_of_their_own_cell():
-    loaded = launches(GPU, context=host(cpu_busy=2.9), telemetry={"busy_threads": 9})
+    loaded = launches(GPU, context=host(cpu_busy=4.1), telemetry={"cpu_cores": 3.1})
     codes = [(caution.code, caution.about) for caution in found([*launches(CPU, data="synthetic"), *loaded])]
     assert codes == [
         (CautionCode.OTHER_LOAD, GPU.key),
