@@ -45,7 +45,7 @@ METHOD = (
         "the device, at a quarter, half and all of the batch size, against the steps of training and the ceilings."
     ),
     "Latency is measured at batch 1 from host array to host array; throughput at a large batch, named in the table.",
-    "A single launch has no interval: differences of a few percent between cells mean nothing then.",
+    "A single launch has no interval, and the next one may well differ by tens of percent where a machine is shared.",
 )
 
 
@@ -151,7 +151,9 @@ def _notices(plan: Plan, records: Sequence[Record], ok: Sequence[CellSummary]) -
             "Measured on synthetic data, so accuracies say nothing about the real task: " + ", ".join(marked) + "."
         )
     if any(c.launches == 1 for c in ok):
-        notices.append("Cells with one launch have no interval; take small differences for noise.")
+        notices.append(
+            "Cells with one launch have no interval: the next may differ by a few percent, on a shared machine by tens."
+        )
     if any(c.projected for c in ok):
         notices.append("Times per epoch marked ≈ are projected from steady windows, not timed as a whole.")
     return tuple(notices)
