@@ -166,7 +166,8 @@ def _input_bound(step: Step) -> Finding | None:
         return None
     evidence = (
         f"A step takes {si(step.seconds, 's')}, on a batch that already lies on the {step.device} "
-        f"{si(step.resident, 's')}: {percent(step.waiting)} of the time goes to loading, shuffling and copying data."
+        f"{si(step.resident, 's')}: {percent(step.waiting)} of the time goes to loading, shuffling and copying data and "
+        "to the loop around the step."
     )
     jpeg = max((c.value for (_, name, _), c in step.ceilings.items() if name == "jpeg"), default=None)
     if DATASETS[step.scenario.dataset].shape is None and jpeg:
@@ -175,7 +176,11 @@ def _input_bound(step: Step) -> Finding | None:
             f" One core decodes {jpeg:,.0f} photos/s, so that {threads} threads decode "
             f"{jpeg * threads:,.0f} at most; it trained on {step.request.batch / step.seconds:,.0f}."
         )
-    return Kind.INPUT_BOUND, evidence, "Feed it faster: more loader threads, decoded or cached data, or larger reads."
+    return (
+        Kind.INPUT_BOUND,
+        evidence,
+        "Feed it faster: decoded or cached data, larger reads, or, where CPUs are idle, more loader threads.",
+    )
 
 
 def _launch_bound(step: Step) -> Finding | None:
@@ -242,7 +247,7 @@ def _roofline(step: Step) -> Finding:
     narrow = step.request.precision == "bf16"
     if kind is Kind.COMPUTE_BOUND:
         lower = "" if narrow else "a lower precision or "
-        return kind, evidence, f"It computes near what this device can: only {lower}a faster device helps."
+        return kind, evidence, f"Arithmetic is the largest part of it: {lower}a faster device helps most."
     lower = "" if narrow else "bf16, "
     return kind, evidence, f"It waits for memory: use {lower}graph compilation (it fuses operations) or faster memory."
 

@@ -10,6 +10,7 @@ from kit.context import mean
 from kit.records import Gpu, Record
 from scenarios.contract import Evidence, Request, Status, Telemetry, Training
 
+LEAST_SEEN_S = 1.0  # two of the host's samples
 POWER_CAP_SHARE = 0.99  # of the default limit: drivers round limits to the watt
 
 
@@ -34,9 +35,10 @@ class Launch:
 
     @property
     def other_cpus(self) -> float | None:
-        """CPUs that processes outside of the launch kept busy while it trained, at least 0. None: not seen."""
+        """CPUs that processes outside of the launch kept busy while it trained, at least 0. None: not seen, or too
+        short a time to tell its own load from what was before and after it."""
         busy, seconds = self._mean("cpu_busy"), self.telemetry.to_at - self.telemetry.from_at
-        return None if busy is None or seconds <= 0 else max(0.0, busy - self.telemetry.cpu_s / seconds)
+        return None if busy is None or seconds < LEAST_SEEN_S else max(0.0, busy - self.telemetry.cpu_s / seconds)
 
     @property
     def stolen(self) -> float | None:

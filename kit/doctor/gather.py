@@ -8,10 +8,9 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent import futures
 from pathlib import Path
-from threading import Thread
 from typing import Any, TypeVar
 
 import psutil
@@ -19,6 +18,7 @@ import pynvml
 import uv
 
 from kit import catalog, datasets, gpus, machine
+from kit.background import in_background
 from kit.data.sources import SOURCES
 from kit.doctor import mirrors
 from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Gpus, Load, Local, Toolkit
@@ -47,11 +47,11 @@ def gather_facts(sources: Sources, out: Path) -> Facts:
     load = _measure_load()  # first, while nothing else of this process runs
     frameworks = tuple(catalog.frameworks().values())
     sets = [_data_set(name) for name in DATASETS]
-    docker = _start(lambda: _docker(DockerEngine(sources)))
-    local = _start(lambda: _local(LocalEngine(sources)))
-    driver = _start(lambda: _gpus(frameworks))
+    docker = in_background(lambda: _docker(DockerEngine(sources)))
+    local = in_background(lambda: _local(LocalEngine(sources)))
+    driver = in_background(lambda: _gpus(frameworks))
     asked = {
-        one.name: [_start(question) for question in mirrors.questions(one.name, PATIENCE_S)]
+        one.name: [in_background(question) for question in mirrors.questions(one.name, PATIENCE_S)]
         for one in sets
         if not (one.here or one.damage)
     }
@@ -73,20 +73,6 @@ def gather_facts(sources: Sources, out: Path) -> Facts:
         load=load,
         datasets=[_with_answers(one, asked.get(one.name, ()), until) for one in sets],
     )
-
-
-def _start(work: Callable[[], T]) -> futures.Future[T]:
-    """Do it in a thread that does not keep the process from ending; result or exception are the future's."""
-    future: futures.Future[T] = futures.Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except Exception as error:  # noqa: BLE001 - whoever asks for the result gets it
-            future.set_exception(error)
-
-    Thread(target=run, daemon=True).start()
-    return future
 
 
 def _take(future: futures.Future[T], until: float, otherwise: T) -> T:
@@ -112,8 +98,9 @@ def _docker(engine: DockerEngine) -> Docker:
     if isinstance(description, KitError):
         return Docker(description)
     info: Mapping[str, Any] = engine.info()
+    root = info.get("DockerRootDir")
     toolkit = Toolkit(_ways(info), parse_toolkit_version(_output("nvidia-ctk", "--version")))
-    return Docker(description, toolkit, _free(Path(str(info.get("DockerRootDir")))))
+    return Docker(description, toolkit, _free(Path(root)) if root else None)
 
 
 def _ways(info: Mapping[str, Any]) -> tuple[str, ...]:

@@ -12,8 +12,7 @@ from concurrent import futures
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
-from threading import Thread
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import docker
 import requests
@@ -21,6 +20,7 @@ import urllib3
 from docker.context import ContextAPI
 
 from kit import gpus
+from kit.background import in_background
 from kit.engines import containers
 from kit.engines.cgroup import MemoryWatch
 from kit.engines.launch_log import copy_output
@@ -29,8 +29,6 @@ from kit.images import FRAMEWORK_LABEL, ImageBuilder
 from kit.model import Completion, Device, Environment, Framework, LaunchFolder, Limits
 from kit.progress import Progress
 from kit.sources import Sources, without_user_info
-
-T = TypeVar("T")
 
 RUN_LABEL = "kit.run"
 LEAST_API = (1, 40)  # Docker 19.03: device requests
@@ -147,7 +145,7 @@ class DockerEngine:
         create: Callable[[Any, str], dict[str, Any]] = self._client.create_container_from_config
         creation: futures.Future[dict[str, Any]] = futures.Future()
         try:
-            _background(lambda: create(config, name), creation)
+            in_background(lambda: create(config, name), creation)
             yield creation
         finally:
             futures.wait([creation], KILL_S)
@@ -171,9 +169,9 @@ class DockerEngine:
             except docker.errors.APIError as error:
                 seconds = time.monotonic() - began
                 return Completion(None, seconds, not_started=str(error.explanation), warnings=tuple(warnings))
-            logging = _background(lambda: copy_output(chunks, log, containers.LOG_BYTES))
+            logging = in_background(lambda: copy_output(chunks, log, containers.LOG_BYTES))
             watch = MemoryWatch.of_process(self._client.inspect_container(name)["State"]["Pid"])
-            ending = _background(lambda: int(self._client.wait(name, timeout=None)["StatusCode"]))
+            ending = in_background(lambda: int(self._client.wait(name, timeout=None)["StatusCode"]))
             outcome = _watch(ending, logging, watch, began + limits.timeout_s, stopped)
             if outcome == "unlogged":
                 output.close()  # output that nobody reads can keep the engine from telling of the end
@@ -304,20 +302,6 @@ class DockerEngine:
                 f"The {self.name} engine failed or was lost: {error}",
                 f"See whether it runs (`{self.name} info`) and what its log says; then continue.",
             ) from error
-
-
-def _background(work: Callable[[], T], into: futures.Future[T] | None = None) -> futures.Future[T]:
-    """Do it in a thread that does not keep the process from ending; result or exception are the future's."""
-    future: futures.Future[T] = into or futures.Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except Exception as error:  # noqa: BLE001 - whoever asks for the result gets it
-            future.set_exception(error)
-
-    Thread(target=run, daemon=True).start()
-    return future
 
 
 def _watch(

@@ -34,6 +34,7 @@ def test_exchange_export(adapter: Adapter, scenario: Scenario, exchange: Path) -
         model.step(*noise(scenario, scenario.proof_batch, seed))
     images, _ = noise(scenario, scenario.proof_batch, STEPS)
     outputs = model.predictor(len(images))(images)
+    assert np.isfinite(outputs).all()
     named = {f"weights {name}": value for name, value in model.weights().items()}
     np.savez(exchange / f"{adapter.name}-{scenario.label}.npz", outputs=outputs, **named)
 

@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -53,6 +54,7 @@ def test_a_reader_that_went_away_stops_nothing(monkeypatch: pytest.MonkeyPatch) 
             task.advance(1)
         monkeypatch.setattr("sys.stdout", stream)
         console.print_table([Column("Cell")], [["x"]])
+        assert Path(f"/proc/self/fd/{writing}").readlink() == Path(os.devnull)
     # and closing it, which writes what is left, did not raise either: a process would end with another exit code
 
 
