@@ -166,8 +166,8 @@ def _input_bound(step: Step) -> Finding | None:
         return None
     evidence = (
         f"A step takes {si(step.seconds, 's')}, on a batch that already lies on the {step.device} "
-        f"{si(step.resident, 's')}: {percent(step.waiting)} of the time goes to loading, shuffling and copying data and "
-        "to the loop around the step."
+        f"{si(step.resident, 's')}: {percent(step.waiting)} of the time goes to loading, shuffling and copying data "
+        "and to the loop around the step."
     )
     jpeg = max((c.value for (_, name, _), c in step.ceilings.items() if name == "jpeg"), default=None)
     if DATASETS[step.scenario.dataset].shape is None and jpeg:
