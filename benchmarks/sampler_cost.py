@@ -1,7 +1,7 @@
 """What the sampler costs a launch: a fixed numpy workload on all cores, with the sampler and without, alternating.
 
 `python -m benchmarks.sampler_cost` prints one line of JSON. ratio: throughput with the sampler over that without,
-the geometric mean over n pairs; interval: 95 %; cpu_share: CPU time of the sampler's thread over wall time, as a share
+the median of n pairs; interval: 95 %; cpu_share: CPU time of the sampler's thread over wall time, as a share
 of one CPU. The workload runs in a process of its own, as a worker does, while this one waits, as kit does.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.pairs import exit_code, say
 from benchmarks.processes import alone
 from kit import gpus
-from kit.intervals import t_interval
+from kit.intervals import median_interval
 from kit.sampler import Sampler
 
 PAIRS = 30
@@ -65,7 +65,7 @@ def measure(orders: Connection) -> dict[str, object]:
         without = without or timed(orders, times)
         ratios.append(without / seconds)
         shares.append(share)
-    interval = t_interval(ratios)
+    interval = median_interval(ratios)
     if interval is None:
         raise RuntimeError(f"{len(ratios)} pairs are too few for an interval")
     return {

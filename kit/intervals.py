@@ -18,11 +18,12 @@ table, and the alternatives.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from scipy.special import stdtrit
+from scipy.special import bdtr, stdtrit
 
 CONFIDENCE = 0.95
 LEAST_LAUNCHES = 5
@@ -70,6 +71,18 @@ def t_interval(values: Sequence[float]) -> Interval | None:
     """Student's interval of the geometric mean of values above 0 whose number does not depend on them; None where
     fewer than 2. For launches take `cell_interval`. Raises ValueError for a value that is not above 0."""
     return _interval(_mean(values)) if len(values) > 1 else None
+
+
+def median_interval(values: Sequence[float]) -> Interval | None:
+    """The median, with an interval from order statistics: the narrowest pair of the k-th smallest and the k-th largest
+    value that holds the median at least as often as CONFIDENCE says (W. J. Conover, Practical Nonparametric Statistics,
+    3.2), whatever the values' distribution. None for fewer than 6, of which even the outermost hold it too seldom."""
+    ordered, count = sorted(values), len(values)
+    outside = (1 - CONFIDENCE) / 2
+    rank = next((k for k in range(count // 2, 0, -1) if bdtr(k - 1, count, 0.5) <= outside), 0)
+    if not rank:
+        return None
+    return Interval(statistics.median(ordered), ordered[rank - 1], ordered[-rank])
 
 
 def cell_interval(values: Sequence[float]) -> Interval | None:
