@@ -35,7 +35,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--scenario", choices=SCENARIOS, default="mnist-cnn")
     parser.add_argument("--framework", choices=BARE, default="tensorflow")
     parser.add_argument("--pairs", type=pair_count, default=20, help="of epochs; default: 20")
-    parser.add_argument("--steps", type=int, default=300, help="in an epoch; default: 300")
+    parser.add_argument("--images", type=int, default=19_200, help="in an epoch; default: 19,200")
     return parser.parse_args(arguments)
 
 
@@ -53,7 +53,7 @@ def main() -> None:
         with alone() as run:
             cpus = usable_cpus()
             work = (asked.scenario, "--framework", framework.name, "--threads", str(len(cpus)))
-            side = ("benchmarks.kit_side", *work, "--steps", str(asked.steps))
+            side = ("benchmarks.kit_side", *work, "--images", str(asked.images))
             inside = in_container(image, run, cpus, *side)
             outside = on_host(environment, Path(home), *side)
             compare(Subject(BENCH, asked.scenario, framework.name), inside, outside, asked.pairs, progress)

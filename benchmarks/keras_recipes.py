@@ -1,6 +1,6 @@
 """The studies' recipes as a person would type them into Keras: `compile`, `fit`, every default as it comes.
 
-    python -m benchmarks.keras_recipes SCENARIO --steps 300
+    python -m benchmarks.keras_recipes SCENARIO --images 19200
 
 What the kit's TensorFlow cells are measured against. All epochs are those of one `fit`, so that what `fit` does once,
 as copying the images into a tensor, is in none of them; a callback that acts between epochs alone takes the time.
@@ -131,7 +131,7 @@ def main() -> None:
     recipe = RECIPES[options.scenario]()
     model = keras.Sequential([keras.Input(recipe.shape), *recipe.layers])
     model.compile(recipe.optimizer, recipe.loss, metrics=["accuracy"])
-    images, labels = side.random_set(recipe.shape, options.steps * recipe.batch)
+    images, labels = side.random_set(recipe.shape, options.images)
     side.ready(model.count_params(), len(labels))
     model.fit(images, labels, recipe.batch, epochs=sys.maxsize, verbose=0, callbacks=[Timekeeper()])
 

@@ -1,12 +1,13 @@
 """The kit's side: a scenario trained by the worker's own path, adapter and meter included.
 
-python -m benchmarks.kit_side SCENARIO --framework torch --threads 2 --steps 300
+python -m benchmarks.kit_side SCENARIO --framework torch --threads 2 --images 19200
 """
 
 from __future__ import annotations
 
 import importlib
 import itertools
+import math
 
 from benchmarks import side
 from scenarios import catalog, weights
@@ -29,8 +30,9 @@ def main() -> None:
     adapter: Adapter = adapters.ADAPTER(Options(threads=options.threads, seed=SEED))
     initial = weights.initial_weights(scenario, SEED)
     model = adapter.build(scenario, initial)
-    data = Arrays(*side.random_set(scenario.image, options.steps * scenario.batch))
-    meter = WindowMeter(Budget(epochs=1), options.steps)  # whole epochs; how many, the driver says
+    data = Arrays(*side.random_set(scenario.image, options.images))
+    steps = math.ceil(len(data) / scenario.batch)
+    meter = WindowMeter(Budget(epochs=1), steps)  # whole epochs; how many, the driver says
     epochs = itertools.count()
     side.ready(sum(values.size for values in initial.values()), len(data))
     side.serve(lambda: model.load(initial), lambda: model.train_epoch(data, next(epochs), meter))

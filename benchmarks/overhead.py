@@ -32,7 +32,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--scenario", action="append", choices=SCENARIOS, help="default: all of them")
     parser.add_argument("--framework", action="append", choices=BARE, help="default: both")
     parser.add_argument("--pairs", type=pair_count, default=20, help="of epochs; default: 20")
-    parser.add_argument("--steps", type=int, default=300, help="in an epoch; default: 300")
+    parser.add_argument("--images", type=int, default=19_200, help="in an epoch; default: 19,200")
     return parser.parse_args(arguments)
 
 
@@ -44,11 +44,11 @@ def main() -> None:
         names = asked.framework or list(BARE)
         environments = {name: engine.prepare(frameworks[name], "cpu", progress) for name in names}
         with alone():
-            measure(environments, asked.scenario or SCENARIOS, asked.pairs, asked.steps, progress)
+            measure(environments, asked.scenario or SCENARIOS, asked.pairs, asked.images, progress)
 
 
 def measure(
-    environments: Mapping[str, Environment], scenarios: tuple[str, ...], pairs: int, steps: int, progress: Progress
+    environments: Mapping[str, Environment], scenarios: tuple[str, ...], pairs: int, images: int, progress: Progress
 ) -> None:
     """Print a line for each scenario in each environment's framework, and one for all scenarios of a framework."""
     threads = str(len(usable_cpus()))
@@ -56,7 +56,7 @@ def measure(
         for framework, environment in environments.items():
             pooled = []
             for scenario in scenarios:
-                work = (scenario, "--steps", str(steps))
+                work = (scenario, "--images", str(images))
                 kit = ("benchmarks.kit_side", *work, "--framework", framework, "--threads", threads)
                 ours = on_host(environment, Path(home), *kit)
                 bare = on_host(environment, Path(home), BARE[framework], *work)

@@ -29,7 +29,7 @@ def parser(recipes: Collection[str]) -> argparse.ArgumentParser:
     """The command line that all sides have. recipes: the scenarios that this side knows."""
     made = argparse.ArgumentParser()
     made.add_argument("scenario", choices=sorted(recipes))
-    made.add_argument("--steps", type=int, required=True, help="training steps in an epoch")
+    made.add_argument("--images", type=int, required=True, help="images of an epoch")
     return made
 
 

@@ -1,6 +1,6 @@
 """The studies' recipes as a person would type them into PyTorch: a DataLoader and the tutorial's eager loop.
 
-    python -m benchmarks.torch_recipes SCENARIO --steps 300
+    python -m benchmarks.torch_recipes SCENARIO --images 19200
 
 What the kit's PyTorch cells are measured against. The loop keeps no loss and no accuracy, and threads are PyTorch's
 default (pytorch.org/tutorials/beginner/basics/optimization_tutorial.html, without what it prints).
@@ -114,11 +114,11 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
 class Training:
     """The tutorial's loop over random images."""
 
-    def __init__(self, make: Callable[[], Recipe], steps: int) -> None:
+    def __init__(self, make: Callable[[], Recipe], images: int) -> None:
         self._make = make
         self.recipe = make()
-        images, labels = side.random_set(self.recipe.shape, steps * self.recipe.batch)
-        data = TensorDataset(torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(labels))
+        pixels, labels = side.random_set(self.recipe.shape, images)
+        data = TensorDataset(torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(labels))
         self.images = len(data)
         self._loader = DataLoader(data, batch_size=self.recipe.batch, shuffle=True)
 
@@ -140,7 +140,7 @@ class Training:
 def main() -> None:
     """Train epochs of the recipe as they are asked for."""
     options = side.parser(RECIPES).parse_args()
-    training = Training(RECIPES[options.scenario], options.steps)
+    training = Training(RECIPES[options.scenario], options.images)
     side.ready(sum(parameter.numel() for parameter in training.recipe.net.parameters()), training.images)
     side.serve(training.refresh, training.epoch)
 
