@@ -1,8 +1,9 @@
 """What holds a cell back, from where its step's time goes and what the machine can do at most. Pure.
 
-A training step is taken apart in this order, and the first part that explains most of it is the verdict: is it on the
-right device, is it slowed down from outside (by a limit, by other load), does it wait for data, is it the fixed cost of
-a step, are threads missing, and else, by the roofline (Williams, Waterman, Patterson 2009), arithmetic or memory.
+A training step is taken apart in this order, and the first part that explains most of it is the verdict: is it slowed
+down from outside (by a limit, by other load), does it wait for data, is it what a step costs at every batch size
+(passes over the weights, or overhead), are threads missing, and else, by the roofline (Williams, Waterman, Patterson
+2009), arithmetic or memory. What trained on another device than it was to has failed, and is told as such.
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kit.ceilings import Ceilings
+from kit.ceilings import Ceilings, best
 from kit.figures import percent, si, two_digits
 from kit.observed import capped, measured
 from kit.records import Machine, Record
 from kit.step import Step, ceiling, step_of
-from kit.verdict import is_gpu
 from scenarios.contract import Status
 from scenarios.spec import DATASETS, Scenario
 
@@ -28,9 +28,15 @@ FIXED_SHARE = 0.5  # of a resident step: the part that does not grow with the ba
 THREADS_SHARE = 0.6  # of the threads that are busy; a step's serial parts (loop, feed, update) leave about 0.65 to 1
 CROWDED_SHARE = 0.9  # of the machine's CPUs that are busy: a launch that asks for more can get it only from others
 LEAST_CROWDED = 0.2  # CPUs: one thread gets as much beside four others, so that who got less did not ask for it
-# Of a resident step, at the measured ceiling: kernels of real shapes seldom come nearer than half of it, so that a
-# share of two fifths leaves no room for another part of the step to be larger.
+# Of the fixed part, what one pass over all weights takes at memory's ceiling. A step makes several: optimizers that are
+# not fused read and write them for each of their operations, matrix products reorder them, neither at the full rate.
+WEIGHTS_SHARE = 1 / 8
+KERNELS_SHARE = 0.5  # of the end-to-end step: the part that grows with the batch, which is kernels at work on images
+# Of a resident step, at the measured ceiling: kernels of real shapes seldom come nearer than half of it, so that what
+# reaches two fifths has little to gain from better kernels.
 ROOF_SHARE = 0.4
+LEAST_ROOF_SHARE = 0.1  # below it neither ceiling has to do with the time
+SLOWER_KERNELS = 0.8  # of the ceiling: what a framework's own best kernel reaches is worth telling below it
 
 # NVML's reasons for lower clocks that are no part of normal work. The software power cap is: at its default limit a GPU
 # that computes as fast as it can runs into it.
@@ -53,15 +59,15 @@ class Kind(StrEnum):
 @dataclass(frozen=True)
 class Diagnosis:
     """The verdict on one cell. evidence: the figures it rests on; remedy: one sentence. flops_per_s: of training, end
-    to end. ceiling_share: of that in the measured ceiling of its devices (convolution for nets that have one, else
-    matrix product, at the cell's precision), None where it was not measured. peak_share: in the data sheet's dense
-    peak, None for CPUs and GPUs that are not in the table."""
+    to end; None where nothing was measured. ceiling_share: of that in the measured ceiling of its devices (convolution
+    for nets that have one, else matrix product, at the cell's precision), None where it was not measured. peak_share:
+    in the data sheet's dense peak, None for CPUs and GPUs that are not in the table."""
 
     key: str
     kind: Kind
     evidence: str
     remedy: str
-    flops_per_s: float
+    flops_per_s: float | None
     ceiling_share: float | None
     peak_share: float | None
 
@@ -71,28 +77,37 @@ Finding = tuple[Kind, str, str]
 
 def diagnose_all(
     records: Sequence[Record],
-    ceilings: Ceilings,
+    probes: Sequence[Record],
     scenarios: Mapping[str, Mapping[str, Scenario]],
     machine: Machine,
 ) -> list[Diagnosis]:
-    """Of every cell with an `ok` launch whose scenario the catalogue still has, in the order of the records."""
+    """Of every cell with an `ok` launch whose scenario the catalogue still has, and of those that ran on another device
+    than they were to, in the order of the records. probes: of the run's ceilings."""
     cells: dict[str, list[Record]] = {}
     for record in records:
-        if record.status is Status.OK:
+        if record.status in (Status.OK, Status.WRONG_DEVICE):
             cells.setdefault(record.key, []).append(record)
+    ceilings = best(probes)
+    own = {p.request.framework: best([q for q in probes if q.request.framework == p.request.framework]) for p in probes}
     found = []
     for launches in cells.values():
         asked = launches[0].request
         scenario = scenarios.get(asked.scenario, {}).get(asked.variant)
-        diagnosis = diagnose(launches, scenario, ceilings, machine) if scenario else None
-        found += [diagnosis] if diagnosis else []
+        ok = [launch for launch in launches if launch.status is Status.OK]
+        if not ok:
+            found.append(_misplaced(launches[-1]))
+        elif scenario and (diagnosis := diagnose(ok, scenario, ceilings, own.get(asked.framework, {}), machine)):
+            found.append(diagnosis)
     return found
 
 
-def diagnose(records: Sequence[Record], scenario: Scenario, ceilings: Ceilings, machine: Machine) -> Diagnosis | None:
+def diagnose(
+    records: Sequence[Record], scenario: Scenario, ceilings: Ceilings, own: Ceilings, machine: Machine
+) -> Diagnosis | None:
     """The verdict on the cell whose ok launches these are. scenario: as in the catalogue; the batch is the cell's.
-    ceilings: of `ceilings.best`. None where no launch took its step apart (smoke)."""
-    step = step_of(measured(records), scenario, ceilings, machine)
+    ceilings, own: of `ceilings.best`, over all probes and over those of the cell's framework. None where no launch took
+    its step apart (smoke)."""
+    step = step_of(measured(records), scenario, ceilings, own, machine)
     if step is None:
         return None
     kind, evidence, remedy = next(finding for rule in RULES if (finding := rule(step)))
@@ -110,22 +125,13 @@ def diagnose(records: Sequence[Record], scenario: Scenario, ceilings: Ceilings, 
     )
 
 
+def _misplaced(record: Record) -> Diagnosis:
+    """Of a cell that did not run where it should."""
+    message, remedy = (record.reason.message, record.reason.remedy) if record.reason else ("", "")
+    return Diagnosis(record.key, Kind.WRONG_DEVICE, message, remedy, None, None, None)
+
+
 # The rules, in the order of precedence. Each returns kind, evidence and remedy, or None where it does not hold.
-
-
-def _wrong_device(step: Step) -> Finding | None:
-    asked = step.request.device
-    for launch in step.launches:
-        placement = launch.evidence.placement
-        elsewhere = {p: n for p, n in placement.nodes.items() if is_gpu(p) == step.on_cpu}
-        if is_gpu(placement.device) == step.on_cpu or elsewhere:
-            nodes = "".join(f", {count} operations on {place}" for place, count in elsewhere.items())
-            return (
-                Kind.WRONG_DEVICE,
-                f"Asked for {asked}, launch {launch.record.launch} trained on {placement.device}{nodes}.",
-                "Run kit doctor, which looks into driver and toolkit, and do not use this number.",
-            )
-    return None
 
 
 def _throttled(step: Step) -> Finding | None:
@@ -183,16 +189,27 @@ def _input_bound(step: Step) -> Finding | None:
     )
 
 
+def _weights_bound(step: Step) -> Finding | None:
+    if step.fixed <= FIXED_SHARE * step.resident or not step.update or step.update < WEIGHTS_SHARE * step.fixed:
+        return None
+    evidence = (
+        f"Of the {si(step.resident, 's')} of a step, {si(step.fixed, 's')} ({percent(step.fixed / step.resident)}) are "
+        f"the same at every batch size: each step passes over weights, gradients and the optimizer's state. Once, that "
+        f"is {si(step.weights, 'B')} of traffic, {si(step.update, 's')} at the measured {si(step.memory or 0, 'B/s')}."
+    )
+    remedy = "Use a larger batch, for which the passes are the same, or a fused optimizer, which makes fewer of them."
+    return Kind.MEMORY_BOUND, evidence, remedy
+
+
 def _launch_bound(step: Step) -> Finding | None:
-    share = step.fixed / step.resident
-    if step.fixed - step.update <= FIXED_SHARE * step.resident:
+    if step.fixed <= FIXED_SHARE * step.resident:
         return None
     request = step.request
     larger = f"from a batch of about {two_digits(step.fixed / step.per_image)} on" if step.per_image else "at no batch"
-    update = f", {si(step.update, 's')} of them for updating the weights" if step.update else ""
     evidence = (
-        f"Of the {si(step.resident, 's')} of a step, {si(step.fixed, 's')} ({percent(share)}{_kernels(step)}) "
-        f"are the same at every batch size{update}; the images themselves would take half of it {larger}."
+        f"Of the {si(step.resident, 's')} of a step, {si(step.fixed, 's')} "
+        f"({percent(step.fixed / step.resident)}{_kernels(step)}) are the same at every batch size; the images "
+        f"themselves would take half of it {larger}."
     )
     if step.arithmetic:
         evidence += (
@@ -210,8 +227,8 @@ def _launch_bound(step: Step) -> Finding | None:
 
 
 def _kernels(step: Step) -> str:
-    """How many empty kernels could be started one after the other in the fixed part."""
-    launch = ceiling(step.ceilings, step.request.device, "launch")
+    """How many empty kernels its framework could start one after the other in the fixed part."""
+    launch = ceiling(step.own, step.request.device, "launch")
     if launch is None:
         return ""
     return f", as long as starting {step.fixed / launch:,.0f} empty kernels at {si(launch, 's')}"
@@ -242,14 +259,25 @@ def _roofline(step: Step) -> Finding:
     known = {kind: share for kind, share in shares.items() if share is not None}
     kind = max(known, key=lambda kind: known[kind], default=Kind.UNCLEAR)
     evidence = f"Of the {si(step.resident, 's')} of a step: {', '.join(_parts(step))}."
-    if known.get(kind, 0.0) < ROOF_SHARE:
+    if known.get(kind, 0.0) < LEAST_ROOF_SHARE or step.resident - step.fixed < KERNELS_SHARE * step.seconds:
         return Kind.UNCLEAR, evidence, _remedy_unclear(step)
+    if known[kind] < ROOF_SHARE:
+        return kind, evidence, _remedy_far(kind, known[kind], step)
     narrow = step.request.precision == "bf16"
     if kind is Kind.COMPUTE_BOUND:
         lower = "" if narrow else "a lower precision or "
-        return kind, evidence, f"Arithmetic is the largest part of it: {lower}a faster device helps most."
+        return kind, evidence, f"It computes near what this {step.device} can: {lower}a faster device helps most."
     lower = "" if narrow else "bf16, "
     return kind, evidence, f"It waits for memory: use {lower}graph compilation (it fuses operations) or faster memory."
+
+
+def _remedy_far(kind: Kind, share: float, step: Step) -> str:
+    """Where kernels are what takes the time, but reach little of the ceiling that stands above them."""
+    what = "computing" if kind is Kind.COMPUTE_BOUND else "moving data"
+    return (
+        f"Its kernels spend their time {what}, at {percent(share)} of what this {step.device} can: another memory "
+        f"layout, graph compilation or another framework may come nearer."
+    )
 
 
 def _parts(step: Step) -> list[str]:
@@ -258,7 +286,7 @@ def _parts(step: Step) -> list[str]:
         seconds = si(step.flops / step.arithmetic, "s")
         parts.append(
             f"its {si(step.flops, 'FLOP')} take {seconds} ({percent(step.arithmetic_share)}) at the measured "
-            f"{si(step.arithmetic, 'FLOP/s')}"
+            f"{si(step.arithmetic, 'FLOP/s')}{_own_kernel(step)}"
         )
     if step.memory and step.memory_share is not None:
         sheet = step.sheet
@@ -274,17 +302,25 @@ def _parts(step: Step) -> list[str]:
     return parts
 
 
+def _own_kernel(step: Step) -> str:
+    """What the cell's framework reaches by itself, where another one showed what the device can."""
+    own = step.own_arithmetic
+    if not own or not step.arithmetic or own >= SLOWER_KERNELS * step.arithmetic:
+        return ""
+    return f" (its own framework's kernel: {si(own, 'FLOP/s')})"
+
+
 def _remedy_unclear(step: Step) -> str:
     if step.arithmetic is None:
         return "Measure this device's ceilings, without which no more can be told (see what became of their probes)."
-    return "Look at one step with the framework's profiler: its kernels stay far below what the device can."
+    return "None of these explains the step: look at one with the framework's profiler."
 
 
 RULES: tuple[Callable[[Step], Finding | None], ...] = (
-    _wrong_device,
     _throttled,
     _crowded_out,
     _input_bound,
+    _weights_bound,
     _launch_bound,
     _starved_of_threads,
     _roofline,

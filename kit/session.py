@@ -9,7 +9,6 @@ from typing import Any
 
 from kit import campaign, catalog, datasets, engines, machine
 from kit.cautions import Caution, cautions
-from kit.ceilings import best
 from kit.console import Column
 from kit.diagnosis import Diagnosis, diagnose_all
 from kit.engines.base import Engine
@@ -169,7 +168,7 @@ def report(folder: RunFolder, target: Path | None = None) -> Outcome:
         report=write_report(target or folder.index, plan, here, records, probes),
         records=records,
         cautions=cautions(plan, here, records, probes),
-        diagnoses=diagnose_all(records, best(probes), catalog.scenarios(), here),
+        diagnoses=diagnose_all(records, probes, catalog.scenarios(), here),
         exit_code=campaign.exit_code(plan, records),
     )
 
@@ -190,7 +189,8 @@ def _downloads(plan: Plan, scenarios: Scenarios) -> Downloads:
             lines.append(f"{told} is not here; its synthetic set is used. `kit data fetch {name}` gets the real one.")
         else:
             size += found.download_bytes
-            lines.append(f"{told} will be downloaded")
+            otherwise = "; where no mirror gives it, its synthetic set is used" if plan.data == "auto" else ""
+            lines.append(f"{told} will be downloaded{otherwise}")
     return Downloads(size, tuple(lines))
 
 

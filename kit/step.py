@@ -23,9 +23,10 @@ class Step:
     seconds: end to end, of which the share `waiting` is not there in a step that is `resident`: on a batch that lies
     on the device, at the cell's batch size; fixed + batch * per_image is the line through it and the smaller batches.
     flops, traffic: operations and, at least, bytes to and from memory of one step; weights: the part of the traffic
-    that updates them. arithmetic, memory: the ceilings, FLOP/s and B/s, of all its devices together; None where not
-    measured. cores, others: CPUs that the launch and that other processes kept busy while it trained; others is None
-    where nobody saw. busy_threads: of the launch.
+    that passes over weights, gradients and the optimizer's state. ceilings: of all frameworks the best; own: of its
+    framework alone. arithmetic, memory: the ceilings, FLOP/s and B/s, of all its devices together; own_arithmetic: as
+    its framework reaches it alone; None where not measured. cores, others: CPUs that the launch and that other
+    processes kept busy while it trained; others is None where nobody saw. busy_threads: of the launch.
     """
 
     launches: Sequence[Launch]
@@ -33,6 +34,7 @@ class Step:
     scenario: Scenario
     machine: Machine
     ceilings: Ceilings
+    own: Ceilings
     seconds: float
     waiting: float
     resident: float
@@ -42,6 +44,7 @@ class Step:
     weights: float
     traffic: float
     arithmetic: float | None
+    own_arithmetic: float | None
     memory: float | None
     cores: float
     others: float | None
@@ -60,9 +63,10 @@ class Step:
         return share if share is not None and share <= 1 and self.traffic > self.last_cache else None
 
     @property
-    def update(self) -> float:
-        """Seconds of the fixed part that updating the weights needs at the ceiling: no overhead, but memory's."""
-        return self.weights / self.memory if self.memory and self.weights > self.last_cache else 0.0
+    def update(self) -> float | None:
+        """Seconds that passing once over weights, gradients and the optimizer's state needs at memory's ceiling; where
+        they stay in a cache, it is less."""
+        return self.weights / self.memory if self.memory else None
 
     @property
     def last_cache(self) -> int:
@@ -85,9 +89,11 @@ class Step:
         return None if self.on_cpu else peaks.peak(self.launches[0].evidence.placement.device_name)
 
 
-def step_of(launches: Sequence[Launch], scenario: Scenario, ceilings: Ceilings, machine: Machine) -> Step | None:
-    """The step of the cell whose ok launches these are. scenario: as in the catalogue. ceilings: of `ceilings.best`.
-    None where no launch took its step apart (smoke)."""
+def step_of(
+    launches: Sequence[Launch], scenario: Scenario, ceilings: Ceilings, own: Ceilings, machine: Machine
+) -> Step | None:
+    """The step of the cell whose ok launches these are. scenario: as in the catalogue. ceilings: of `ceilings.best`
+    over all probes; own: over those of its framework. None where no launch took its step apart (smoke)."""
     taken = [(launch, times) for launch in launches if (times := _resident(launch))]
     if not taken:
         return None
@@ -99,7 +105,7 @@ def step_of(launches: Sequence[Launch], scenario: Scenario, ceilings: Ceilings, 
     weights = float(training_bytes(scenario, 0))
     # Under autocast activations are half as wide; weights and the optimizer's state are not.
     width = 0.5 if request.precision == "bf16" else 1.0
-    arithmetic, memory = _arithmetic(request, scenario, ceilings), ceiling(ceilings, request.device, "memory")
+    memory = ceiling(ceilings, request.device, "memory")
     others = [cpus for launch, _ in taken if (cpus := launch.other_cpus) is not None]
     return Step(
         launches=[launch for launch, _ in taken],
@@ -107,6 +113,7 @@ def step_of(launches: Sequence[Launch], scenario: Scenario, ceilings: Ceilings, 
         scenario=scenario,
         machine=machine,
         ceilings=ceilings,
+        own=own,
         seconds=statistics.median(end_to_end),
         waiting=statistics.median(max(0.0, 1 - r / e) for r, e in zip(resident, end_to_end, strict=True)),
         resident=statistics.median(resident),
@@ -115,7 +122,8 @@ def step_of(launches: Sequence[Launch], scenario: Scenario, ceilings: Ceilings, 
         flops=float(training_flops(scenario)) * batch,
         weights=weights,
         traffic=weights + width * (training_bytes(scenario, batch) - weights),
-        arithmetic=arithmetic and arithmetic * devices,
+        arithmetic=_arithmetic(request, scenario, ceilings),
+        own_arithmetic=_arithmetic(request, scenario, own),
         memory=memory and memory * devices,
         cores=statistics.median(launch.telemetry.cpu_cores for launch, _ in taken),
         others=statistics.median(others) if others else None,
@@ -126,12 +134,18 @@ def step_of(launches: Sequence[Launch], scenario: Scenario, ceilings: Ceilings, 
 
 def _resident(launch: Launch) -> dict[int, float]:
     """Seconds of one resident step by batch size, the largest of which is the cell's: the median of its samples. Empty
-    where the launch lacks the cell's own."""
+    where the launch lacks the cell's own.
+
+    Where the cell's own lasts longer than a step did in training, which has more to do, the machine was slower when
+    the step was taken apart: all sizes are then scaled to what training took."""
     result, batch = launch.record.result, launch.request.batch
     parts = result.anatomy.resident if result and result.anatomy else []
     medians = {part.batch: statistics.median(part.seconds) for part in parts if part.seconds}
     usable = {size: seconds for size, seconds in medians.items() if size <= batch and 0 < seconds < math.inf}
-    return usable if batch in usable else {}
+    if batch not in usable:
+        return {}
+    scale = min(1.0, batch / launch.training.images_per_s / usable[batch])
+    return {size: scale * seconds for size, seconds in usable.items()}
 
 
 def _line(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
@@ -154,7 +168,8 @@ def ceiling(ceilings: Ceilings, device: str, name: str, precision: str = "") -> 
 
 
 def _arithmetic(request: Request, scenario: Scenario, ceilings: Ceilings) -> float | None:
+    """FLOP/s of the cell's devices together, by the kind of kernel that most of its arithmetic is."""
     convolves = any(isinstance(layer, Conv) for layer in scenario.layers)
     names = ("convolution", "matmul") if convolves else ("matmul", "convolution")
     values = (ceiling(ceilings, request.device, name, request.precision) for name in names)
-    return next((value for value in values if value), None)
+    return next((value * request.devices for value in values if value), None)

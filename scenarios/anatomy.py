@@ -12,22 +12,19 @@ import numpy as np
 
 from scenarios.contract import Anatomy, StepTime
 from scenarios.frameworks.base import Adapter, Images, Labels, Model, Photos, TrainSet
-from scenarios.measure import batch_of, time_stretches
+from scenarios.measure import batch_of, time_by_turns
 
 STRETCH_S = 0.06
-SIZE_S = 0.4
+SIZE_S = 0.6
 
 
 def dissect(adapter: Adapter, model: Model, data: TrainSet, batch: int) -> Anatomy:
     """Time resident steps at a quarter, half and all of `batch`. Goes on training: the model's weights change."""
     images, labels = first_batch(adapter, data, batch)
     sizes = sorted({max(1, batch // 4), max(1, batch // 2), batch})
-    return Anatomy(
-        [
-            StepTime(size, time_stretches(model.resident_steps(images[:size], labels[:size]), STRETCH_S, SIZE_S))
-            for size in sizes
-        ]
-    )
+    steps = [model.resident_steps(images[:size], labels[:size]) for size in sizes]
+    times = time_by_turns(steps, STRETCH_S, SIZE_S)
+    return Anatomy([StepTime(size, seconds) for size, seconds in zip(sizes, times, strict=True)])
 
 
 def first_batch(adapter: Adapter, data: TrainSet, batch: int) -> tuple[Images, Labels]:

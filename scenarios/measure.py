@@ -9,7 +9,7 @@ import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -249,19 +249,32 @@ def batch_of(images: Images, batch: int) -> Images:
 
 def time_stretches(run: Callable[[int], None], stretch_s: float, seconds: float) -> list[float]:
     """Time what `run(count)` does `count` times and then waits for: seconds of one, each the mean over a stretch of
-    about `stretch_s`; LEAST_STRETCHES and more until they last `seconds` together. Before them one run warms up and
-    the length of a stretch is found by doubling."""
+    about `stretch_s`; LEAST_STRETCHES and more until they last `seconds` together."""
+    return time_by_turns([run], stretch_s, seconds)[0]
+
+
+def time_by_turns(runs: Sequence[Callable[[int], None]], stretch_s: float, seconds: float) -> list[list[float]]:
+    """`time_stretches` of each of the runs, which take turns, so that a machine that grows slower meanwhile is slower
+    for all of them; `seconds` are what each gets on average."""
+    counts = [_stretch(run, stretch_s) for run in runs]
+    rounds: list[list[float]] = []
+    spent = 0.0
+    while len(rounds) < LEAST_STRETCHES or spent < seconds * len(runs):
+        rounds.append([_timed(run, count) for run, count in zip(runs, counts, strict=True)])
+        spent += sum(rounds[-1])
+        if len(rounds) > 1 and spent >= MOST_STRETCHES_S * len(runs):
+            break
+    columns = zip(*rounds, strict=True)
+    return [[stretch / count for stretch in column] for column, count in zip(columns, counts, strict=True)]
+
+
+def _stretch(run: Callable[[int], None], stretch_s: float) -> int:
+    """How often to do it for about `stretch_s`: one run warms up, then the number is doubled until it tells."""
     run(1)
     count = 1
     while (spent := _timed(run, count)) < stretch_s / 4:
         count *= 2
-    count = max(1, round(count * stretch_s / spent))
-    times: list[float] = []
-    while len(times) < LEAST_STRETCHES or sum(times) < seconds:
-        times.append(_timed(run, count))
-        if len(times) > 1 and sum(times) >= MOST_STRETCHES_S:
-            break
-    return [spent / count for spent in times]
+    return max(1, round(count * stretch_s / spent))
 
 
 def _timed(run: Callable[[int], None], count: int) -> float:

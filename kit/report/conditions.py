@@ -11,10 +11,8 @@ from kit.context import joules_per_1000_images
 from kit.diagnosis import Diagnosis
 from kit.records import Record
 from kit.report import text
-from kit.report.parts import Sample, Table, Timeline
+from kit.report.parts import Names, Sample, Table, Timeline
 from scenarios.contract import Status
-
-Names = Mapping[str, str]  # a cell's key to what it is called in this report
 
 CEILING_NAMES = {
     "matmul": "Matrix product",
@@ -57,9 +55,8 @@ def diagnoses_table(diagnoses: Sequence[Diagnosis], names: Names) -> Table | Non
     for d in diagnoses:
         shares = [_share(d.ceiling_share)] + [_share(d.peak_share)] * sheet
         verdict = d.kind.value.replace("_bound", "-bound").replace("_", " ")
-        rows.append(
-            (names.get(d.key, d.key), verdict, text.rate(d.flops_per_s, "FLOP/s"), *shares, d.evidence, d.remedy)
-        )
+        arithmetic = text.rate(d.flops_per_s, "FLOP/s") if d.flops_per_s else text.MISSING
+        rows.append((names.get(d.key, d.key), verdict, arithmetic, *shares, d.evidence, d.remedy))
     shares_headers = ("Of the measured ceiling",) + ("Of the data sheet's peak",) * sheet
     return Table(
         caption="",

@@ -121,7 +121,8 @@ class Model(Protocol):
 
     def resident_steps(self, images: Images, labels: Labels) -> Callable[[int], None]:
         """Put this batch (any size up to the scenario's) on the device once. The callable does that many training
-        steps on it, through the path of `train_epoch`, and returns when the device has finished."""
+        steps on it, through the path of `train_epoch`, and returns when the device has finished. Those of several
+        batches may be called by turns."""
 
     def predictor(self, batch: int) -> Callable[[Images], npt.NDArray[np.float32]]:
         """Freeze the present weights for inference at this batch size, as the framework's users would serve it.

@@ -171,8 +171,10 @@ def test_stretches_are_of_the_length_asked_for_and_enough(clock, unit_s):
 class Resident:
     """A model that keeps what its resident steps are made of: 1 ms, and 1 ms for each image of the batch."""
 
-    def __init__(self, clock):
+    def __init__(self, clock, drift=1.0):
         self.clock = clock
+        self.drift = drift
+        self.slower = 1.0
         self.batches = []
 
     def resident_steps(self, images, labels):
@@ -180,7 +182,8 @@ class Resident:
         self.batches.append(images)
 
         def run(count):
-            self.clock.now += count * 1e-3 * (1 + len(images))
+            self.clock.now += count * 1e-3 * (1 + len(images)) * self.slower
+            self.slower *= self.drift
 
         return run
 
@@ -195,6 +198,13 @@ def test_a_step_is_dissected_at_a_quarter_half_and_all_of_its_batch(clock, batch
         assert step.seconds == pytest.approx([1e-3 * (1 + step.batch)] * len(step.seconds))
         assert len(step.seconds) >= LEAST_STRETCHES
         assert used.ravel() == pytest.approx([i % 40 for i in range(step.batch)])
+
+
+def test_a_machine_that_grows_slower_does_so_for_all_batch_sizes(clock):
+    images = np.zeros((64, 1, 1, 1), np.float32)
+    resident = dissect(None, Resident(clock, drift=1.01), Arrays(images, np.arange(64)), 64).resident
+    relative = [np.median(step.seconds) / (1 + step.batch) for step in resident]
+    assert max(relative) / min(relative) < 1.01**3
 
 
 def test_the_batch_of_a_photo_set_is_decoded_by_the_framework_and_not_augmented(tmp_path):
