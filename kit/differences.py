@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kit.figures import counted
 from kit.records import Machine, Record
 from scenarios.contract import Evidence
 
@@ -66,7 +67,7 @@ def differences(base: Sequence[Record], new: Sequence[Record]) -> list[Differenc
 def describe(machine: Machine) -> str:
     """As `Example CPU, 8 CPUs, 2 x Example GPU`."""
     gpus = Counter(gpu.name for gpu in machine.gpus)
-    cpus = f"{machine.cpus} CPU{'s' if machine.cpus != 1 else ''}"
+    cpus = counted(machine.cpus, "CPU")
     return ", ".join([machine.cpu_model, cpus, *(f"{n} x {name}" for name, n in gpus.items())])
 
 

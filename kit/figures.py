@@ -24,3 +24,8 @@ def si(value: float, unit: str) -> str:
 def two_digits(value: float) -> str:
     """Two significant digits, thousands separated: 1234 as `1,200`."""
     return f"{float(f'{value:.1e}'):,.0f}"
+
+
+def counted(count: int, thing: str) -> str:
+    """So many of them: "1 core", "2 cores"."""
+    return f"{count} {thing}{'s' * (count != 1)}"

@@ -29,18 +29,23 @@ SYNTHETIC, PROJECTED = "*", "~"
 
 
 def table(records: Sequence[Record]) -> list[list[str]]:
-    """One row a cell, in the order in which cells first appear; see COLUMNS."""
+    """One row a cell, in the order in which cells first appear; see COLUMNS. Cells that were skipped have none beside
+    others: `notes` says how many and why."""
+    statuses: dict[str, list[Status]] = {}
+    for record in records:
+        statuses.setdefault(record.key, []).append(record.status)
     summaries = summarise(records)
+    shown = [cell for cell in summaries if set(statuses[cell.key]) != {Status.SKIPPED}] or summaries
     return [
         [
             name + (SYNTHETIC if summary.synthetic else ""),
-            _status([record.status for record in records if record.key == summary.key]),
+            _status(statuses[summary.key]),
             _speed(summary),
             _shown(summary.epoch_s, (PROJECTED if summary.projected else "") + "{:,.1f}"),
             _shown(summary.test_accuracy, "{:.2%}"),
             _shown(summary.p50_ms, "{:.2f}"),
         ]
-        for summary, name in zip(summaries, short_names(summaries), strict=True)
+        for summary, name in zip(shown, short_names(shown), strict=True)
     ]
 
 

@@ -14,6 +14,7 @@ from kit.analysis import short_names, summarise
 from kit.compare import FAILING, JUDGED, Comparison, Gate, Mean, Outcome, Run, Side, Standing, Verdict, means
 from kit.console import Column
 from kit.differences import Difference, Severity, describe
+from kit.figures import counted
 from kit.intervals import LEAST_LAUNCHES, Interval
 from kit.results import SYNTHETIC
 
@@ -53,17 +54,17 @@ def comparison_section(comparisons: Sequence[Comparison], runs: Sequence[Run], n
     names, titles = _names(runs), (letter(0), letter(new))
     shown = [comparison for comparison in comparisons if comparison.base.speeds or comparison.new.speeds]
     counts = Counter(comparison.verdict for comparison in shown)
-    lines = [f"{_count(len(shown))}: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())]
+    lines = [f"{counted(len(shown), 'cell')}: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())]
     if counts[Verdict.UNKNOWN]:
         lines.append("unknown: one launch on a side has no interval; measure with --profile standard.")
     lines += [
         f"{mean.group}: {_number(mean.interval.estimate)} times ({_range(mean.interval)}), geometric mean of "
-        f"{_count(mean.cells)}"
+        f"{counted(mean.cells, 'cell')}"
         for mean in means(comparisons)
     ]
     lines += _shared_notes(shown, names, titles)
     if neither := len(comparisons) - len(shown):
-        lines.append(f"Ok in neither run: {_count(neither)}")
+        lines.append(f"Ok in neither run: {counted(neither, 'cell')}")
     rows = [_row(comparison, comparison.verdict, names) for comparison in shown]
     return Section(_columns(*titles, f"{titles[1]}/{titles[0]}", "Verdict"), rows, _wrapped(lines))
 
@@ -83,7 +84,7 @@ def gate_section(judged: Gate, runs: Sequence[Run]) -> Section:
     counts = Counter(outcome for _, outcome in judged.cells if outcome in FAILING)
     failed = ", ".join(f"{n} {outcome}" for outcome, n in counts.most_common())
     verdict = f"Failed: {failed}" if failed else "Passed"
-    lines.append(f"{verdict}; {judged.count(JUDGED)} of {_count(len(judged.cells))} judged.")
+    lines.append(f"{verdict}; {judged.count(JUDGED)} of {counted(len(judged.cells), 'cell')} judged.")
     rows = [_row(comparison, outcome, names) for comparison, outcome in judged.cells]
     return Section(_columns(*titles, "Ratio", "Gate"), rows, _wrapped(lines))
 
@@ -117,10 +118,6 @@ def gate_json(judged: Gate, runs: Sequence[Run]) -> dict[str, Any]:
 def _columns(base: str, new: str, ratio: str, last: str) -> list[Column]:
     numbers = [Column(title, number=True) for title in (base, new, ratio, "95 %")]
     return [Column("Images/s of"), *numbers, Column(last)]
-
-
-def _count(cells: int) -> str:
-    return f"{cells} cell{'s' if cells != 1 else ''}"
 
 
 def _names(runs: Sequence[Run]) -> dict[str, str]:
@@ -204,7 +201,7 @@ def _failure_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], 
 
 
 def _cells(keys: Sequence[str], names: Mapping[str, str]) -> str:
-    return ", ".join(names[key] for key in keys) if len(keys) <= MOST_SHOWN else _count(len(keys))
+    return ", ".join(names[key] for key in keys) if len(keys) <= MOST_SHOWN else counted(len(keys), "cell")
 
 
 def _wrap(line: str) -> list[str]:

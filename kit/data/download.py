@@ -57,7 +57,7 @@ def download(file: RemoteFile, urls: list[str], target: Path, progress: Progress
                 except TooSlow:
                     slow.append(url)
                 except MirrorFailed as error:
-                    failures.append(f"{without_user_info(url)}: {error}")
+                    failures.append(_told(url, error))
                 else:
                     part.replace(target)
                     return
@@ -66,6 +66,12 @@ def download(file: RemoteFile, urls: list[str], target: Path, progress: Progress
         "Check the connection (and HTTPS_PROXY), let KIT_DATA_MIRROR name a folder or URL that has the file, or bring "
         "the data by other means and use `kit data add`.",
     )
+
+
+def _told(url: str, error: MirrorFailed) -> str:
+    """Which mirror says what, without the rest of its address, which is long; once where the error names it."""
+    mirror = without_user_info(url).partition("://")[2].partition("/")[0]
+    return str(error) if mirror in str(error) else f"{mirror}: {error}"
 
 
 def copy(file: RemoteFile, source: Path, target: Path) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kit.figures import counted
 from kit.records import Machine, Plan, Record
 from kit.report import text
-from kit.report.parts import Table
+from kit.report.parts import Names, Table
 from scenarios.contract import Result, Status
 
 
@@ -43,8 +44,8 @@ def machine_table(machine: Machine) -> Table:
         (
             "Cores",
             (
-                f"{machine.sockets} sockets, {machine.physical_cores} cores, {machine.logical_cpus} logical CPUs, "
-                f"{machine.cpus} usable{quota}"
+                f"{counted(machine.sockets, 'socket')}, {counted(machine.physical_cores, 'core')}, "
+                f"{counted(machine.logical_cpus, 'logical CPU')}, {machine.cpus} usable{quota}"
             ),
         ),
         ("Caches", ", ".join(f"{level} {text.size(size)}" for level, size in machine.caches.items()) or text.MISSING),
@@ -65,18 +66,22 @@ def machine_table(machine: Machine) -> Table:
     ]
     if machine.hostname:
         rows.append(("Host", f"{machine.hostname} ({machine.user})"))
-    return Table(caption="Machine", headers=("", ""), rows=tuple(rows))
+    return Table(caption="", headers=("", ""), rows=tuple(rows))
 
 
 def _limit(machine: Machine) -> str:
     return f", limited to {text.size(machine.memory_limit_bytes)}" if machine.memory_limit_bytes else ""
 
 
+def _launch(record: Record, names: Names) -> str:
+    return f"{names.get(record.key, record.key)} #{record.launch}"
+
+
 def _results(records: Sequence[Record]) -> list[tuple[Record, Result]]:
     return [(r, r.result) for r in records if r.result is not None]
 
 
-def proof(records: Sequence[Record]) -> Table:
+def proof(records: Sequence[Record], names: Names) -> Table:
     rows = []
     for record, result in _results(records):
         if result.proof is None:
@@ -86,7 +91,7 @@ def proof(records: Sequence[Record]) -> Table:
         placement = result.evidence.placement if result.evidence else None
         rows.append(
             (
-                f"{record.key} #{record.launch}",
+                _launch(record, names),
                 "equal" if result.proof.passed else "DIFFERENT",
                 f"{sum(c.passed for c in result.proof.checks)} of {len(result.proof.checks)}",
                 f"{worst.name}: {worst.error:.1e} of {worst.tolerance:.0e}" if worst else text.MISSING,
@@ -117,7 +122,7 @@ def proof(records: Sequence[Record]) -> Table:
     )
 
 
-def launches(records: Sequence[Record]) -> Table:
+def launches(records: Sequence[Record], names: Names) -> Table:
     rows = []
     for record, result in _results(records):
         if result.timings is None or result.telemetry is None or result.training is None:
@@ -127,7 +132,7 @@ def launches(records: Sequence[Record]) -> Table:
         parts = (*own, t.anatomy_s)
         rows.append(
             (
-                f"{record.key} #{record.launch}",
+                _launch(record, names),
                 *(text.seconds(part) for part in parts),
                 text.seconds(record.seconds),
                 f"{result.training.steps:,}",
@@ -177,4 +182,4 @@ def provenance(plan: Plan, machine: Machine, records: Sequence[Record]) -> Table
             data[f"{kind}: {result.evidence.data_digest}"] = record.data_note
     rows += [(f"Versions, {name}", "; ".join(listings)) for name, listings in versions.items()]
     rows += [("Data", f"{name} ({note})" if note else name) for name, note in data.items()]
-    return Table(caption="Provenance", headers=("", ""), rows=tuple(rows))
+    return Table(caption="", headers=("", ""), rows=tuple(rows))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+Names = Mapping[str, str]  # a cell's key to what it is called in this report
+
 
 @dataclass(frozen=True)
 class Table:

@@ -9,6 +9,7 @@ from kit.analysis import CellSummary, Ratio, ratios, short_names, summarise
 from kit.cautions import cautions
 from kit.ceilings import best
 from kit.diagnosis import diagnose_all
+from kit.figures import counted
 from kit.intervals import Interval
 from kit.records import Machine, Plan, Record
 from kit.report import conditions, evidence, text
@@ -76,23 +77,22 @@ def make_view(
         speedups=_speedups(pairs, ok, titles),
         sections=tuple(_sections(ok, scenarios, titles)),
         cautions=conditions.cautions_table(cautions(plan, machine, records, probes), names),
-        diagnoses=conditions.diagnoses_table(diagnose_all(records, ceilings, scenarios, machine), names),
+        diagnoses=conditions.diagnoses_table(diagnose_all(records, probes, scenarios, machine), names),
         ceilings=conditions.ceilings_table(ceilings),
         energy=conditions.energy_table(records, names),
         timelines=conditions.timelines([*probes, *records]),
         problems=evidence.problems(records, plan),
         machine=evidence.machine_table(machine),
-        proof=evidence.proof(records),
-        launches=evidence.launches(records),
+        proof=evidence.proof(records, names),
+        launches=evidence.launches(records, names),
         provenance=evidence.provenance(plan, machine, records),
         method=(*METHOD, *filter(None, [conditions.costs(records)])),
     )
 
 
 def _devices(machine: Machine) -> str:
-    gpus = Counter(gpu.name for gpu in machine.gpus)
-    cpus = f"{machine.cpus} CPU{'s' if machine.cpus != 1 else ''}"
-    return f"{cpus}, {', '.join(f'{n} × {name}' for name, n in gpus.items()) or 'no NVIDIA GPU'}"
+    gpus = [f"{n} × {name}" for name, n in Counter(gpu.name for gpu in machine.gpus).items()]
+    return ", ".join([counted(machine.cpus, "CPU"), *(gpus or ["no NVIDIA GPU"])])
 
 
 def _name(framework: str, titles: Mapping[str, str]) -> str:
@@ -114,7 +114,8 @@ def _verdict(ok: Sequence[CellSummary], pairs: Sequence[Ratio], titles: Mapping[
     wins = Counter(max(group, key=_rate).framework for group in rows)
     if wins:
         shares = ", ".join(f"{_name(framework, titles)} in {count}" for framework, count in wins.most_common())
-        lines.append(f"Trained fastest where several frameworks ran a scenario: {shares}.")
+        once = " (of one launch each: near ones may change places)" if all(c.launches == 1 for c in ok) else ""
+        lines.append(f"Trained fastest where several frameworks ran a scenario: {shares}{once}.")
     if pairs:
         low, high = min(p.ratio for p in pairs), max(p.ratio for p in pairs)
         lines.append(f"CUDA against CPU in training: {text.ratio(low)} to {text.ratio(high)}, depending on the cell.")

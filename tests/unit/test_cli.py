@@ -451,6 +451,14 @@ def test_the_table_names_what_differs_and_what_failed() -> None:
     assert results.table(records[:1])[0][0] == "mnist-cnn/torch/cpu*"
 
 
+def test_skipped_cells_have_no_row_beside_others() -> None:
+    here = examples.record(examples.request(key="a"))
+    lacking = examples.failed(examples.request(key="b", framework="tensorflow"), Status.SKIPPED)
+    assert [row[1] for row in results.table([lacking, here])] == ["ok"]
+    assert "b skipped: It failed. Look." in results.notes([lacking, here])
+    assert [row[1] for row in results.table([lacking])] == ["skipped"]
+
+
 def test_run_ids_sort_by_time_and_differ() -> None:
     assert len({runs.new_run_id() for _ in range(20)}) > 1
     assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", runs.new_run_id())

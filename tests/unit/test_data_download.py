@@ -186,6 +186,16 @@ def test_a_silent_host_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
             fetch(tmp_path, url, url)
 
 
+def test_a_mirror_is_named_without_the_rest_of_its_address(tmp_path: Path, serve) -> None:
+    urls = [serve(b"").url, closed_port_url()]
+    with pytest.raises(DataError) as caught:
+        fetch(tmp_path, *urls)
+    told = str(caught.value)
+    for url in urls:
+        assert told.count(url.removeprefix("http://").removesuffix("/set.gz")) == 1
+    assert "/set.gz:" not in told
+
+
 def test_an_address_that_is_no_url_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="this is no URL"):
         download(FILE, ["http://[::1/x.bin"], tmp_path / "x.bin", Silent(), None)
