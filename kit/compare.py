@@ -178,7 +178,8 @@ class Outcome(StrEnum):
     LOST = "lost"
 
 
-FAILING = {Outcome.REGRESSION, Outcome.REFUSED, Outcome.LOST}
+UNFIT = {Outcome.REFUSED, Outcome.LOST}  # to be judged, although the base is
+FAILING = {Outcome.REGRESSION, *UNFIT}
 JUDGED = {Outcome.PASSED, Outcome.NOISY, Outcome.REGRESSION}
 
 
@@ -195,8 +196,10 @@ class Gate:
 
     @property
     def exit_code(self) -> int:
-        """1 where a cell fails, else 0."""
-        return 1 if self.count(FAILING) else 0
+        """1 where a cell is slower beyond the noise, else 2 where one could not be judged that should, else 0."""
+        if self.count({Outcome.REGRESSION}):
+            return 1
+        return UsageError.exit_code if self.count(UNFIT) else 0
 
 
 def gate(base: Run, new: Run, most: float) -> Gate:
@@ -211,8 +214,8 @@ def gate(base: Run, new: Run, most: float) -> Gate:
     a ratio is known to 3.5 %, and an unchanged cell falls 5 % by chance at most once in 400.
 
     A cell that is refused, that has no `ok` launch in the new run, or lacks some of them because launches failed there
-    and not in the base, fails: a gate that loses cells is none. Cells with one launch on a side are not judged. Raises
-    UsageError where no cell is judged and none fails.
+    and not in the base, does not pass either: a gate that loses cells is none. Cells with one launch on a side are not
+    judged. Raises UsageError where no cell is judged and none fails.
     """
     cells = tuple((c, _outcome(c, most)) for c in compare(base, new) if c.base.speeds)
     judged = Gate(most, cells)

@@ -79,7 +79,8 @@ def gate_section(judged: Gate, runs: Sequence[Run]) -> Section:
         lines.append("not judged: one launch on a side has no interval; measure with --profile standard.")
     lines.append(
         f"A cell fails where it is slower by more than {100 * judged.most:.3g} % and the whole 95 % interval of the "
-        "ratio (NEW/BASE) lies below 1, or where it is refused (not comparable) or lost (no longer ok)."
+        "ratio (NEW/BASE) lies below 1: exit code 1. One that is refused (not comparable) or lost (no longer ok) does "
+        "not pass: exit code 2."
     )
     counts = Counter(outcome for _, outcome in judged.cells if outcome in FAILING)
     failed = ", ".join(f"{n} {outcome}" for outcome, n in counts.most_common())

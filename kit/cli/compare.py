@@ -34,7 +34,7 @@ def compare(
     from kit.compare import compare as compare_runs
     from kit.console import print_text
 
-    runs = [_read(name) for name in (base, *others)]
+    runs = _read(base, *others)
     found = [compare_runs(runs[0], run) for run in runs[1:]]
     if as_json:
         options.print_json(side_by_side.comparison_json(runs, found))
@@ -57,15 +57,16 @@ def gate(
     """End with exit code 1 where a run is slower than another, beyond the noise.
 
     A cell fails where its speed is below the base's by more than --max-regression and the whole 95 % interval of the
-    ratio lies below 1; and where it is not comparable, or no longer ok. Of many cells some interval lies below 1 by
-    chance: a share of 5 % guards against it, none (0 %) does not. Exit code 2: no cell has the launches to be judged.
+    ratio lies below 1. Of many cells some interval lies below 1 by chance: a share of 5 % guards against it, none (0 %)
+    does not. Exit code 2: none fails so, but a cell is not comparable or no longer ok, or none has the launches to be
+    judged.
     """
     from kit import side_by_side
     from kit.compare import gate as judge
     from kit.compare import parse_share
 
     most = parse_share(max_regression)
-    runs = [_read(base), _read(new)]
+    runs = _read(base, new)
     judged = judge(runs[0], runs[1], most)
     if as_json:
         options.print_json(side_by_side.gate_json(judged, runs))
@@ -74,13 +75,20 @@ def gate(
     raise typer.Exit(judged.exit_code)
 
 
-def _read(name: str) -> Run:
+def _read(*names: str) -> list[Run]:
+    """Raises UsageError where one is named twice: it equals itself, and a gate would let it pass whatever it holds."""
     from kit.compare import Run
+    from kit.errors import UsageError
     from kit.runs import find_run
     from kit.store import RunFolder
 
-    folder = RunFolder.open(find_run(name, options.DEFAULT_OUT))
-    return Run(folder.plan, folder.machine, folder.records())
+    runs: dict[str, Run] = {}
+    for name in names:
+        folder = RunFolder.open(find_run(name, options.DEFAULT_OUT))
+        if folder.plan.run in runs:
+            raise UsageError(f"The run {folder.plan.run} is named twice.", "Name different runs.")
+        runs[folder.plan.run] = Run(folder.plan, folder.machine, folder.records())
+    return list(runs.values())
 
 
 def _show(section: Section) -> None:

@@ -240,7 +240,7 @@ def test_a_mean_over_cells_is_of_one_framework_and_device_and_of_three_cells_or_
 def test_the_gate_fails_what_is_slower_than_allowed_beyond_the_noise(new: Sequence[float], outcome: Outcome) -> None:
     judged = gate(run({CELL: STEADY, OTHER: STEADY}), run({CELL: new, OTHER: STEADY}), 0.05)
     assert [outcome for _, outcome in judged.cells] == [outcome, Outcome.PASSED]
-    assert judged.exit_code == (outcome in {Outcome.REGRESSION, Outcome.LOST})
+    assert judged.exit_code == {Outcome.REGRESSION: 1, Outcome.LOST: 2}.get(outcome, 0)
 
 
 def outcomes(judged: Gate) -> list[Outcome]:
@@ -259,7 +259,7 @@ def test_the_gate_fails_what_it_cannot_compare() -> None:
     base, new = run({CELL: STEADY}), run({CELL: STEADY})
     real = replace(new, records=[asked(data="real")(record) for record in new.records])
     assert outcomes(gate(base, real, 0.05)) == [Outcome.REFUSED]
-    assert gate(base, real, 0.05).exit_code == 1
+    assert gate(base, real, 0.05).exit_code == 2
 
 
 def test_the_gate_looks_at_the_cells_of_the_base_alone() -> None:
