@@ -194,8 +194,9 @@ def _weights_bound(step: Step) -> Finding | None:
         return None
     evidence = (
         f"Of the {si(step.resident, 's')} of a step, {si(step.fixed, 's')} ({percent(step.fixed / step.resident)}) are "
-        f"the same at every batch size: each step passes over weights, gradients and the optimizer's state. Once, that "
-        f"is {si(step.weights, 'B')} of traffic, {si(step.update, 's')} at the measured {si(step.memory or 0, 'B/s')}."
+        f"the same at every batch size: each step passes over all weights, gradients and what the optimizer keeps. "
+        f"Once, that is {si(step.weights, 'B')} of traffic, {si(step.update, 's')} at the measured "
+        f"{si(step.memory or 0, 'B/s')}."
     )
     remedy = "Use a larger batch, for which the passes are the same, or a fused optimizer, which makes fewer of them."
     return Kind.MEMORY_BOUND, evidence, remedy
@@ -298,8 +299,8 @@ def _parts(step: Step) -> list[str]:
     elif step.memory:
         parts.append(f"its {si(step.traffic, 'B')} of memory traffic stay in caches")
     parts.append(f"{si(step.fixed, 's')} ({percent(step.fixed / step.resident)}) do not grow with the batch")
-    parts.append(f"waiting for data adds {si(max(0.0, step.seconds - step.resident), 's')}")
-    return parts
+    waited = step.seconds - step.resident
+    return [*parts, f"waiting for data adds {si(waited, 's')}"] if waited > 0 else parts
 
 
 def _own_kernel(step: Step) -> str:

@@ -17,21 +17,21 @@ def not_run(records: Sequence[Record], plan: Plan) -> list[str]:
     return [f"{p.key} #{p.launch}" for p in plan.launches if (p.key, p.launch) not in done]
 
 
-def problems(records: Sequence[Record], plan: Plan) -> Table | None:
+def problems(records: Sequence[Record], plan: Plan, names: Names) -> Table | None:
     groups: dict[tuple[str, str, str, str], list[str]] = {}
     for record in records:
         if record.status is Status.OK:
             continue
         why = record.reason
         fields = (str(why.code), why.message, why.remedy) if why else ("", "", "")
-        groups.setdefault((str(record.status), *fields), []).append(f"{record.key} #{record.launch}")
+        groups.setdefault((str(record.status), *fields), []).append(_launch(record, names))
     if missing := not_run(records, plan):
         remedy = f"Continue with kit run --resume {plan.run}."
         groups[("not run", "", "The run was stopped before these.", remedy)] = missing
     if not groups:
         return None
     return Table(
-        caption="What failed or was skipped, and why",
+        caption="",
         headers=("Status", "Code", "What happened", "What to do", "Launches"),
         rows=tuple((*group, f"{len(names)}: " + ", ".join(names)) for group, names in groups.items()),
     )

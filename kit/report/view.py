@@ -81,7 +81,7 @@ def make_view(
         ceilings=conditions.ceilings_table(ceilings),
         energy=conditions.energy_table(records, names),
         timelines=conditions.timelines([*probes, *records]),
-        problems=evidence.problems(records, plan),
+        problems=evidence.problems(records, plan, names),
         machine=evidence.machine_table(machine),
         proof=evidence.proof(records, names),
         launches=evidence.launches(records, names),

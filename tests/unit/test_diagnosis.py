@@ -129,8 +129,8 @@ def test_updating_a_large_mlp_is_memory_traffic_and_no_overhead():
     # The line through the three times: 23.1 ms + 0.109 ms an image. 6.1 million weights, with gradients and Adam's two
     # means, each read and written.
     assert found.evidence == (
-        "Of the 26.6 ms of a step, 23.1 ms (87 %) are the same at every batch size: each step passes over weights, "
-        "gradients and the optimizer's state. Once, that is 196 MB of traffic, 19.6 ms at the measured 10 GB/s."
+        "Of the 26.6 ms of a step, 23.1 ms (87 %) are the same at every batch size: each step passes over all weights, "
+        "gradients and what the optimizer keeps. Once, that is 196 MB of traffic, 19.6 ms at the measured 10 GB/s."
     )
     assert "fused optimizer" in found.remedy
     several_passes = {**CPU, **measured("cpu", memory=60 * GIGA)}
@@ -253,7 +253,7 @@ def test_a_step_taken_apart_while_the_machine_was_slower_is_scaled_to_what_train
     alike = verdict([launch(cell, 11.7, {8: 3.1, 16: 6.1, 32: 11.7})])
     assert slower == alike
     assert slower.evidence.startswith("Of the 11.7 s of a step: ")
-    assert slower.evidence.endswith("waiting for data adds 0 s.")
+    assert "waiting for data" not in slower.evidence
 
 
 def test_a_step_that_grows_faster_than_its_batch_has_no_fixed_part():
