@@ -13,6 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import psutil
+
 from benchmarks.overhead import BARE, SCENARIOS
 from benchmarks.pairs import Subject, exit_code, pair_count, say
 from benchmarks.processes import ROOT, Command, alone, compare, on_host
@@ -22,8 +24,9 @@ from kit.engines.containers import NOBODY
 from kit.engines.docker import RUN_LABEL, DockerEngine
 from kit.engines.local import LocalEngine
 from kit.errors import EngineError
+from kit.limits import MEMORY_SHARE
 from kit.machine import usable_cpus
-from kit.model import Environment
+from kit.model import Environment, Limits
 from kit.sources import Sources
 
 BENCH = "container"
@@ -74,10 +77,29 @@ def in_container(image: Environment, run: str, cpus: tuple[int, ...], module: st
     """A side in the framework's image, as confined as a launch is (kit/engines/containers.py); a client of docker that
     passes its input and output on."""
     user = f"{os.getuid()}:{os.getgid()}" if os.getuid() else f"{NOBODY}:{NOBODY}"
-    limits = ("--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--shm-size=2g")
+    limits = Limits(timeout_s=0.0, memory_bytes=int(MEMORY_SHARE * psutil.virtual_memory().available), cpus=cpus)
+    confined = ("--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges")
+    bounded = (
+        f"--memory={limits.memory_bytes}",
+        f"--memory-swap={limits.memory_bytes}",
+        f"--pids-limit={limits.pids}",
+        f"--shm-size={limits.shm_bytes}",
+        f"--cpuset-cpus={','.join(map(str, limits.cpus))}",
+    )
     place = ("--tmpfs=/tmp", "--env=HOME=/tmp", f"--volume={ROOT / 'benchmarks'}:/opt/kit/benchmarks:ro")
-    who = (f"--user={user}", f"--cpuset-cpus={','.join(map(str, cpus))}", f"--label={RUN_LABEL}={run}")
-    start = ("docker", "run", "--interactive", "--rm", *limits, *place, *who, "--entrypoint=python", image.digest)
+    who = (f"--user={user}", f"--label={RUN_LABEL}={run}")
+    start = (
+        "docker",
+        "run",
+        "--interactive",
+        "--rm",
+        *confined,
+        *bounded,
+        *place,
+        *who,
+        "--entrypoint=python",
+        image.digest,
+    )
     return Command((*start, "-m", module, *arguments), dict(os.environ))
 
 

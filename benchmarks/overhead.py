@@ -8,14 +8,15 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.pairs import Subject, exit_code, pair_count, say
+from benchmarks.pairs import Subject, exit_code, figures, pair_count, say
 from benchmarks.processes import alone, compare, on_host
 from kit import catalog
 from kit.console import show_progress
 from kit.engines.local import LocalEngine
+from kit.intervals import t_interval
 from kit.machine import usable_cpus
 from kit.model import Environment
 from kit.progress import Progress
@@ -54,14 +55,24 @@ def measure(
     threads = str(len(usable_cpus()))
     with tempfile.TemporaryDirectory() as home:
         for framework, environment in environments.items():
-            pooled = []
+            medians: list[float] = []
             for scenario in scenarios:
                 work = (scenario, "--images", str(images))
                 kit = ("benchmarks.kit_side", *work, "--framework", framework, "--threads", threads)
                 ours = on_host(environment, Path(home), *kit)
                 bare = on_host(environment, Path(home), BARE[framework], *work)
-                pooled += compare(Subject(BENCH, scenario, framework), ours, bare, pairs, progress)
-            say(Subject(BENCH, "pooled", framework).line(pooled))
+                medians.append(compare(Subject(BENCH, scenario, framework), ours, bare, pairs, progress))
+            if len(medians) > 1:
+                say(Subject(BENCH, "pooled", framework).line(pooled(medians)))
+
+
+def pooled(medians: Sequence[float]) -> dict[str, object]:
+    """The geometric mean over scenarios, of which none can hide behind the others; interval: Student's, 95 %, over the
+    scenarios, and so wide where they differ; n: scenarios."""
+    interval = t_interval(medians)
+    if interval is None:
+        raise ValueError("one scenario has no mean over scenarios")
+    return figures(interval, len(medians))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import statistics
 import subprocess
 import tempfile
 import time
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from benchmarks.pairs import Subject, ratios, say
+from benchmarks.pairs import Subject, ratios, say, summary
 from benchmarks.side import COMMAND
 from kit import locks
 from kit.engines.local import INHERITED
@@ -64,9 +65,9 @@ def alone() -> Iterator[str]:
         yield run
 
 
-def compare(subject: Subject, ours: Command, baseline: Command, pairs: int, progress: Progress) -> list[float]:
-    """Measure so many pairs, print their line, and return their ratios. Raises KitError where a side dies, or both do
-    not do the same work."""
+def compare(subject: Subject, ours: Command, baseline: Command, pairs: int, progress: Progress) -> float:
+    """Measure so many pairs, print their line, and return the median of their ratios. Raises KitError where a side
+    dies, or both do not do the same work."""
     label = f"{subject.bench}: {subject.scenario}, {subject.framework}"
     with _started(ours) as our_side, _started(baseline) as their_side:
         if our_side.work != their_side.work:
@@ -78,8 +79,8 @@ def compare(subject: Subject, ours: Command, baseline: Command, pairs: int, prog
             for ratio in ratios(our_side.epoch, their_side.epoch, pairs):
                 found.append(ratio)
                 task.advance(1)
-    say(subject.line(found))
-    return found
+    say(subject.line(summary(found)))
+    return statistics.median(found)
 
 
 class Side:

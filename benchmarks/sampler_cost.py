@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import statistics
 import sys
 import time
 from multiprocessing.connection import Connection
 
 import numpy as np
 
-from benchmarks.pairs import exit_code, say
+from benchmarks.pairs import exit_code, ratios, say, summary
 from benchmarks.processes import alone
 from kit import gpus
-from kit.intervals import median_interval
 from kit.sampler import Sampler
 
 PAIRS = 30
@@ -57,24 +57,15 @@ def measure(orders: Connection) -> dict[str, object]:
     watched = [str(gpu.index) for gpu in gpus.gpus()]
     timed(orders, 10)  # threads and caches
     times = max(1, round(SLICE_S / (timed(orders, 50) / 50)))
-    ratios, shares = [], []
-    for pair in range(PAIRS):
-        # Each goes first in turn, so that a machine that warms up or slows down favours neither.
-        without = timed(orders, times) if pair % 2 else 0.0
+    shares: list[float] = []
+
+    def under_the_sampler() -> float:
         seconds, share = sampled(orders, times, watched)
-        without = without or timed(orders, times)
-        ratios.append(without / seconds)
         shares.append(share)
-    interval = median_interval(ratios)
-    if interval is None:
-        raise RuntimeError(f"{len(ratios)} pairs are too few for an interval")
-    return {
-        "bench": "sampler",
-        "ratio": round(interval.estimate, 5),
-        "interval": [round(interval.low, 5), round(interval.high, 5)],
-        "n": len(ratios),
-        "cpu_share": round(sum(shares) / len(shares), 6),
-    }
+        return seconds
+
+    found = list(ratios(under_the_sampler, lambda: timed(orders, times), PAIRS))
+    return {"bench": "sampler", **summary(found), "cpu_share": round(statistics.fmean(shares), 6)}
 
 
 def main() -> None:

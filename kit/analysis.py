@@ -25,9 +25,9 @@ class CellSummary:
     of `interval` (a geometric mean); None where no launch is ok.
 
     launches: ok launches. interval: of training images/s, None where there is one launch only. lowest, highest:
-    images/s of the slowest and fastest launch. projected: no whole epoch was timed. test_accuracy, test_loss: after
-    the last epoch, None unless whole epochs were trained. curve: (epoch, train accuracy, test accuracy) of the first
-    ok launch. inference_batch: images a call in the throughput figure.
+    images/s of the slowest and fastest launch. projected: no whole epoch was timed. Of the first ok launch, None or
+    empty unless it trained whole epochs: test_accuracy, test_loss, after the last one; curve: (epoch, train accuracy,
+    test accuracy). inference_batch: images a call in the throughput figure.
     """
 
     key: str

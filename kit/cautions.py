@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from kit import cell_rules
 from kit.cell_rules import trend, values
-from kit.figures import percent
+from kit.figures import percent, signed_percent
 from kit.observed import Launch, capped, measured
 from kit.records import Machine, Plan, Record
 from scenarios.contract import Status
@@ -28,7 +28,6 @@ class CautionCode(StrEnum):
     HOT_GPU = "hot_gpu"
     POWER_CAP = "power_cap"
     STEAL = "steal"
-    MORE_THREADS = "more_threads"
     NO_STEADY_STATE = "no_steady_state"
     DRIFT = "drift"
     NOISY = "noisy"
@@ -54,6 +53,8 @@ class Caution:
     remedy: str
 
 
+CUDA_13_DRIVER = 580  # NVIDIA, CUDA Toolkit release notes: least driver of CUDA 13 on Linux
+
 REMEDIES: Mapping[CautionCode, str] = {
     CautionCode.MIXED_VERSIONS: "Measure these again in one run, on one machine, with one set of images.",
     CautionCode.OTHER_LOAD: "End what else runs on this machine, then measure again.",
@@ -62,8 +63,7 @@ REMEDIES: Mapping[CautionCode, str] = {
     CautionCode.HOT_GPU: "Improve the cooling, or let the GPU cool down, then measure again.",
     CautionCode.POWER_CAP: "Restore the default with nvidia-smi --power-limit, or state the cap with the numbers.",
     CautionCode.STEAL: "Take an instance with dedicated CPUs, or measure when its host is less busy.",
-    CautionCode.MORE_THREADS: "Look for a library that sizes its own pool of threads, and limit it.",
-    CautionCode.NO_STEADY_STATE: "Use --profile standard, which measures for longer.",
+    CautionCode.NO_STEADY_STATE: "Measure for longer (--profile standard), and look for what does not settle.",
     CautionCode.DRIFT: "Look for what heats up or fills up (clocks, temperature, memory, other load); measure again.",
     CautionCode.NOISY: "Leave the machine idle, fix its clocks where possible, or take more launches.",
     CautionCode.SLOW_FIRST_LAUNCH: "Measure once more: files and caches are warm then.",
@@ -71,11 +71,9 @@ REMEDIES: Mapping[CautionCode, str] = {
     CautionCode.UNDER_QUOTA: "To measure all of the machine, lift the quota of the container or service kit runs in.",
     CautionCode.SYNTHETIC_DATA: "Get the real data set with kit data, then measure again; speeds stay a good estimate.",
     CautionCode.DIFFERENT_LIBRARIES: "Take the difference for one between stacks, not between frameworks alone.",
-    CautionCode.OLD_DRIVER: "Update NVIDIA's driver to 580 or newer.",
+    CautionCode.OLD_DRIVER: f"Update NVIDIA's driver to {CUDA_13_DRIVER} or newer.",
     CautionCode.ENGINE_REMARK: "Make sure that this does not matter for the numbers; the launch's log may say more.",
 }
-
-CUDA_13_DRIVER = 580  # NVIDIA, CUDA Toolkit release notes: least driver of CUDA 13 on Linux
 
 CELL_RULES: Mapping[CautionCode, Callable[[Sequence[Launch]], str | None]] = {
     CautionCode.MIXED_VERSIONS: cell_rules.mixed_versions,
@@ -84,7 +82,6 @@ CELL_RULES: Mapping[CautionCode, Callable[[Sequence[Launch]], str | None]] = {
     CautionCode.QUOTA: cell_rules.quota,
     CautionCode.HOT_GPU: cell_rules.hot_gpu,
     CautionCode.STEAL: cell_rules.steal,
-    CautionCode.MORE_THREADS: cell_rules.more_threads,
     CautionCode.NO_STEADY_STATE: cell_rules.no_steady_state,
     CautionCode.DRIFT: cell_rules.drift_of_windows,
     CautionCode.NOISY: cell_rules.noisy,
@@ -171,11 +168,10 @@ def _other_machine(machine: Machine, records: Sequence[Record]) -> str | None:
 
 
 def _power_cap(machine: Machine, launches: Sequence[Launch]) -> str | None:
-    if all(launch.request.device != "cuda" for launch in launches):
-        return None
+    used = {index for launch in launches for index in launch.gpus}
     lowered = [
         f"GPU {gpu.index} to {gpu.power_limit_w:.0f} W, {percent(share)} of its default"
-        for gpu, share in capped(machine.gpus)
+        for gpu, share in capped(gpu for gpu in machine.gpus if gpu.index in used)
     ]
     return f"The power limit is lowered: {'; '.join(lowered)}." if lowered else None
 
@@ -191,7 +187,7 @@ def _drift_of_run(cells: Mapping[str, Sequence[Launch]]) -> str | None:
     if change is None:
         return None
     return (
-        f"Over its {len(relative)} launches the run changed in speed by {change:+.0%} "
+        f"Over its {len(relative)} launches the run changed in speed by {signed_percent(change)} "
         f"(Mann-Kendall test, p < {cell_rules.TREND_P})."
     )
 

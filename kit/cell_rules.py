@@ -7,7 +7,9 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 
-from kit.figures import percent
+from scipy.special import stdtrit
+
+from kit.figures import percent, signed_percent
 from kit.observed import Launch
 from kit.robust import mann_kendall, modified_z_scores, relative_spread, theil_sen
 
@@ -19,8 +21,6 @@ WHOLE_CPU = 0.9  # however many CPUs there are, one that is taken slows the thre
 WITHHELD_SHARE = 0.02  # of the CPU time asked for, by quota or hypervisor: more moves a result out of a 2.5 % interval
 HOT_C = 85.0  # NVIDIA's GPUs lower their clocks from 83 °C (GeForce) to about 90 °C (data centre)
 THERMAL = frozenset({"sw_thermal", "hw_thermal"})
-# Over the threads asked for. Threads are no measure: a feeder, the Python thread and a pool take turns.
-MORE_CPUS_SHARE = 1.1
 
 # Spread of launches: twice the 2.5 % at which Phoronix Test Suite stops repeating a test.
 NOISY_LAUNCHES = 0.05
@@ -37,8 +37,7 @@ OUTLIER_Z = 3.5  # Iglewicz and Hoaglin (1993)
 LEAST_FOR_OUTLIERS = 5
 OUTLIER_CHANGE = 0.05  # where launches agree closely, the rule would call out what nobody minds
 SLOW_FIRST_CHANGE = 0.02
-# Student's t at 99 %, one-sided, by degrees of freedom; for more than the last, the last (a little too careful).
-T_99 = {2: 6.965, 3: 4.541, 4: 3.747, 5: 3.365, 6: 3.143, 7: 2.998, 8: 2.896, 9: 2.821}
+SLOW_FIRST_CONFIDENCE = 0.99  # one-sided
 
 
 def mixed_versions(cell: Sequence[Launch]) -> str | None:
@@ -95,12 +94,6 @@ def steal(cell: Sequence[Launch]) -> str | None:
     return f"The hypervisor gave {percent(share)} of the CPU time asked for to other machines{where}."
 
 
-def more_threads(cell: Sequence[Launch]) -> str | None:
-    asked = cell[0].request.threads
-    most, where = _worst(cell, lambda launch: launch.telemetry.cpu_cores, MORE_CPUS_SHARE * asked)
-    return None if most is None else f"Asked for {asked} threads, it kept {most:.1f} CPUs busy{where}."
-
-
 def no_steady_state(cell: Sequence[Launch]) -> str | None:
     """The search for the warm-up's end goes no further than half of the measurement, so an end there is none. Counts
     where it is so in most of the launches: by chance alone it happens in some."""
@@ -124,8 +117,9 @@ def drift_of_windows(cell: Sequence[Launch]) -> str | None:
     changes = [change for launch in cell if (change := trend(launch.steady_rates)) is not None]
     for drifting in ([c for c in changes if c < 0], [c for c in changes if c > 0]):
         if len(drifting) > len(cell) / 2:
+            told = signed_percent(statistics.median(drifting))
             return (
-                f"Its speed changed by {statistics.median(drifting):+.0%} from the first to the last steady window"
+                f"Its speed changed by {told} from the first to the last steady window"
                 f"{_among(len(drifting), len(cell))} (Mann-Kendall test, p < {TREND_P})."
             )
     return None
@@ -150,7 +144,7 @@ def slow_first_launch(cell: Sequence[Launch]) -> str | None:
         return None
     first, *others = _logs(cell)
     n, mean = len(others), statistics.fmean(others)
-    reach = T_99[min(n - 1, max(T_99))] * statistics.stdev(others) * math.sqrt(1 + 1 / n)
+    reach = float(stdtrit(n - 1, SLOW_FIRST_CONFIDENCE)) * statistics.stdev(others) * math.sqrt(1 + 1 / n)
     if first > mean - max(reach, SLOW_FIRST_CHANGE):
         return None
     slower = 1 - math.exp(first - mean)
@@ -162,7 +156,7 @@ def outliers(cell: Sequence[Launch]) -> str | None:
     if not odd:
         return None
     middle = statistics.median(values([*odd, *usual]))
-    told = (f"{launch.record.launch} ({launch.training.images_per_s / middle - 1:+.0%})" for launch in odd)
+    told = (f"{launch.record.launch} ({signed_percent(launch.training.images_per_s / middle - 1)})" for launch in odd)
     return (
         f"Launches far from the median of {len(odd) + len(usual)}: {', '.join(told)} "
         f"(modified z-score above {OUTLIER_Z})."

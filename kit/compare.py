@@ -230,15 +230,16 @@ def gate(base: Run, new: Run, most: float) -> Gate:
 
 
 def _outcome(comparison: Comparison, most: float) -> Outcome:
-    if comparison.new.standing < comparison.base.standing:
-        return Outcome.LOST
+    slower = comparison.interval is not None and comparison.interval.estimate < 1 - most
+    if slower and comparison.verdict is Verdict.SLOWER:  # also where some of its launches failed
+        return Outcome.REGRESSION
     if comparison.verdict is Verdict.REFUSED:
         return Outcome.REFUSED
+    if comparison.new.standing < comparison.base.standing:
+        return Outcome.LOST
     if comparison.interval is None:
         return Outcome.NOT_JUDGED
-    if comparison.interval.estimate < 1 - most:
-        return Outcome.REGRESSION if comparison.verdict is Verdict.SLOWER else Outcome.NOISY
-    return Outcome.PASSED
+    return Outcome.NOISY if slower else Outcome.PASSED
 
 
 def parse_share(text: str) -> float:

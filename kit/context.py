@@ -26,17 +26,20 @@ def energy_j(context: Context, name: str, spans: Sequence[tuple[float, float]]) 
 
 
 def mean(context: Context, name: str, from_at: float, to_at: float) -> float | None:
-    """Mean of a series over the part of a span that its samples tell of; None where that is nothing.
+    """Mean of a series over those samples whose time lies wholly within a span; None where there are none. The samples
+    at its ends tell of what came before and after it, too.
 
     A sample stands for the time since the one before it: so loads are defined, and NVML's use and power nearly so.
     """
     known = _known(context, name)
     starts = [known.since, *known.at]
-    stretches = [max(0.0, min(end, to_at) - max(start, from_at)) for start, end in zip(starts, known.at, strict=False)]
-    covered = sum(stretches)
-    if covered <= 0:
-        return None
-    return sum(value * stretch for value, stretch in zip(known.values, stretches, strict=True)) / covered
+    inside = [
+        (end - start, value)
+        for start, end, value in zip(starts, known.at, known.values, strict=False)
+        if from_at <= start < end <= to_at
+    ]
+    covered = sum(seconds for seconds, _ in inside)
+    return sum(seconds * value for seconds, value in inside) / covered if covered else None
 
 
 def joules_per_1000_images(record: Record) -> dict[str, float]:

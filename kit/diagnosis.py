@@ -1,6 +1,6 @@
 """What holds a cell back, from where its step's time goes and what the machine can do at most. Pure.
 
-A training step is taken apart in this order, and the first part that explains most of it is the verdict: is it slowed
+A training step is taken apart in this order, and the first part that is large is the verdict: is it slowed
 down from outside (by a limit, by other load), does it wait for data, is it what a step costs at every batch size
 (passes over the weights, or overhead), are threads missing, and else, by the roofline (Williams, Waterman, Patterson
 2009), arithmetic or memory. What trained on another device than it was to has failed, and is told as such.
@@ -81,8 +81,8 @@ def diagnose_all(
     scenarios: Mapping[str, Mapping[str, Scenario]],
     machine: Machine,
 ) -> list[Diagnosis]:
-    """Of every cell with an `ok` launch whose scenario the catalogue still has, and of those that ran on another device
-    than they were to, in the order of the records. probes: of the run's ceilings."""
+    """Of every cell with an `ok` launch whose scenario is among these, and of those that ran on another device
+    than they were to, in the order of the records. probes: of the run's ceilings. scenarios: as they were measured."""
     cells: dict[str, list[Record]] = {}
     for record in records:
         if record.status in (Status.OK, Status.WRONG_DEVICE):
@@ -142,7 +142,9 @@ def _throttled(step: Step) -> Finding | None:
             f"The CPU quota withheld {percent(quota)} of the CPU time that it asked for while it trained.",
             "Raise the CPU quota, or ask for no more --threads than the quota has CPUs.",
         )
-    reasons = SLOWDOWN | {"sw_power_cap"} if capped(step.machine.gpus) else SLOWDOWN
+    used = {index for launch in step.launches for index in launch.gpus}
+    lowered = capped(gpu for gpu in step.machine.gpus if gpu.index in used)
+    reasons = SLOWDOWN | {"sw_power_cap"} if lowered else SLOWDOWN
     slowed = statistics.median(launch.slowed(reasons) for launch in step.launches)
     if slowed > THROTTLED_SHARE:
         return (
@@ -175,7 +177,7 @@ def _input_bound(step: Step) -> Finding | None:
         f"{si(step.resident, 's')}: {percent(step.waiting)} of the time goes to loading, shuffling and copying data "
         "and to the loop around the step."
     )
-    jpeg = max((c.value for (_, name, _), c in step.ceilings.items() if name == "jpeg"), default=None)
+    jpeg = ceiling(step.ceilings, "cpu", "jpeg")
     if DATASETS[step.scenario.dataset].shape is None and jpeg:
         threads = step.request.threads
         evidence += (
@@ -192,11 +194,13 @@ def _input_bound(step: Step) -> Finding | None:
 def _weights_bound(step: Step) -> Finding | None:
     if step.fixed <= FIXED_SHARE * step.resident or not step.update or step.update < WEIGHTS_SHARE * step.fixed:
         return None
+    held = step.weights / 2  # each is read and written
+    cached = " (less where they stay in the CPU's caches)" if step.fits_in_cache(held) else ""
     evidence = (
         f"Of the {si(step.resident, 's')} of a step, {si(step.fixed, 's')} ({percent(step.fixed / step.resident)}) are "
         f"the same at every batch size: each step passes over all weights, gradients and what the optimizer keeps. "
         f"Once, that is {si(step.weights, 'B')} of traffic, {si(step.update, 's')} at the measured "
-        f"{si(step.memory or 0, 'B/s')}."
+        f"{si(step.memory or 0, 'B/s')}{cached}."
     )
     remedy = "Use a larger batch, for which the passes are the same, or a fused optimizer, which makes fewer of them."
     return Kind.MEMORY_BOUND, evidence, remedy
@@ -206,11 +210,12 @@ def _launch_bound(step: Step) -> Finding | None:
     if step.fixed <= FIXED_SHARE * step.resident:
         return None
     request = step.request
-    larger = f"from a batch of about {two_digits(step.fixed / step.per_image)} on" if step.per_image else "at no batch"
+    grows = f"would take half of it from a batch of about {two_digits(step.fixed / (step.per_image or 1))} on"
+    images = grows if step.per_image else "add nothing that could be measured"
     evidence = (
         f"Of the {si(step.resident, 's')} of a step, {si(step.fixed, 's')} "
         f"({percent(step.fixed / step.resident)}{_kernels(step)}) are the same at every batch size; the images "
-        f"themselves would take half of it {larger}."
+        f"themselves {images}."
     )
     if step.arithmetic:
         evidence += (

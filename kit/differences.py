@@ -10,13 +10,13 @@
 | image or environment, engine, kernels          | flagged: the same versions may be built or run in another way  |
 | threads, settings, denormals                   | flagged: another share of the machine, or another way to use it|
 | how much a launch measures                     | flagged: the same quantity, measured with less or more care    |
-| machine, its processor or GPU, driver, kernel  | named: expected where machines are compared                    |
+| machine: processor, memory, quota, GPU, system | named: expected where machines are compared                    |
 | seed, initial and final weights                | nothing: speed does not depend on them                         |
 | precision, lane, batch size, count of devices  | nothing: part of the key, so that they are other cells         |
 
 Refused: no ratio is shown. Flagged: compared, with the difference beside it. Launches of one run that differ among
-themselves count as a difference, too. What a record could not say (a TF32 probe on a CPU, an environment of a launch
-that never ran, denormals in records of version 1) is held against nobody.
+themselves count as a difference, too. What a record could not say (a TF32 probe on a CPU, denormals in records of
+version 1) is held against nobody.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from enum import StrEnum
 
 from kit.figures import counted
 from kit.records import Machine, Record
+from kit.units import format_bytes
 from scenarios.contract import Evidence
 
 
@@ -60,7 +61,7 @@ class Rule:
 
 
 def differences(base: Sequence[Record], new: Sequence[Record]) -> list[Difference]:
-    """All that differs between (or among) the launches of one cell in two runs, in the order of the table above."""
+    """All that differs between (or among) the ok launches of one cell in two runs, in the order of the table above."""
     return [difference for rule in RULES for difference in _found(rule, base, new)]
 
 
@@ -82,8 +83,11 @@ def _found(rule: Rule, base: Sequence[Record], new: Sequence[Record]) -> list[Di
     return found
 
 
-def _evidence(record: Record) -> Evidence | None:
-    return record.result.evidence if record.result else None
+def _evidence(record: Record) -> Evidence:
+    """Of an `ok` record, which always has it (see `Record`)."""
+    assert record.result
+    assert record.result.evidence
+    return record.result.evidence
 
 
 def _spec(record: Record) -> dict[str, str]:
@@ -95,25 +99,20 @@ def _data_kind(record: Record) -> dict[str, str]:
 
 
 def _data_content(record: Record) -> dict[str, str]:
-    evidence = _evidence(record)
-    return {"data": evidence.data_digest if evidence else "unknown"}
+    return {"data": _evidence(record).data_digest}
 
 
 def _device(record: Record) -> dict[str, str]:
-    evidence = _evidence(record)
-    return {"device": evidence.placement.device.partition(":")[0]} if evidence else {}
+    return {"device": _evidence(record).placement.device.partition(":")[0]}
 
 
 def _rounding(record: Record) -> dict[str, str]:
-    evidence = _evidence(record)
-    if evidence is None or evidence.placement.tf32 is None:
-        return {}
-    return {"rounding": "to TF32" if evidence.placement.tf32 else "not to TF32"}
+    tf32 = _evidence(record).placement.tf32
+    return {} if tf32 is None else {"rounding": "to TF32" if tf32 else "not to TF32"}
 
 
 def _versions(record: Record) -> dict[str, str]:
-    evidence = _evidence(record)
-    packages = evidence.versions if evidence else {}
+    packages = _evidence(record).versions
     return {f"{name} version": version for name, version in packages.items()} | {"kit version": record.machine.kit}
 
 
@@ -123,21 +122,17 @@ def _environment(record: Record) -> dict[str, str]:
 
 
 def _kernels(record: Record) -> dict[str, str]:
-    evidence = _evidence(record)
-    return {"kernels": evidence.placement.provider} if evidence else {}
+    return {"kernels": _evidence(record).placement.provider}
 
 
 def _share(record: Record) -> dict[str, str]:
-    evidence = _evidence(record)
-    return {"threads": str(evidence.placement.threads if evidence else record.request.threads)}
+    return {"threads": str(_evidence(record).placement.threads)}
 
 
 def _way(record: Record) -> dict[str, str]:
-    evidence, asked = _evidence(record), record.request.settings | record.request.environment
+    asked, denormals = record.request.settings | record.request.environment, _evidence(record).placement.denormals
     facts = {"settings": " ".join(f"{name}={value}" for name, value in sorted(asked.items())) or "default"}
-    if evidence and evidence.placement.denormals != "unknown":
-        facts["denormals"] = evidence.placement.denormals
-    return facts
+    return facts if denormals == "unknown" else {**facts, "denormals": denormals}
 
 
 def _care(record: Record) -> dict[str, str]:
@@ -147,10 +142,16 @@ def _care(record: Record) -> dict[str, str]:
 
 
 def _machine(record: Record) -> dict[str, str]:
-    machine, evidence = record.machine, _evidence(record)
-    facts = {"machine": describe(machine), "system": f"{machine.os}, kernel {machine.kernel}"}
-    if evidence and record.request.device == "cuda":
-        facts |= {"GPU": evidence.placement.device_name, "driver": machine.driver or "unknown"}
+    machine = record.machine
+    facts = {
+        "machine": describe(machine),
+        "memory": format_bytes(machine.memory_limit_bytes or machine.memory_bytes),
+        "CPU quota": "none" if machine.quota_cpus is None else f"{machine.quota_cpus:g} CPUs",
+        "virtualization": machine.virtualization or "none seen",
+        "system": f"{machine.os}, kernel {machine.kernel}",
+    }
+    if record.request.device == "cuda":
+        facts |= {"GPU": _evidence(record).placement.device_name, "driver": machine.driver or "unknown"}
     return facts
 
 

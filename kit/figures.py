@@ -12,6 +12,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
+def signed_percent(change: float) -> str:
+    """-0.124 as `-12 %`, 0.03 as `+3 %`."""
+    return f"{100 * change:+.0f} %"
+
+
 def si(value: float, unit: str) -> str:
     """Three significant digits and an SI prefix: 0.00082 s as `820 µs`. value: not negative."""
     if value == 0:

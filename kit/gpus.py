@@ -57,22 +57,25 @@ def refusal(framework: Framework) -> str | None:
     """Why no GPU of this machine can run the framework's cuda environment, with the remedy; None where one can."""
     if "cuda" not in framework.devices:
         return f"{framework.title} is not offered on cuda."
-    if reason := absence():
-        return reason
+    return absence() or " ".join(lack(framework) or ()) or None
+
+
+def lack(framework: Framework) -> tuple[str, str] | None:
+    """What the GPUs that are here lack for the framework's cuda environment, and the remedy; None where one is fit."""
     found = gpus()
     version, _ = driver()
     least = framework.least_driver
     if least is not None and version is not None and int(version.split(".")[0]) < least:
         return (
-            f"NVIDIA's driver is {version}; {framework.title} with CUDA {framework.cuda_major} needs {least} or newer. "
-            f"Update the driver."
+            f"NVIDIA's driver is {version}; {framework.title} with CUDA {framework.cuda_major} needs {least} or newer.",
+            "Update the driver.",
         )
     capability = framework.least_capability
     if capability is not None and all(gpu.compute_capability < capability for gpu in found):
         names = ", ".join(f"{gpu.name} ({_dotted(gpu.compute_capability)})" for gpu in found)
         return (
-            f"{framework.title} needs a GPU of compute capability {_dotted(capability)} or newer; here is {names}. "
-            f"Use --env with an interpreter whose {framework.title} was built for this GPU."
+            f"{framework.title} needs a GPU of compute capability {_dotted(capability)} or newer; here is {names}.",
+            f"Use --env with an interpreter whose {framework.title} was built for this GPU.",
         )
     return None
 

@@ -18,12 +18,11 @@ table, and the alternatives.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from scipy.special import bdtr, stdtrit
+from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
 LEAST_LAUNCHES = 5
@@ -73,21 +72,9 @@ def t_interval(values: Sequence[float]) -> Interval | None:
     return _interval(_mean(values)) if len(values) > 1 else None
 
 
-def median_interval(values: Sequence[float]) -> Interval | None:
-    """The median, with an interval from order statistics: the narrowest pair of the k-th smallest and the k-th largest
-    value that holds the median at least as often as CONFIDENCE says (W. J. Conover, Practical Nonparametric Statistics,
-    3.2), whatever the values' distribution. None for fewer than 6, of which even the outermost hold it too seldom."""
-    ordered, count = sorted(values), len(values)
-    outside = (1 - CONFIDENCE) / 2
-    rank = next((k for k in range(count // 2, 0, -1) if bdtr(k - 1, count, 0.5) <= outside), 0)
-    if not rank:
-        return None
-    return Interval(statistics.median(ordered), ordered[rank - 1], ordered[-rank])
-
-
 def cell_interval(values: Sequence[float]) -> Interval | None:
-    """The interval of a cell: Student's, widened for the stopping rule. values: images/s of its launches, above 0, in
-    the order of their numbers; None where fewer than 2. Raises ValueError as `t_interval`."""
+    """The interval of a cell: Student's, widened for the stopping rule. values: images/s of its launches, above 0;
+    None where fewer than 2. Raises ValueError as `t_interval`."""
     return _interval(_widened_mean(values)) if len(values) > 1 else None
 
 

@@ -24,6 +24,7 @@ import psutil
 import kit
 from kit.errors import EngineError
 from kit.records import Machine
+from scenarios.caches import last_cache_bytes
 
 # What decides how fast matrix code runs; the hundred other flags would only fill the records.
 TELLING_FLAGS = re.compile(r"sse4_2|f16c|fma|avx.*|amx.*")
@@ -195,6 +196,7 @@ def describe(runtime: dict[str, str], identify: bool) -> Machine:
         "cpus": len(usable_cpus()),
         "quota_cpus": quota_cpus(),
         "caches": caches(),
+        "last_cache_bytes": last_cache_bytes(usable_cpus()),
         "cpu_flags": sorted(flag for flag in processors.flags if TELLING_FLAGS.fullmatch(flag)),
         "memory_bytes": psutil.virtual_memory().total,
         "memory_limit_bytes": memory_limit_bytes(),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kit.context import mean
 from kit.records import Gpu, Record
 from scenarios.contract import Evidence, Request, Status, Telemetry, Training
 
-LEAST_SEEN_S = 1.0  # two of the host's samples
+LEAST_SEEN_S = 2.0  # some of the host's samples, wholly within
 POWER_CAP_SHARE = 0.99  # of the default limit: drivers round limits to the watt
 
 
@@ -69,10 +70,16 @@ class Launch:
             if value is not None and telemetry.from_at <= at <= telemetry.to_at
         ]
 
+    @property
+    def gpus(self) -> set[int]:
+        """Indices of the GPUs that the host watched for it."""
+        series = self.record.context.series if self.record.context else {}
+        return {int(found[1]) for name in series if (found := re.match(r"gpu(\d+)_", name))}
+
     def slowed(self, reasons: frozenset[str]) -> float:
-        """Largest share of the samples in which one of these reasons held a GPU of the launch back."""
-        throttled = self.record.context.throttled if self.record.context else {}
-        return max((share for gpu in throttled.values() for why, share in gpu.items() if why in reasons), default=0.0)
+        """Largest share of the samples while it trained in which one of these reasons held a GPU of the launch back."""
+        told = [self.while_training(f"gpu{gpu}_{reason}") for gpu in self.gpus for reason in reasons]
+        return max((statistics.fmean(held) for held in told if held), default=0.0)
 
     def _mean(self, series: str) -> float | None:
         """Of the host's samples while the launch trained. None: not seen."""
@@ -90,8 +97,8 @@ def measured(records: Sequence[Record]) -> list[Launch]:
     return launches
 
 
-def capped(gpus: Sequence[Gpu]) -> list[tuple[Gpu, float]]:
-    """The GPUs whose power limit is below their default, with its share of that."""
+def capped(gpus: Iterable[Gpu]) -> list[tuple[Gpu, float]]:
+    """Those of the GPUs whose power limit is below their default, with its share of that."""
     limits = [
         (gpu, gpu.power_limit_w / gpu.default_power_limit_w)
         for gpu in gpus

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from kit.errors import UsageError
 from scenarios.contract import Code, Reason, Request, Result, Status
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 def _to_version_2(document: dict[str, Any]) -> dict[str, Any]:
@@ -30,8 +30,19 @@ def _to_version_2(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
+def _to_version_3(document: dict[str, Any]) -> dict[str, Any]:
+    """Why a GPU lowered its clocks became series; shares of whole launches do not tell of training. The last caches
+    together were guessed from CPU 0's and the sockets."""
+    if context := document.get("context"):
+        context.pop("throttled", None)
+    for machine in (document, document.get("machine") or {}):
+        if "caches" in machine:
+            machine["last_cache_bytes"] = max(machine["caches"].values(), default=0) * machine["sockets"]
+    return document
+
+
 # Step N turns a document of version N into one of version N + 1. Version 1 is the first.
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _to_version_2}
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _to_version_2, 2: _to_version_3}
 
 # Sizes, counts and seeds fit into 64 bits. A larger whole number is nobody's, and arithmetic with floats fails of it.
 MOST_WHOLE = (1 << 63) - 1
@@ -128,8 +139,9 @@ class Gpu(Part):
 
 class Machine(Document):
     """The machine that measured. cpus: logical CPUs that may be used (affinity and quota); quota_cpus: the cgroup's
-    quota in CPUs, None where there is none. caches: level name to bytes. id: a hash that is equal for equal
-    hardware and software, so that runs of one machine can be told from runs of another; not a serial."""
+    quota in CPUs, None where there is none. caches: of CPU 0, level name to bytes; last_cache_bytes: of the last level,
+    of all CPUs that may be used together, 0 where the system does not tell. id: a hash that is equal for equal hardware
+    and software, so that runs of one machine can be told from runs of another; not a serial."""
 
     id: str
     cpu_model: str
@@ -140,6 +152,7 @@ class Machine(Document):
     cpus: int
     quota_cpus: float | None
     caches: dict[str, int]
+    last_cache_bytes: int
     cpu_flags: list[str]
     memory_bytes: int
     memory_limit_bytes: int | None
@@ -172,17 +185,16 @@ class Context(Part):
     at: when each sample was taken. series: name to one value a sample, None where it could not be read:
     `cpu_busy` and `cpu_steal` (CPUs; all processes), `cpu_mhz` (mean over up to 16 cores, every fourth sample),
     `cpu_energy_j` (RAPL, all packages, a counter that never falls); for each GPU of the launch, `gpu0_` (NVML's index,
-    as in Machine.gpus) and then `use` (0 to 1), `memory_bytes`, `power_w`, `energy_j` (a counter), `temperature_c`,
-    `sm_mhz`, `other_processes` (that compute and are not of this launch).
-    core_busy: mean share of time for which each logical CPU was busy, in the order of their numbers. throttled: GPU
-    (`gpu0`; those that tell) to reason (`sw_power_cap`, `hw_slowdown`, `sw_thermal`, `hw_thermal`, `hw_power_brake`)
-    to share of the samples. cost_s: CPU time that sampling itself took.
+    as in Machine.gpus) and then `use` (0 to 1), `memory_gib`, `power_w`, `energy_j` (a counter), `temperature_c`,
+    `sm_mhz`, `other_processes` (that compute and are not of this launch), and, 0 or 1, why its clocks are low:
+    `sw_power_cap`, `hw_slowdown`, `sw_thermal`, `hw_thermal`, `hw_power_brake`.
+    core_busy: mean share of time for which each logical CPU was busy, in the order of their numbers. cost_s: CPU time
+    that sampling itself took.
     """
 
     at: list[float]
     series: dict[str, list[float | None]]
     core_busy: list[float]
-    throttled: dict[str, dict[str, float]]
     cost_s: float
 
     @model_validator(mode="after")

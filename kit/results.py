@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kit.analysis import CellSummary, short_names, summarise
 from kit.console import Column
+from kit.figures import percent
 from kit.intervals import CONFIDENCE
 from kit.records import Record
 from scenarios.contract import Status
@@ -59,7 +60,9 @@ def notes(records: Sequence[Record]) -> list[str]:
     if any(summary.projected for summary in summaries):
         found.append(f"{PROJECTED} projected from windows of steady training")
     if any(summary.interval for summary in summaries):
-        found.append(f"± half-width of the {CONFIDENCE:.0%} interval over launches; none where there is one launch")
+        found.append(
+            f"± half-width of the {percent(CONFIDENCE)} interval over launches; none where there is one launch"
+        )
     keys: dict[str, list[str]] = {}
     for record in records:
         if record.reason:

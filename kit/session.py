@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from kit import campaign, catalog, datasets, engines, machine
-from kit.cautions import Caution, cautions
+from kit.cautions import Caution
 from kit.console import Column
-from kit.diagnosis import Diagnosis, diagnose_all
+from kit.diagnosis import Diagnosis
 from kit.engines.base import Engine
 from kit.errors import DataError, EngineError, UsageError
+from kit.judgement import judge
 from kit.model import Environment
 from kit.plan import Estimate, Options, Scenarios, Selection, estimate, find_scenario, make_plan, pick
 from kit.progress import Progress
@@ -161,14 +162,15 @@ def report(folder: RunFolder, target: Path | None = None) -> Outcome:
     """Write the report of what a run has measured so far to `target`, or into the run's folder."""
     from kit.report.render import write_report  # seconds of imports, which a plan or a wrong name need not wait for
 
-    plan, here, records, probes = folder.plan, folder.machine, folder.records(), folder.probes()
+    plan, records = folder.plan, folder.records()
+    judgement = judge(plan, folder.machine, records, folder.probes(), catalog.scenarios())
     return Outcome(
         run=plan.run,
         folder=folder.path,
-        report=write_report(target or folder.index, plan, here, records, probes),
+        report=write_report(target or folder.index, judgement),
         records=records,
-        cautions=cautions(plan, here, records, probes),
-        diagnoses=diagnose_all(records, probes, catalog.scenarios(), here),
+        cautions=judgement.cautions,
+        diagnoses=judgement.diagnoses,
         exit_code=campaign.exit_code(plan, records),
     )
 

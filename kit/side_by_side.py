@@ -54,7 +54,8 @@ def comparison_section(comparisons: Sequence[Comparison], runs: Sequence[Run], n
     names, titles = _names(runs), (letter(0), letter(new))
     shown = [comparison for comparison in comparisons if comparison.base.speeds or comparison.new.speeds]
     counts = Counter(comparison.verdict for comparison in shown)
-    lines = [f"{counted(len(shown), 'cell')}: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())]
+    verdicts = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
+    lines = [f"{counted(len(shown), 'cell')}: {verdicts}"] if shown else []
     if counts[Verdict.UNKNOWN]:
         lines.append("unknown: one launch on a side has no interval; measure with --profile standard.")
     lines += [
@@ -79,8 +80,8 @@ def gate_section(judged: Gate, runs: Sequence[Run]) -> Section:
         lines.append("not judged: one launch on a side has no interval; measure with --profile standard.")
     lines.append(
         f"A cell fails where it is slower by more than {100 * judged.most:.3g} % and the whole 95 % interval of the "
-        "ratio (NEW/BASE) lies below 1: exit code 1. One that is refused (not comparable) or lost (no longer ok) does "
-        "not pass: exit code 2."
+        "ratio (NEW/BASE) lies below 1: exit code 1. One that is refused (not comparable) or lost (launches that were "
+        "ok are no longer) does not pass: exit code 2."
     )
     counts = Counter(outcome for _, outcome in judged.cells if outcome in FAILING)
     failed = ", ".join(f"{n} {outcome}" for outcome, n in counts.most_common())

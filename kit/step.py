@@ -60,7 +60,7 @@ class Step:
         """Of a resident step that its least traffic would take at the ceiling. None, too, where that is more than the
         step takes, or fits in the CPU's last cache: it does not go to memory then."""
         share = self.traffic / self.memory / self.resident if self.memory else None
-        return share if share is not None and share <= 1 and self.traffic > self.last_cache else None
+        return share if share is not None and share <= 1 and not self.fits_in_cache(self.traffic) else None
 
     @property
     def update(self) -> float | None:
@@ -68,10 +68,9 @@ class Step:
         they stay in a cache, it is less."""
         return self.weights / self.memory if self.memory else None
 
-    @property
-    def last_cache(self) -> int:
-        """Bytes; 0 for a GPU, whose cache the machine's description does not tell."""
-        return max(self.machine.caches.values(), default=0) * self.machine.sockets if self.on_cpu else 0
+    def fits_in_cache(self, size: float) -> bool:
+        """Whether so many bytes do, in the CPUs' last one; never in a GPU's, which the machine does not tell."""
+        return self.on_cpu and size <= self.machine.last_cache_bytes
 
     @property
     def on_cpu(self) -> bool:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import io
 import os
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from PIL import Image
 
+from scenarios.caches import last_cache_bytes
 from scenarios.contract import Ceiling
 from scenarios.frameworks.base import Adapter, KernelName, NotOffered
 from scenarios.measure import time_stretches
@@ -43,18 +43,6 @@ def measure(adapter: Adapter, device: Device, precision: Precision) -> list[Ceil
     return [*found, _jpeg()]
 
 
-def cache_bytes(cpus: Path = Path("/sys/devices/system/cpu")) -> int:
-    """Size of the last-level caches of the CPUs that this process may use, together; 0 where the kernel does not
-    tell."""
-    caches: dict[tuple[int, str], int] = {}
-    for cpu in os.sched_getaffinity(0):
-        for cache in cpus.glob(f"cpu{cpu}/cache/index*"):
-            level, shared, size = ((cache / name).read_text().strip() for name in ("level", "shared_cpu_list", "size"))
-            caches[int(level), shared] = int(size.removesuffix("K")) * 1024
-    last = max((level for level, _ in caches), default=0)
-    return sum(size for (level, _), size in caches.items() if level == last)
-
-
 def encode_photo() -> bytes:
     """A JPEG of PHOTO's size with random detail at every scale, fainter the finer, which takes about as many bytes as
     a photo of cats and dogs does on average (25,000 in 825 MB): they decide what decoding costs."""
@@ -82,7 +70,7 @@ def _sizes(device: Device) -> dict[KernelName, tuple[int, ...]]:
             "upload": (256 * MEBIBYTE,),
             "launch": (1,),
         }
-    memory = min(max(4 * cache_bytes(), LEAST_MEMORY_BYTES), MOST_MEMORY_BYTES)
+    memory = min(max(4 * last_cache_bytes(os.sched_getaffinity(0)), LEAST_MEMORY_BYTES), MOST_MEMORY_BYTES)
     return {"matmul": (1024, 2048), "convolution": (32,), "memory": (memory,), "launch": (1,)}
 
 

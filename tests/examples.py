@@ -45,6 +45,7 @@ def machine(**changes: Any) -> Machine:
         "cpus": 2,
         "quota_cpus": None,
         "caches": {"L2": 1 << 20},
+        "last_cache_bytes": 1 << 20,
         "cpu_flags": ["avx2"],
         "memory_bytes": 8 << 30,
         "memory_limit_bytes": None,

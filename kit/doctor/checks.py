@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from kit import machine
 from kit.cautions import REMEDIES, CautionCode
 from kit.cell_rules import WITHHELD_SHARE, tolerable_load
 from kit.datasets import AUTO_BUDGET
-from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Load, Local
+from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Load, Local, Place
 from kit.doctor.findings import Finding, Level
 from kit.doctor.gpu_checks import check_gpus
 from kit.environments import PYTHON
 from kit.errors import EngineError, KitError
+from kit.figures import counted, percent
+from kit.model import Device
 from kit.typical import environment_cost
 from kit.units import format_bytes
 
 LEAST_FREE_BYTES = 2 << 30  # the smallest environment and its data
-ROOMY_FREE_BYTES = 12 << 30  # three CPU environments, their download caches, all data sets
+RUN_BYTES = 200 << 20  # a standard run of all cells with its samples and report, several times; as much is kept of it
+LEAST_STOLEN = 0.05  # CPUs: two clock ticks of the half second that is looked at, and a half
 LEAST_MEMORY_BYTES = 2 << 30  # the largest launch of the smoke profile
 ROOMY_MEMORY_BYTES = 4 << 30
 # PyTorch's four loader processes hand over batches in /dev/shm, each up to two ahead: at 128 x 128 x 3 float32 that is
@@ -28,13 +31,14 @@ ROOMY_SHM_BYTES = 512 << 20
 
 def judge(facts: Facts) -> list[Finding]:
     """Every check, in the order in which they are shown."""
+    needs = folder_needs(facts)
     return [
         check_platform(facts.system, facts.architecture),
         *check_engines(facts.docker.description, facts.local.description),
         *check_python(facts.local),
         *check_gpus(facts),
-        *(check_folder(folder) for folder in facts.folders),
-        *check_images(facts.docker, images_bytes(facts)),
+        *(check_folder(folder, needs[folder.name]) for folder in facts.folders),
+        *check_images(facts.docker, environments_bytes(facts, facts.docker.ready)),
         check_cpus(facts.cpus),
         check_memory(facts.available_bytes, facts.limit_bytes),
         check_shm(facts.shm_free_bytes),
@@ -79,45 +83,55 @@ def check_python(local: Local) -> list[Finding]:
     return [Finding(Level.WARNING, "python", message, remedy)]
 
 
-def check_folder(folder: Folder) -> Finding:
-    """Room where kit writes, and the right to."""
+def check_folder(folder: Folder, more_bytes: int) -> Finding:
+    """Room where kit writes, and the right to. more_bytes: what may come to lie there."""
     if not folder.writable:
         remedy = f"Name another folder by {folder.setting}."
         return Finding(Level.ERROR, folder.name, f"{folder.path} cannot be written.", remedy)
     message = f"{format_bytes(folder.free_bytes)} free at {folder.path}"
-    if folder.free_bytes < LEAST_FREE_BYTES:
-        remedy = f"Make room: kit needs {format_bytes(LEAST_FREE_BYTES)} there at the least."
-        return Finding(Level.ERROR, folder.name, message, remedy)
-    if folder.free_bytes < ROOMY_FREE_BYTES:
-        remedy = f"All frameworks on the CPU and all data sets together take up to {format_bytes(ROOMY_FREE_BYTES)}."
+    if folder.free_bytes < min(LEAST_FREE_BYTES, more_bytes):
+        return Finding(Level.ERROR, folder.name, message, f"Make room: up to {format_bytes(more_bytes)} come to it.")
+    if folder.free_bytes < more_bytes:
+        remedy = f"Up to {format_bytes(more_bytes)} come to it: make room, or measure less (--framework, --scenario)."
         return Finding(Level.WARNING, folder.name, message, remedy)
     return Finding(Level.OK, folder.name, message)
 
 
-def images_bytes(facts: Facts) -> int:
-    """What images of all frameworks take together, for the devices that are here."""
-    devices = ("cpu", "cuda") if facts.gpus.found else ("cpu",)
+def folder_needs(facts: Facts) -> dict[str, int]:
+    """Name of each folder to the bytes that may come to lie there: environments of the local engine, where it is the
+    only one, with what they are made from; data sets as downloaded, unpacked and prepared; runs."""
+    alone = isinstance(facts.docker.description, KitError)
+    return {
+        "disk cache": RUN_BYTES + 2 * environments_bytes(facts, facts.local.ready) * alone,
+        "disk data": 3 * sum(one.download_bytes for one in facts.datasets if not one.here),
+        "disk out": RUN_BYTES,
+    }
+
+
+def environments_bytes(facts: Facts, ready: Collection[Place]) -> int:
+    """What environments of all frameworks take together that are still to be made, for the devices that are here."""
+    devices: tuple[Device, ...] = ("cpu", "cuda") if facts.gpus.found else ("cpu",)
     return sum(
         environment_cost(framework.name, device).bytes
         for framework in facts.frameworks
         for device in devices
-        if device in framework.devices
+        if device in framework.devices and (framework.name, device) not in ready
     )
 
 
-def check_images(docker: Docker, all_bytes: int) -> list[Finding]:
-    """Room where Docker keeps its images; nothing where Docker cannot be used. all_bytes: of all images together."""
+def check_images(docker: Docker, more_bytes: int) -> list[Finding]:
+    """Room where Docker keeps its images; nothing where Docker cannot be used. more_bytes: of those to be built."""
     if isinstance(docker.description, KitError):
         return []
     free = docker.images_free_bytes
     if free is None:
         return [Finding(Level.OK, "disk images", "Docker's disk is not to be seen from here")]
     message = f"{format_bytes(free)} free where Docker keeps its images"
-    if free < LEAST_FREE_BYTES:
+    if free < min(LEAST_FREE_BYTES, more_bytes):
         remedy = "Make room (`docker system df` tells what takes it), or use --engine local."
         return [Finding(Level.ERROR, "disk images", message, remedy)]
-    if free < all_bytes:
-        remedy = f"Images of all frameworks together take about {format_bytes(all_bytes)}; build fewer (--framework)."
+    if free < more_bytes:
+        remedy = f"The images still to be built take about {format_bytes(more_bytes)}; build fewer (--framework)."
         return [Finding(Level.WARNING, "disk images", message, remedy)]
     return [Finding(Level.OK, "disk images", message)]
 
@@ -164,7 +178,7 @@ def check_governor(governors: Sequence[str]) -> Finding:
     """What decides on the CPUs' clocks. Virtual machines mostly do not show it."""
     if not governors:
         return Finding(Level.OK, "governor", "The CPUs' frequency governor is not shown here")
-    told = ", ".join(f"{name} on {count} CPUs" for name, count in Counter(governors).most_common())
+    told = ", ".join(f"{name} on {counted(count, 'CPU')}" for name, count in Counter(governors).most_common())
     if set(governors) == {"performance"}:
         return Finding(Level.OK, "governor", told)
     remedy = "While you measure: `sudo cpupower frequency-set --governor performance`. Else clocks follow the load."
@@ -186,8 +200,9 @@ def check_steal(load: Load | None) -> Finding:
     """CPU time that the hypervisor gives to others."""
     if load is None:
         return Finding(Level.OK, "steal", "CPU time is not counted here")
-    share = load.stolen / load.cpus
-    message = f"The hypervisor gives {share:.1%} of the CPUs' time to others"
+    # Of the time asked for, as the caution has it; of next to none, one clock tick is a large share.
+    share = load.stolen / (load.busy + load.stolen) if load.stolen >= LEAST_STOLEN else 0.0
+    message = f"The hypervisor gives {percent(share)} of the CPU time asked for to others"
     if share > WITHHELD_SHARE:
         return Finding(Level.WARNING, "steal", message, REMEDIES[CautionCode.STEAL])
     return Finding(Level.OK, "steal", message)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kit.errors import KitError
-from kit.model import Framework
+from kit.model import Device, Framework
 from kit.records import Gpu
+
+Place = tuple[str, Device]  # a framework's name on a device
 
 
 @dataclass(frozen=True)
@@ -23,33 +25,37 @@ class Toolkit:
 @dataclass(frozen=True)
 class Docker:
     """description: what the engine says of itself, or why it cannot be used; then all else is empty.
-    images_free_bytes: on the disk where it keeps its images; None where that is not to be seen from here."""
+    images_free_bytes: on the disk where it keeps its images; None where that is not to be seen from here. ready: where
+    the image is built."""
 
     description: Mapping[str, str] | KitError
     toolkit: Toolkit = Toolkit((), None)
     images_free_bytes: int | None = None
+    ready: frozenset[Place] = frozenset()
 
 
 @dataclass(frozen=True)
 class Local:
     """description: what the engine says of itself, or why it cannot be used. python: version of the interpreter from
-    which its environments are made, as `3.11.9`; None where there is none yet."""
+    which its environments are made, as `3.11.9`; None where there is none yet. ready: where the environment is made."""
 
     description: Mapping[str, str] | KitError
     python: str | None = None
+    ready: frozenset[Place] = frozenset()
 
 
 @dataclass(frozen=True)
 class Gpus:
     """What the driver shows. driver, cuda: its version, and the newest CUDA that it serves. busy: indices of the GPUs
-    on which a process computes. refusals: framework to the reason why no GPU here can run its cuda environment, None
-    where one can. answered: False where the driver took too long; then all else is empty."""
+    on which a process computes. lacks: framework to what no GPU here has of what its cuda environment needs, and the
+    remedy; those that one can run are not in it. answered: False where the driver took too long or failed; then all
+    else is empty."""
 
     found: tuple[Gpu, ...] = ()
     driver: str | None = None
     cuda: str | None = None
     busy: tuple[int, ...] = ()
-    refusals: Mapping[str, str | None] | None = None
+    lacks: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     answered: bool = True
 
 

@@ -21,7 +21,7 @@ from kit import catalog, datasets, gpus, machine
 from kit.background import in_background
 from kit.data.sources import SOURCES
 from kit.doctor import mirrors
-from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Gpus, Load, Local, Toolkit
+from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Gpus, Load, Local, Place, Toolkit
 from kit.engines import containers
 from kit.engines.base import Engine
 from kit.engines.docker import DockerEngine
@@ -47,8 +47,8 @@ def gather_facts(sources: Sources, out: Path) -> Facts:
     load = _measure_load()  # first, while nothing else of this process runs
     frameworks = tuple(catalog.frameworks().values())
     sets = [_data_set(name) for name in DATASETS]
-    docker = in_background(lambda: _docker(DockerEngine(sources)))
-    local = in_background(lambda: _local(LocalEngine(sources)))
+    docker = in_background(lambda: _docker(DockerEngine(sources), frameworks))
+    local = in_background(lambda: _local(LocalEngine(sources), frameworks))
     driver = in_background(lambda: _gpus(frameworks))
     asked = {
         one.name: [in_background(question) for question in mirrors.questions(one.name, PATIENCE_S)]
@@ -93,14 +93,20 @@ def _describe(engine: Engine) -> Mapping[str, str] | KitError:
         return error
 
 
-def _docker(engine: DockerEngine) -> Docker:
+def _ready(engine: Engine, frameworks: Sequence[Framework]) -> frozenset[Place]:
+    """Where nothing is to be built any more."""
+    places = ((framework, device) for framework in frameworks for device in framework.devices)
+    return frozenset((framework.name, device) for framework, device in places if engine.ready(framework, device))
+
+
+def _docker(engine: DockerEngine, frameworks: Sequence[Framework]) -> Docker:
     description = _describe(engine)
     if isinstance(description, KitError):
         return Docker(description)
     info: Mapping[str, Any] = engine.info()
     root = info.get("DockerRootDir")
     toolkit = Toolkit(_ways(info), parse_toolkit_version(_output("nvidia-ctk", "--version")))
-    return Docker(description, toolkit, _free(Path(root)) if root else None)
+    return Docker(description, toolkit, _free(Path(root)) if root else None, _ready(engine, frameworks))
 
 
 def _ways(info: Mapping[str, Any]) -> tuple[str, ...]:
@@ -119,13 +125,13 @@ def parse_toolkit_version(text: str) -> tuple[int, ...] | None:
     return tuple(map(int, found.groups())) if found else None
 
 
-def _local(engine: LocalEngine) -> Local:
+def _local(engine: LocalEngine, frameworks: Sequence[Framework]) -> Local:
     description = _describe(engine)
     if isinstance(description, KitError):
         return Local(description)
     # As `uv venv` looks for it: not in virtual environments.
     find = ("python", "find", "--system", "--no-project", "--no-python-downloads", "--show-version", PYTHON)
-    return Local(description, _output(uv.find_uv_bin(), *find).strip() or None)
+    return Local(description, _output(uv.find_uv_bin(), *find).strip() or None, _ready(engine, frameworks))
 
 
 def _output(program: str, *arguments: str) -> str:
@@ -145,8 +151,11 @@ def _gpus(frameworks: Sequence[Framework]) -> Gpus:
         return Gpus()
     try:
         version, cuda = gpus.driver()
-        refusals = {framework.name: gpus.refusal(framework) for framework in frameworks}
-        return Gpus(tuple(gpus.gpus()), version, cuda, tuple(gpus.busy()), refusals)
+        offered = [framework for framework in frameworks if "cuda" in framework.devices]
+        lacks = {one.name: lack for one in offered if (lack := gpus.lack(one))}
+        return Gpus(tuple(gpus.gpus()), version, cuda, tuple(gpus.busy()), lacks)
+    except pynvml.NVMLError:  # a GPU that is lost, or whose interrupts do not arrive
+        return Gpus(answered=False)
     finally:
         pynvml.nvmlShutdown()
 

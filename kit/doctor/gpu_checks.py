@@ -9,6 +9,7 @@ from kit.cautions import REMEDIES, CautionCode
 from kit.doctor.facts import Facts, Gpus, Toolkit
 from kit.doctor.findings import Finding, Level
 from kit.errors import KitError
+from kit.figures import percent
 from kit.model import Framework
 from kit.observed import capped
 
@@ -35,7 +36,7 @@ def check_driver(gpus: Gpus, cards: int, frameworks: Sequence[Framework]) -> Fin
     """Which GPUs NVIDIA's driver shows. cards: on the PCI bus. Without any, kit works: on the CPU."""
     if not gpus.answered:
         remedy = "Run nvidia-smi: where it hangs too, restart the machine; where it is slow, turn on persistence mode."
-        return Finding(Level.WARNING, "gpu", "NVIDIA's driver does not answer.", remedy)
+        return Finding(Level.WARNING, "gpu", "NVIDIA's driver does not answer, or fails.", remedy)
     if gpus.found:
         names = Counter(gpu.name for gpu in gpus.found)
         told = ", ".join(name if count == 1 else f"{count} x {name}" for name, count in names.items())
@@ -72,8 +73,9 @@ def check_toolkit(toolkit: Toolkit) -> Finding:
 def check_framework(framework: Framework, gpus: Gpus) -> Finding:
     """Driver and compute capability against what the framework's cuda environment needs."""
     name = f"cuda {framework.name}"
-    if refusal := (gpus.refusals or {}).get(framework.name):
-        return Finding(Level.WARNING, name, f"{framework.title}'s cells on cuda would be skipped.", refusal)
+    if framework.name in gpus.lacks:
+        cause, remedy = gpus.lacks[framework.name]
+        return Finding(Level.WARNING, name, f"{framework.title}'s cells on cuda would be skipped: {cause}", remedy)
     least = framework.least_capability or (0, 0)
     old = [f"{gpu.index} ({gpu.name})" for gpu in gpus.found if gpu.compute_capability < least]
     if old:
@@ -91,7 +93,7 @@ def check_framework(framework: Framework, gpus: Gpus) -> Finding:
 def check_power(gpus: Gpus) -> Finding:
     """Power limits against the defaults."""
     if lowered := capped(gpus.found):
-        told = ", ".join(f"GPU {gpu.index} to {share:.0%}" for gpu, share in lowered)
+        told = ", ".join(f"GPU {gpu.index} to {percent(share)}" for gpu, share in lowered)
         message = f"The power limit is lowered: {told} of its default."
         return Finding(Level.WARNING, "gpu power", message, REMEDIES[CautionCode.POWER_CAP])
     shown = any(gpu.power_limit_w and gpu.default_power_limit_w for gpu in gpus.found)

@@ -27,6 +27,7 @@ CHARTS = {
     "CPUs busy": {"cpu_busy": "all programs", "cpu_steal": "stolen by the host"},
     "CPU clock, MHz": {"cpu_mhz": "mean of the cores"},
     "GPU use": {"gpu#_use": "GPU #"},
+    "GPU memory, GiB": {"gpu#_memory_gib": "GPU #"},
     "GPU power, W": {"gpu#_power_w": "GPU #"},
     "GPU temperature, °C": {"gpu#_temperature_c": "GPU #"},
     "GPU clock, MHz": {"gpu#_sm_mhz": "GPU #"},
@@ -112,7 +113,7 @@ def timelines(records: Sequence[Record]) -> tuple[Timeline, ...]:
     drawn = []
     for title, wanted in CHARTS.items():
         samples: list[Sample] = []
-        for number in range(MOST_GPUS if "#" in title or any("#" in name for name in wanted) else 1):
+        for number in range(MOST_GPUS if any("#" in name for name in wanted) else 1):
             for name, label in wanted.items():
                 samples += _line(records, name.replace("#", str(number)), label.replace("#", str(number)))
         if samples:

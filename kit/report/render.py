@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import jinja2
@@ -11,18 +10,16 @@ from markupsafe import Markup
 
 from kit import catalog
 from kit.errors import DiskError
-from kit.records import Machine, Plan, Record
+from kit.judgement import Judgement
 from kit.report import charts
 from kit.report.parts import Section, Timeline, View
 from kit.report.view import make_view
 
 
-def write_report(
-    target: Path, plan: Plan, machine: Machine, records: Sequence[Record], probes: Sequence[Record]
-) -> Path:
+def write_report(target: Path, judgement: Judgement) -> Path:
     """Write the report of a run to `target`, atomically, and return it. Raises DiskError where it cannot."""
     titles = {name: framework.title for name, framework in catalog.frameworks().items()}
-    html = render(make_view(plan, machine, records, probes, catalog.scenarios(), titles))
+    html = render(make_view(judgement, titles))
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         temporary.write_text(html, encoding="utf-8", errors="replace")  # records may hold halves of characters

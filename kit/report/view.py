@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from kit.analysis import CellSummary, Ratio, ratios, short_names, summarise
-from kit.cautions import cautions
-from kit.ceilings import best
-from kit.diagnosis import diagnose_all
 from kit.figures import counted
 from kit.intervals import Interval
+from kit.judgement import Judgement
 from kit.records import Machine, Plan, Record
 from kit.report import conditions, evidence, text
 from kit.report.parts import Bar, Point, Section, Table, View
@@ -50,20 +48,12 @@ METHOD = (
 )
 
 
-def make_view(
-    plan: Plan,
-    machine: Machine,
-    records: Sequence[Record],
-    probes: Sequence[Record],
-    scenarios: Mapping[str, Mapping[str, Scenario]],
-    titles: Mapping[str, str],
-) -> View:
-    """Everything the report of one run says. probes: the run's probe records. titles: framework name to display name;
-    unknown ones keep their name."""
+def make_view(judgement: Judgement, titles: Mapping[str, str]) -> View:
+    """Everything the report of one run says. titles: framework name to display name; unknown ones keep their name."""
+    plan, machine, records = judgement.plan, judgement.machine, judgement.records
     summaries = summarise(records)
     ok = [s for s in summaries if s.launches]
     names = {s.key: name for s, name in zip(summaries, short_names(summaries), strict=True)}
-    ceilings = best(probes)
     compared = ratios(ok, records)
     pairs = [ratio for ratio in compared if ratio.kind == "device"]
     frameworks = [ratio for ratio in compared if ratio.kind == "framework" and ratio.interval]
@@ -75,12 +65,12 @@ def make_view(
         summary=_summary(ok, titles, frameworks),
         frameworks=_frameworks(frameworks, names),
         speedups=_speedups(pairs, ok, titles),
-        sections=tuple(_sections(ok, scenarios, titles)),
-        cautions=conditions.cautions_table(cautions(plan, machine, records, probes), names),
-        diagnoses=conditions.diagnoses_table(diagnose_all(records, probes, scenarios, machine), names),
-        ceilings=conditions.ceilings_table(ceilings),
+        sections=tuple(_sections(ok, judgement.scenarios, titles)),
+        cautions=conditions.cautions_table(judgement.cautions, names),
+        diagnoses=conditions.diagnoses_table(judgement.diagnoses, names),
+        ceilings=conditions.ceilings_table(judgement.ceilings),
         energy=conditions.energy_table(records, names),
-        timelines=conditions.timelines([*probes, *records]),
+        timelines=conditions.timelines([*judgement.probes, *records]),
         problems=evidence.problems(records, plan, names),
         machine=evidence.machine_table(machine),
         proof=evidence.proof(records, names),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -15,14 +14,15 @@ T = TypeVar("T")
 # loaded, since Volta.
 QUERIES: dict[str, Callable[[object], float]] = {
     "use": lambda gpu: pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu / 100,
-    "memory_bytes": lambda gpu: pynvml.nvmlDeviceGetMemoryInfo(gpu).used,
+    "memory_gib": lambda gpu: pynvml.nvmlDeviceGetMemoryInfo(gpu).used / 2**30,
     "power_w": lambda gpu: pynvml.nvmlDeviceGetPowerUsage(gpu) / 1000,
     "energy_j": lambda gpu: pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1000,
     "temperature_c": lambda gpu: pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU),
     "sm_mhz": lambda gpu: pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM),
 }
 
-# hw_slowdown is set for whatever cause; hw_thermal and hw_power_brake tell two of them.
+# Why its clocks are lower than they could be, as 0 or 1. hw_slowdown is set for whatever cause; hw_thermal and
+# hw_power_brake tell two of them.
 REASONS = {
     "sw_power_cap": pynvml.nvmlClocksEventReasonSwPowerCap,
     "hw_slowdown": pynvml.nvmlClocksEventReasonHwSlowdown,
@@ -40,8 +40,6 @@ class Gpus:
     def __init__(self, handles: Mapping[int, object]) -> None:
         self._handles = handles
         self._others = {index: _answer(_processes, gpu) for index, gpu in handles.items()}
-        self._readings = Counter[str]()
-        self._throttled = {f"gpu{index}": Counter[str]() for index in handles}
 
     def read(self) -> dict[str, float]:
         """All that the GPUs answer now."""
@@ -53,16 +51,8 @@ class Gpus:
             found |= {f"{name}_{series}": answer for series, answer in answers.items() if answer is not None}
             reasons = _answer(_reasons, gpu)
             if reasons is not None:
-                self._readings[name] += 1
-                self._throttled[name].update(reason for reason, bit in REASONS.items() if reasons & bit)
+                found |= {f"{name}_{reason}": float(bool(reasons & bit)) for reason, bit in REASONS.items()}
         return found
-
-    def throttled(self) -> dict[str, dict[str, float]]:
-        """GPU to each reason to share of the readings; only GPUs that tell."""
-        return {
-            name: {reason: self._throttled[name][reason] / readings for reason in REASONS}
-            for name, readings in self._readings.items()
-        }
 
     def _staying(self, index: int, gpu: object) -> int | None:
         before = self._others[index]

@@ -95,5 +95,5 @@ def test_the_table_shows_the_interval_where_there_is_one_and_says_what_it_is():
     several, single = launches((1000.0, 1100.0, 900.0, 1050.0, 950.0)), launches([2000.0], cell("cifar-cnn"))
     half_width = 100 * cell_interval(speeds(several)).half_width
     assert [row[2] for row in results.table([*several, *single])] == [f"997 ±{half_width:.1f} %", "2,000"]
-    assert any("± half-width of the 95% interval" in note for note in results.notes(several))
+    assert any("± half-width of the 95 % interval" in note for note in results.notes(several))
     assert not any("±" in note for note in results.notes(single))

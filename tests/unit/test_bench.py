@@ -9,20 +9,22 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import geometric_mean
+from statistics import geometric_mean, median
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from benchmarks import against_itself, container, overhead, processes, slow_meter
 from benchmarks.interleave import half_of, half_plan, half_records, interleaved
-from benchmarks.pairs import Subject, exit_code, ratios
+from benchmarks.pairs import Subject, exit_code, median_interval, ratios, summary
 from benchmarks.processes import Command, compare
 from kit import assets
 from kit.compare import Run
 from kit.engines.local import LocalEngine
 from kit.errors import KitError
+from kit.intervals import Interval
 from kit.model import Cell
 from kit.progress import Silent
 from kit.records import Plan
@@ -99,7 +101,7 @@ def test_a_machine_that_slows_down_steadily_favours_neither_side(drift, cost, ha
 
 
 def test_a_line_has_what_the_pairs_say():
-    line = json.loads(SUBJECT.line([0.99, 1.0, 0.97, 1.01, 40.0, 0.98, 1.02, 0.01]))
+    line = json.loads(SUBJECT.line(summary([0.99, 1.0, 0.97, 1.01, 40.0, 0.98, 1.02, 0.01])))
     interval = line.pop("interval")
     assert line == {
         "bench": "overhead",
@@ -114,9 +116,28 @@ def test_a_line_has_what_the_pairs_say():
 
 def test_too_few_pairs_have_no_line_and_are_not_offered():
     with pytest.raises(ValueError, match="no interval"):
-        SUBJECT.line([1.0] * 5)
+        summary([1.0] * 5)
     with pytest.raises(SystemExit):
         overhead.options(["--pairs", "5"])
+
+
+@given(values=st.lists(st.floats(0.1, 10), min_size=6, max_size=60))
+def test_the_median_s_interval_is_that_of_scipy_s_test_of_quantiles(values):
+    expected = stats.quantile_test(values, p=0.5).confidence_interval(0.95)
+    interval = median_interval(values)
+    assert (interval.low, interval.high) == (expected.low, expected.high)
+    assert interval.estimate == median(values)
+
+
+def test_the_median_s_interval_needs_six_values():
+    assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
+    assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) == Interval(3.5, 1.0, 6.0)
+
+
+def test_no_scenario_hides_behind_the_others():
+    line = overhead.pooled([0.9, 0.9, 1.0, 1.0, 1.0])
+    assert (line["ratio"], line["n"]) == (0.9587, 5)
+    assert line["interval"][0] < 0.9
 
 
 def test_every_recipe_that_is_asked_for_is_written():
@@ -132,7 +153,7 @@ def test_every_recipe_that_is_asked_for_is_written():
 
 
 def test_two_processes_are_compared_by_what_they_answer(capsys):
-    assert compare(SUBJECT, a_side(seconds=2), a_side(seconds=8), 6, Silent()) == [4] * 6
+    assert compare(SUBJECT, a_side(seconds=2), a_side(seconds=8), 6, Silent()) == 4
     told = json.loads(capsys.readouterr().out)
     assert (told["ratio"], told["n"]) == (4, 6)
 

@@ -22,12 +22,12 @@ QUIET = [0.0, 0.004, -0.003, 0.005, -0.006, 0.001]  # what idle launches differ 
 STEADY = [0.0, 0.02, -0.01, 0.015, -0.02, 0.005, -0.015, 0.01] * 3
 
 
-def host(throttled=None, **series: float) -> Context:
+def host(**series: float) -> Context:
     """Samples at seconds 0 to 11, of which telemetry's 1 to 11 are training; at 0 all CPUs start the launch."""
     at = [float(second) for second in range(12)]
     means = {"cpu_busy": 1.95, "cpu_steal": 0.0} | series
     values: dict[str, list[float | None]] = {name: [2.0, *[float(mean)] * 11] for name, mean in means.items()}
-    return Context(at=at, series=values, core_busy=[], throttled=throttled or {}, cost_s=0.01)
+    return Context(at=at, series=values, core_busy=[], cost_s=0.01)
 
 
 def launch(
@@ -96,26 +96,25 @@ TROUBLES = {
     ),
     CautionCode.QUOTA: (launches(telemetry={"throttled_s": 19.0}), None, "withheld 50 %"),
     CautionCode.HOT_GPU: (
-        launches(GPU, context=host({"gpu0": {"hw_thermal": 0.3}}, gpu0_temperature_c=88)),
+        launches(GPU, context=host(gpu0_hw_thermal=0.3, gpu0_temperature_c=88)),
         None,
         "reached 88 °C (in 5 of 5 launches) and lowered its clocks for heat in 30 %",
     ),
-    CautionCode.POWER_CAP: (launches(GPU), machine(420), "GPU 0 to 420 W, 60 % of its default"),
-    CautionCode.STEAL: (launches(context=host(cpu_steal=0.2)), None, "gave 9 % of the CPU time"),
-    CautionCode.MORE_THREADS: (
-        launches(telemetry={"cpu_cores": 3.1}),
-        None,
-        "Asked for 2 threads, it kept 3.1 CPUs busy",
+    CautionCode.POWER_CAP: (
+        launches(GPU, context=host(gpu0_use=0.9)),
+        machine(420),
+        "GPU 0 to 420 W, 60 % of its default",
     ),
+    CautionCode.STEAL: (launches(context=host(cpu_steal=0.2)), None, "gave 9 % of the CPU time"),
     CautionCode.NO_STEADY_STATE: (launches(steady_from=24), None, "not settled after 8.2 s, the first half"),
-    CautionCode.DRIFT: (launches(windows=FALLING), None, "changed by -12% from the first to the last steady window"),
+    CautionCode.DRIFT: (launches(windows=FALLING), None, "changed by -12 % from the first to the last steady window"),
     CautionCode.NOISY: (
         [launch(n, change=c) for n, c in enumerate([0.1, -0.1, 0.12, -0.08, 0.0], 1)],
         None,
         "5 of its launches by 10 %",
     ),
     CautionCode.SLOW_FIRST_LAUNCH: (with_one(launch(1, change=-0.15)), None, "Launch 1 was 15 % slower than the 4"),
-    CautionCode.OUTLIERS: (with_one(launch(4, change=-0.2)), None, "median of 5: 4 (-20%)"),
+    CautionCode.OUTLIERS: (with_one(launch(4, change=-0.2)), None, "median of 5: 4 (-20 %)"),
     CautionCode.FEW_LAUNCHES: ([launch()], None, "A single launch has no interval"),
     CautionCode.UNDER_QUOTA: (
         launches(),
@@ -155,11 +154,11 @@ def test_every_code_is_raised_by_some_example():
 
 
 def test_cautions_are_sorted_by_gravity_and_told_of_their_own_cell():
-    loaded = launches(GPU, context=host(cpu_busy=4.1), telemetry={"cpu_cores": 3.1})
+    loaded = launches(GPU, context=host(cpu_busy=4.1, cpu_steal=0.2))
     codes = [(caution.code, caution.about) for caution in found([*launches(CPU, data="synthetic"), *loaded])]
     assert codes == [
         (CautionCode.OTHER_LOAD, GPU.key),
-        (CautionCode.MORE_THREADS, GPU.key),
+        (CautionCode.STEAL, GPU.key),
         (CautionCode.SYNTHETIC_DATA, CPU.key),
     ]
 
@@ -202,7 +201,7 @@ def test_the_run_drifts_though_no_cell_has_enough_launches_to_tell():
     (caution,) = found(records, machine=machine())
     assert (caution.code, caution.about) == (CautionCode.DRIFT, "")
     assert caution.cause.startswith(
-        "Over its 12 launches the run changed in speed by -12%"
+        "Over its 12 launches the run changed in speed by -12 %"
     )  # 11 % of the first, of their median 12
 
 

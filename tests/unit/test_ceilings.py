@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import time
 
 import pytest
 from PIL import Image
 
 from scenarios import ceilings, launch, measure, worker
+from scenarios.caches import last_cache_bytes
 from scenarios.codec import from_json, write
 from scenarios.contract import RESULT_FILE, Code, Result, Status
 from scenarios.frameworks.base import DeviceUnavailable, NotOffered
@@ -100,11 +100,12 @@ def test_memory_is_measured_on_four_times_the_last_level_caches_of_the_cpus_in_u
     for cpu, group in ((0, "0-1"), (1, "0-1"), (2, "2-3"), (4, "4-5")):
         cache(cpu, 2, 2, str(cpu), "2048K")
         cache(cpu, 3, 3, group, "98304K")
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
-    assert ceilings.cache_bytes(tmp_path) == 2 * 96 * MIB
-    assert ceilings.cache_bytes(tmp_path / "nothing") == 0
+    assert last_cache_bytes([0, 1, 2], tmp_path) == 2 * 96 * MIB
+    assert last_cache_bytes([0], tmp_path / "nothing") == 0
+    (tmp_path / "cpu4/cache/index3/size").unlink()
+    assert last_cache_bytes([4], tmp_path) == 2 * MIB
     for cached, expected in ((0, 256), (40 * MIB, 256), (96 * MIB, 384), (4096 * MIB, 2048)):
-        monkeypatch.setattr(ceilings, "cache_bytes", lambda cached=cached: cached)
+        monkeypatch.setattr(ceilings, "last_cache_bytes", lambda _, cached=cached: cached)
         assert ceilings._sizes("cpu")["memory"] == (expected * MIB,)
 
 

@@ -255,6 +255,12 @@ def test_the_gate_fails_a_cell_of_which_launches_fail_that_did_not() -> None:
     assert outcomes(gate(whole, repeated, 0.05)) == [Outcome.PASSED]
 
 
+def test_a_cell_that_is_slower_and_lost_launches_is_a_regression() -> None:
+    slower = run({CELL: scaled(STEADY, 0.7)[:4]}, failed=[CELL])
+    judged = gate(run({CELL: STEADY}), slower, 0.05)
+    assert (outcomes(judged), judged.exit_code) == ([Outcome.REGRESSION], 1)
+
+
 def test_the_gate_fails_what_it_cannot_compare() -> None:
     base, new = run({CELL: STEADY}), run({CELL: STEADY})
     real = replace(new, records=[asked(data="real")(record) for record in new.records])

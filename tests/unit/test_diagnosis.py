@@ -55,11 +55,11 @@ def launch(cell, step_s, resident, *, launch=1, threads=2, context=None, placeme
     return examples.record(asked, result=result, context=context)
 
 
-def host(throttled=None, **series) -> Context:
+def host(**series) -> Context:
     """Samples at seconds 0 to 11, of which telemetry's 1 to 11 are training."""
     at = [float(second) for second in range(12)]
     spread = {name: [float(value)] * len(at) for name, value in series.items()}
-    return Context(at=at, series=spread, core_busy=[], throttled=throttled or {}, cost_s=0.01)
+    return Context(at=at, series=spread, core_busy=[], cost_s=0.01)
 
 
 def verdict(records, known=CPU, machine: Machine | None = None, own=None) -> Diagnosis:
@@ -201,12 +201,17 @@ def test_a_quota_of_half_the_cores():
 
 def test_a_gpu_that_lowers_its_clocks():
     slow = {64: 0.0060, 16: 0.0015}
-    hot = launch(MNIST_GPU, 0.007, slow, context=host({"gpu0": {"hw_thermal": 0.4}}))
+    hot = launch(MNIST_GPU, 0.007, slow, context=host(gpu0_hw_thermal=0.4))
     assert verdict([hot], H200).kind is Kind.THROTTLED
-    at_its_limit = launch(MNIST_GPU, 0.007, slow, context=host({"gpu0": {"sw_power_cap": 0.9}}))
+    at_its_limit = launch(MNIST_GPU, 0.007, slow, context=host(gpu0_sw_power_cap=0.9))
     usual, capped = (examples.machine(gpus=[examples.gpu(power_limit_w=watts)]) for watts in (700.0, 400.0))
     assert verdict([at_its_limit], H200, usual).kind is not Kind.THROTTLED
     assert verdict([at_its_limit], H200, capped).kind is Kind.THROTTLED
+    another_capped = examples.machine(gpus=[examples.gpu(index=1, power_limit_w=400.0)])
+    assert verdict([at_its_limit], H200, another_capped).kind is not Kind.THROTTLED
+    before_and_after = host(gpu0_hw_thermal=0.0).model_copy(update={"at": [-9.0, *[float(n) for n in range(12, 23)]]})
+    before_and_after.series["gpu0_hw_thermal"][:] = [1.0] * 12
+    assert verdict([launch(MNIST_GPU, 0.007, slow, context=before_and_after)], H200).kind is not Kind.THROTTLED
 
 
 def test_not_on_the_device_it_should_be_on():
@@ -310,7 +315,7 @@ SHARES = st.floats(0, 1)
     slowed=SHARES,
 )
 def test_every_measured_cell_has_one_verdict_with_sane_figures(cell, launches, known, cores, throttled, slowed):
-    context = host({"gpu0": {"hw_slowdown": slowed}}, cpu_busy=cores, gpu0_use=slowed)
+    context = host(gpu0_hw_slowdown=slowed, cpu_busy=cores, gpu0_use=slowed)
     records = [
         launch(cell, s, r, launch=i, cpu_cores=cores, throttled_s=throttled, context=context)
         for i, (s, r) in enumerate(launches)

@@ -46,9 +46,10 @@ def gpu(index: int = 0, capability: tuple[int, int] = (9, 0), limit_w: float | N
 
 TORCH = Framework("torch", "PyTorch", ("cpu", "cuda"), (), 13, 580, (7, 5), HERE)
 TENSORFLOW = Framework("tensorflow", "TensorFlow", ("cpu", "cuda"), (), 12, 525, (6, 0), HERE)
-GPUS = Gpus((gpu(),), "580.65.06", "13.0", (), {"torch": None, "tensorflow": None})
+GPUS = Gpus((gpu(),), "580.65.06", "13.0", ())
 DOCKER = Docker({"version": "28.0"}, Toolkit(("nvidia runtime",), (1, 17, 8)), 100 * GIB)
 FOLDER = Folder("disk out", HERE, "--out", writable=True, free_bytes=100 * GIB)
+ALL = frozenset((name, device) for name in ("tensorflow", "torch") for device in ("cpu", "cuda"))
 READY = Facts(
     system="Linux",
     architecture="x86_64",
@@ -63,7 +64,7 @@ READY = Facts(
     limit_bytes=None,
     shm_free_bytes=8 * GIB,
     governors=("performance",) * 8,
-    load=Load(8, 0.4, 0.16, ("python",)),
+    load=Load(8, 0.4, 0.008, ("python",)),
     datasets=(DataSet("mnist", here=True, download_bytes=1),),
 )
 ABSENT = DataSet("cats-dogs", here=False, download_bytes=824_887_076, reachable=True)
@@ -77,8 +78,13 @@ def toolkit(ways: tuple[str, ...], version: tuple[int, ...] | None) -> dict[str,
     return {"docker": replace(DOCKER, toolkit=Toolkit(ways, version))}
 
 
-def free(gib: int) -> dict[str, Any]:
-    return {"folders": (replace(FOLDER, free_bytes=gib * GIB),)}
+def free(gib: float, **changes: Any) -> dict[str, Any]:
+    return {"folders": (replace(FOLDER, free_bytes=int(gib * GIB), **changes),)}
+
+
+def cache(gib: int) -> dict[str, Any]:
+    """What is free for environments where Docker is not to be had."""
+    return {**free(gib, name="disk cache"), "docker": NO_DOCKER}
 
 
 def images(gib: int | None) -> dict[str, Any]:
@@ -95,13 +101,14 @@ SPOILED: list[tuple[dict[str, Any], dict[str, Level], str]] = [
     (gpus(found=()), {"gpu": WARNED}, "Install NVIDIA's driver, 580 or newer"),
     (toolkit((), (1, 17, 8)), {"toolkit": WARNED}, "nvidia-ctk runtime configure"),
     (toolkit(("nvidia runtime", "hook"), (1, 16, 1)), {"toolkit": WARNED}, "CVE-2024-0132"),
-    (gpus(refusals={"torch": "Too old."}), {"cuda torch": WARNED}, "cells on cuda would be skipped. Too old."),
+    (gpus(lacks={"torch": ("Too old.", "Update.")}), {"cuda torch": WARNED}, "would be skipped: Too old. Update."),
     (gpus(found=(gpu(), gpu(1, (7, 0)))), {"cuda torch": WARNED}, "cannot use GPU 1 (H200): it needs compute"),
-    (gpus(found=(gpu(), gpu(1, limit_w=350.0))), {"gpu power": WARNED}, "GPU 1 to 50% of its default"),
+    (gpus(found=(gpu(), gpu(1, limit_w=350.0))), {"gpu power": WARNED}, "GPU 1 to 50 % of its default"),
     (gpus(busy=(0,)), {"gpu load": WARNED}, "compute on GPU 0 of 1"),
     ({"folders": (replace(FOLDER, writable=False),)}, {"disk out": FAILED}, "Name another folder by --out."),
-    (free(1), {"disk out": FAILED}, "1.0 GiB free at here"),
-    (free(5), {"disk out": WARNED}, "5.0 GiB free"),
+    (free(0.1), {"disk out": FAILED}, "102 MiB free at here Make room: up to 200 MiB come to it."),
+    (cache(1), {"engine docker": WARNED, "disk cache": FAILED}, "Make room: up to 31 GiB"),
+    (cache(29), {"engine docker": WARNED, "disk cache": WARNED}, "29 GiB free"),  # both on both devices, twice
     (images(1), {"disk images": FAILED}, "--engine local"),
     (images(14), {"disk images": WARNED}, "15 GiB"),  # both frameworks on both devices
     ({"cpus": Cpus(2, 8, 2.5)}, {"cpus": WARNED}, "a quota of 2.5 CPUs"),
@@ -110,9 +117,9 @@ SPOILED: list[tuple[dict[str, Any], dict[str, Level], str]] = [
     ({"available_bytes": GIB}, {"memory": FAILED}, "1.0 GiB available"),
     ({"shm_free_bytes": 64 << 20}, {"shm": WARNED}, "--shm-size=2g"),
     ({"shm_free_bytes": None}, {"shm": WARNED}, "no /dev/shm"),
-    ({"governors": ("performance", "powersave")}, {"governor": WARNED}, "powersave on 1 CPUs"),
+    ({"governors": ("performance", "powersave")}, {"governor": WARNED}, "powersave on 1 CPU"),
     ({"load": Load(8, 0.41, 0.0, ("make", "cc1"))}, {"load": WARNED}, "with other programs; the busiest: make, cc1"),
-    ({"load": Load(8, 0.0, 0.17, ())}, {"steal": WARNED}, "dedicated CPUs"),
+    ({"load": Load(8, 0.2, 0.06, ())}, {"steal": WARNED}, "23 % of the CPU time asked for"),
     ({"datasets": (replace(ABSENT, reachable=False),)}, {"data cats-dogs": WARNED}, "kit data add cats-dogs PATH"),
     ({"datasets": (DataSet("m", False, 1, DataError("Torn.", "Mend it.")),)}, {"data m": WARNED}, "Torn. Mend it."),
 ]  # fmt: skip
@@ -125,7 +132,9 @@ NOTHING_WRONG: list[tuple[dict[str, Any], str]] = [
     (gpus(found=(gpu(limit_w=None),)), "not shown"),
     (images(None), "not to be seen from here"),
     (images(16), "16 GiB free where Docker"),
-    (free(13), "13 GiB"),
+    ({"docker": replace(DOCKER, images_free_bytes=GIB, ready=ALL)}, "1.0 GiB free where Docker"),
+    (free(0.3), "307 MiB"),
+    ({"load": Load(8, 0.02, 0.02, ())}, "gives 0 % of the CPU time asked for"),  # a clock tick
     ({"limit_bytes": 5 * GIB}, "limited to 5.0 GiB"),
     ({"cpus": Cpus(8, 8, 8.0)}, "8 of 8"),
     ({"governors": ()}, "governor is not shown"),
@@ -248,7 +257,7 @@ def test_gpus_are_asked_with_the_driver_held_open(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("kit.gpus.busy", lambda: [0])
     found = gather._gpus((TENSORFLOW, TORCH))
     assert (found.driver, found.busy, opened) == ("570.1", (0,), ["init", "shutdown"])
-    wrong = {f.name: f.remedy for f in judge(replace(READY, gpus=found)) if f.level is Level.WARNING}
+    wrong = {f.name: f"{f.message} {f.remedy}" for f in judge(replace(READY, gpus=found)) if f.level is Level.WARNING}
     assert wrong.keys() == {"cuda torch", "gpu load"}
     assert "needs 580 or newer. Update the driver." in wrong["cuda torch"]
 

@@ -9,12 +9,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FRAMEWORKS = {"torch", "tensorflow", "keras", "onnx", "onnxruntime", "jax"}
-SHARED = {"scenarios.codec", "scenarios.contract", "scenarios.spec", "scenarios.catalog", "scenarios.flops"}
+SHARED = {f"scenarios.{name}" for name in ("codec", "contract", "spec", "catalog", "flops", "caches")}
 STANDARD_LIBRARY_ONLY = [
     "scenarios/codec.py",
     "scenarios/contract.py",
     "scenarios/spec.py",
     "scenarios/flops.py",
+    "scenarios/caches.py",
     *(str(p.relative_to(ROOT)) for p in (ROOT / "scenarios/catalog").glob("*.py")),
 ]
 PURE = [
@@ -32,6 +33,7 @@ PURE = [
     "kit/differences.py",
     "kit/figures.py",
     "kit/intervals.py",
+    "kit/judgement.py",
     "kit/observed.py",
     "kit/peaks.py",
     "kit/plan.py",

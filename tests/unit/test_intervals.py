@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from benchmarks.coverage import Condition, simulate
-from kit.intervals import LEAST_LAUNCHES, TARGET, cell_interval, is_narrow, median_interval, ratio_interval, t_interval
+from kit.intervals import LEAST_LAUNCHES, TARGET, cell_interval, is_narrow, ratio_interval, t_interval
 
 speeds = st.lists(st.floats(100, 1000), min_size=2, max_size=30)
 different = st.lists(st.integers(100, 1000), min_size=2, max_size=30, unique=True)
@@ -31,19 +31,6 @@ def test_student_s_interval_is_that_of_scipy_on_the_logarithms(values):
     assert (interval.low, interval.high) == pytest.approx(tuple(np.exp(expected)), rel=1e-6)
     assert interval.estimate == pytest.approx(statistics.geometric_mean(values))
     assert interval.half_width >= 1 - interval.low / interval.estimate
-
-
-@given(values=st.lists(st.floats(0.1, 10), min_size=6, max_size=60))
-def test_the_median_s_interval_is_that_of_scipy_s_test_of_quantiles(values):
-    expected = stats.quantile_test(values, p=0.5).confidence_interval(0.95)
-    interval = median_interval(values)
-    assert (interval.low, interval.high) == (expected.low, expected.high)
-    assert interval.estimate == statistics.median(values)
-
-
-def test_the_median_s_interval_needs_six_values():
-    assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
-    assert bounds(median_interval([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])) == (1.0, 3.5, 6.0)
 
 
 @given(over=too_few_to_widen, under=too_few_to_widen)

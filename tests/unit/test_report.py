@@ -10,6 +10,7 @@ import pytest
 
 from kit import catalog
 from kit.analysis import ratios, summarise
+from kit.judgement import judge
 from kit.records import Context, PlannedLaunch
 from kit.report import charts, text
 from kit.report.parts import Bar
@@ -48,7 +49,7 @@ def plan(requests):
 def view_of(records, requests=None, probes=()):
     titles = {name: f.title for name, f in catalog.frameworks().items()}
     planned = plan(requests or [r.request for r in records])
-    return make_view(planned, machine(), records, probes, catalog.scenarios(), titles)
+    return make_view(judge(planned, machine(), records, probes, catalog.scenarios()), titles)
 
 
 def document(records, requests=None, probes=()) -> Document:
@@ -145,11 +146,13 @@ def test_no_text_from_a_record_becomes_markup():
     bad = failed(wanted, message=HOSTILE, remedy=HOSTILE)
     html = render(
         make_view(
-            plan([wanted]).model_copy(update={"profile": HOSTILE, "run": HOSTILE}),
-            machine(cpu_model=HOSTILE),
-            [ok, bad],
-            [],
-            catalog.scenarios(),
+            judge(
+                plan([wanted]).model_copy(update={"profile": HOSTILE, "run": HOSTILE}),
+                machine(cpu_model=HOSTILE),
+                [ok, bad],
+                [],
+                catalog.scenarios(),
+            ),
             {},
         )
     )
@@ -164,7 +167,7 @@ def test_texts_that_xml_or_utf_8_cannot_hold_are_shown_without_them(tmp_path):
     wanted = request(cell())
     odd = "a\x00\x1b[2J\ufffe\ud800b"
     shown = record(wanted, epochs=2).model_copy(update={"request": replace(wanted, framework=odd), "engine": odd})
-    page = write_report(tmp_path / "report.html", plan([wanted]), machine(os=odd), [shown], [])
+    page = write_report(tmp_path / "report.html", judge(plan([wanted]), machine(os=odd), [shown], [], {}))
     assert "a??[2J??b" in page.read_text(encoding="utf-8")
 
 
@@ -215,7 +218,7 @@ def test_the_report_replaces_the_old_one_whole(tmp_path):
     target = tmp_path / "index.html"
     target.write_text("old")
     of = request(cell())
-    assert write_report(target, plan([of]), machine(), [record(of)], []) == target
+    assert write_report(target, judge(plan([of]), machine(), [record(of)], [], {})) == target
     assert target.read_text().startswith("<!doctype html>")
     assert list(tmp_path.iterdir()) == [target]
 
@@ -227,7 +230,7 @@ def probe(device="cpu"):
 
 def watched(of, **series):
     """A record whose launch the host watched for three samples."""
-    context = Context(at=[1.0, 6.0, 11.0], series=series, core_busy=[1.0, 0.5], throttled={}, cost_s=0.002)
+    context = Context(at=[1.0, 6.0, 11.0], series=series, core_busy=[1.0, 0.5], cost_s=0.002)
     return record(of).model_copy(update={"context": context})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +37,7 @@ STILL = {"user0": 100, "idle0": 100, "waiting0": 50, "steal0": 10, "user2": 100,
 
 
 def context(at: list[float], **series: list[float | None]) -> Context:
-    return Context(at=at, series=series, core_busy=[], throttled={}, cost_s=0.0)
+    return Context(at=at, series=series, core_busy=[], cost_s=0.0)
 
 
 @pytest.fixture
@@ -155,23 +156,18 @@ def test_a_gpu_tells_what_it_can_and_nothing_is_made_up(monkeypatch):
     assert calls == ["init", "shutdown"]
     assert {name: values for name, values in seen.series.items() if name.startswith("gpu")} == {
         "gpu2_use": [0.97, 0.97],
-        "gpu2_memory_bytes": [2 << 30, 2 << 30],
+        "gpu2_memory_gib": [2, 2],
         "gpu2_power_w": [310.5, 310.5],
         "gpu2_energy_j": [5_000_000.25, 5_000_155.0],
         "gpu2_temperature_c": [64, 64],
         "gpu2_sm_mhz": [1980, 1980],
         "gpu2_other_processes": [2, 1],
+        "gpu2_sw_power_cap": [1, 1],
+        "gpu2_hw_slowdown": [0, 1],
+        "gpu2_sw_thermal": [0, 0],
+        "gpu2_hw_thermal": [0, 1],
+        "gpu2_hw_power_brake": [0, 0],
         "gpu1_power_w": [20, None],
-    }
-    once, never, always = 0.5, 0.0, 1.0
-    assert seen.throttled == {
-        "gpu2": {
-            "sw_power_cap": always,
-            "hw_slowdown": once,
-            "sw_thermal": never,
-            "hw_thermal": once,
-            "hw_power_brake": never,
-        }
     }
     assert Context.model_validate_json(seen.model_dump_json()) == seen
 
@@ -180,7 +176,7 @@ def test_a_driver_that_knows_throttle_reasons_by_their_former_name_tells_them(mo
     install(monkeypatch, [FakeGpu(reasons=(0x80,))], old_driver=True)
     sampler = Sampler(("0",), interval_s=60)
     sampler.start()
-    assert sampler.stop().throttled["gpu0"]["hw_power_brake"] == 1.0
+    assert sampler.stop().series["gpu0_hw_power_brake"] == [1, 1]
 
 
 def test_a_launch_without_gpus_leaves_nvml_alone(monkeypatch):
@@ -188,7 +184,7 @@ def test_a_launch_without_gpus_leaves_nvml_alone(monkeypatch):
     sampler = Sampler((), interval_s=60)
     sampler.start()
     seen = sampler.stop()
-    assert (calls, seen.throttled) == ([], {})
+    assert calls == []
     assert not any(name.startswith("gpu") for name in seen.series)
 
 
@@ -208,6 +204,26 @@ def test_an_unforeseen_error_at_the_start_costs_no_launch(monkeypatch):
     sampler.start()
     assert sampler.stop().at == []
     assert "ZeroDivisionError" in sampler.failure
+
+
+@pytest.mark.parametrize("at_the_start", [True, False])
+def test_a_driver_that_does_not_answer_holds_up_no_launch(monkeypatch, at_the_start):
+    answers = threading.Event()
+
+    class Wedged(cpu.Clocks):
+        def read(self):
+            answers.wait(9)
+            return super().read()
+
+    sampler = Sampler((), interval_s=0.01, patience_s=0.2)
+    if at_the_start:
+        monkeypatch.setattr("kit.sampler.Clocks", Wedged)
+    sampler.start()
+    monkeypatch.setattr(sampler._load, "read", lambda: answers.wait(9) and {})
+    seen = sampler.stop()
+    answers.set()
+    assert "no answer within 0.2 s" in sampler.failure
+    assert bool(seen.at) is not at_the_start
 
 
 def test_the_sampler_sees_a_busy_process_at_little_cost():
@@ -257,7 +273,7 @@ def test_energy_adds_up_however_a_span_is_cut(powers, cuts):
         assert contexts.energy_j(seen, "gpu0", [(at[0] - 0.001, at[-1])]) is None
 
 
-@given(watts=st.floats(1, 1000), from_at=st.floats(0, 4), to_at=st.floats(4.01, 8))
+@given(watts=st.floats(1, 1000), from_at=st.floats(0, 2), to_at=st.floats(5, 8))
 def test_constant_power_is_power_times_time_from_counter_and_from_power(watts, from_at, to_at):
     at = [0.0, 0.5, 1.5, 2.0, 5.0, 8.0]
     gaps = [None if i == 2 else watts for i in range(6)]  # a sample that could not be read
@@ -279,8 +295,8 @@ def test_a_counter_that_stands_still_or_was_reset_measures_nothing():
 def test_a_load_stands_for_the_time_since_the_sample_before():
     seen = context([0, 1, 1.2, 4], cpu_busy=[None, 1.0, None, 4.0])
     assert contexts.mean(seen, "cpu_busy", 0, 4) == pytest.approx((1 * 1 + 3 * 4) / 4)
-    assert contexts.mean(seen, "cpu_busy", 0.5, 2) == pytest.approx((0.5 * 1 + 1 * 4) / 1.5)
-    assert contexts.mean(seen, "cpu_busy", 3, 9) == 4.0  # as far as it is known
+    assert contexts.mean(seen, "cpu_busy", 0.5, 4) == 4.0  # the first second is not wholly within
+    assert contexts.mean(seen, "cpu_busy", 0, 3.9) == 1.0  # nor is what the last sample stands for
     assert contexts.mean(seen, "cpu_busy", 5, 9) is None
     assert contexts.mean(seen, "cpu_steal", 0, 4) is None
 
@@ -288,15 +304,15 @@ def test_a_load_stands_for_the_time_since_the_sample_before():
 @pytest.mark.parametrize(("busy", "other"), [([None, 3.0], 1.5), ([None, 1.0], 0.0), ([None, None], None)])
 def test_load_by_others_is_what_the_worker_did_not_use(busy, other):
     telemetry = Telemetry(2.0, 6.0, 1, cpu_s=6.0, cpu_cores=1.5, busy_threads=1, throttled_s=None, gpu_peak_bytes=None)
-    seen = context([0, 10], cpu_busy=busy)
+    seen = context([0, 3, 6, 9], cpu_busy=[None, 64.0, *busy[1:], 64.0])  # before and after, all CPUs are busy
     (launch,) = measured([examples.record(context=seen)])
     assert replace(launch, telemetry=telemetry).other_cpus == other
-    assert replace(launch, telemetry=replace(telemetry, to_at=2.0)).other_cpus is None
+    assert replace(launch, telemetry=replace(telemetry, to_at=3.5)).other_cpus is None
 
 
 @pytest.mark.parametrize(("steal", "share"), [(0.0, 0.0), (1.0, 0.25), (None, None)])
 def test_no_steal_is_told_from_steal_that_nobody_saw(steal, share):
-    seen = context([0, 20], cpu_busy=[None, 3.0], cpu_steal=[None, steal])
+    seen = context([1, 11], cpu_busy=[None, 3.0], cpu_steal=[None, steal])
     (launch,) = measured([examples.record(context=seen)])
     assert launch.stolen == share
 
