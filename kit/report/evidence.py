@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kit.figures import counted
+from kit.figures import counted, percent
 from kit.records import Machine, Plan, Record
 from kit.report import text
 from kit.report.parts import Names, Table
@@ -122,6 +122,12 @@ def proof(records: Sequence[Record], names: Names) -> Table:
     )
 
 
+def _busiest_and_idlest(record: Record) -> str:
+    """Of the machine's logical CPUs, over the whole launch."""
+    busy = record.context.core_busy if record.context else []
+    return f"{percent(max(busy))} / {percent(min(busy))}" if busy else text.MISSING
+
+
 def launches(records: Sequence[Record], names: Names) -> Table:
     rows = []
     for record, result in _results(records):
@@ -137,6 +143,7 @@ def launches(records: Sequence[Record], names: Names) -> Table:
                 text.seconds(record.seconds),
                 f"{result.training.steps:,}",
                 text.size(result.telemetry.peak_rss_bytes),
+                _busiest_and_idlest(record),
             )
         )
     return Table(
@@ -155,9 +162,10 @@ def launches(records: Sequence[Record], names: Names) -> Table:
             "Whole process",
             "Steps",
             "Peak memory",
+            "Busiest / idlest CPU",
         ),
         rows=tuple(rows),
-        numeric=tuple(range(1, 13)),
+        numeric=tuple(range(1, 14)),
     )
 
 

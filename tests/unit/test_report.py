@@ -275,3 +275,4 @@ def test_what_the_host_saw_becomes_warnings_charts_and_energy():
     assert busy.energy.headers == ("Cell", "cpu")
     assert "svg" in charts.timeline(busy.timelines[0])
     assert any("Sampling the host took 0.20 % of one CPU" in paragraph for paragraph in busy.method)
+    assert busy.launches.rows[0][-1] == "100 % / 50 %"
