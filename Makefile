@@ -59,7 +59,7 @@ lock: setup ## refresh all hash-locked lists
 	$(LOCK) pyproject.toml --universal -o requirements.lock
 	$(LOCK) pyproject.toml --universal --group dev -c requirements.lock -o requirements-dev.lock
 	$(LOCK) tests/contract/tools.in --no-annotate -c requirements-dev.lock -o tests/contract/tools.lock
-	$(BIN)/python -m kit.lock_packages
+	$(BIN)/python -m kit.building.lock_packages
 
 images: setup ## build every image, CPU and CUDA
 	$(BIN)/kit build --device cpu --device cuda --engine docker

@@ -21,7 +21,7 @@ from benchmarks import slow_meter
 from benchmarks.interleave import Half, half_of, half_plan, half_records, interleaved
 from benchmarks.pairs import exit_code, say
 from kit import assets, session
-from kit.compare import Run, Verdict, compare, gate
+from kit.comparison.compare import Run, Verdict, compare, gate
 from kit.console import show_progress
 from kit.engines.local import LocalEngine
 from kit.intervals import LEAST_LAUNCHES

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.pairs import exit_code, ratios, say, summary
 from benchmarks.processes import alone
 from kit import gpus
-from kit.sampler import Sampler
+from kit.sampling.sampler import Sampler
 
 PAIRS = 30
 SLICE_S = 2.0  # of work, four samples and one at each end

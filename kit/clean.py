@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 from contextlib import nullcontext
 
-from kit import environments, locks
+from kit import locks
+from kit.building import environments
 from kit.engines.docker import DockerEngine
 from kit.engines.local import LocalEngine
 from kit.errors import EngineError

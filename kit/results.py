@@ -15,7 +15,7 @@ from kit.records import Record
 from scenarios.contract import Status
 
 if TYPE_CHECKING:
-    from kit.cautions import Caution
+    from kit.judgement.cautions import Caution
     from kit.session import Outcome
 
 COLUMNS = (

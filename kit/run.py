@@ -18,7 +18,7 @@ from kit.model import Completion, Environment, LaunchFolder, Limits
 from kit.privacy import redact
 from kit.records import Context, Image, Machine, Record, reason
 from kit.reference_cache import ReferenceCache
-from kit.sampler import Sampler
+from kit.sampling.sampler import Sampler
 from kit.store import writing
 from kit.untrusted import read_untrusted
 from kit.verdict import Verdict, failure, judge

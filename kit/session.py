@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from kit import campaign, catalog, datasets, engines, machine
-from kit.cautions import Caution
 from kit.console import Column
-from kit.diagnosis import Diagnosis
 from kit.engines.base import Engine
 from kit.errors import DataError, EngineError, UsageError
-from kit.judgement import judge
+from kit.judgement.cautions import Caution
+from kit.judgement.diagnosis import Diagnosis
+from kit.judgement.judge import judge
 from kit.model import Environment
 from kit.plan import Estimate, Options, Scenarios, Selection, estimate, find_scenario, make_plan, pick
 from kit.progress import Progress

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import uv
 
-from kit import assets, catalog, environments
+from kit import assets, catalog
+from kit.building import environments
 from kit.console import PlainProgress
 from kit.errors import KitError, unknown
 from kit.machine import usable_cpus

@@ -9,8 +9,8 @@ import typer
 from kit.cli import options
 
 if TYPE_CHECKING:
-    from kit.compare import Run
-    from kit.side_by_side import Section
+    from kit.comparison.compare import Run
+    from kit.comparison.side_by_side import Section
 
 app = typer.Typer()
 
@@ -30,8 +30,8 @@ def compare(
     Cells that did other work (scenario, data, device, rounding) are refused, not compared; other versions, images,
     threads or profiles are flagged.
     """
-    from kit import side_by_side
-    from kit.compare import compare as compare_runs
+    from kit.comparison import side_by_side
+    from kit.comparison.compare import compare as compare_runs
     from kit.console import print_text
 
     runs = _read(base, *others)
@@ -61,9 +61,9 @@ def gate(
     does not. Exit code 2: none fails so, but a cell is not comparable or no longer ok, or none has the launches to be
     judged.
     """
-    from kit import side_by_side
-    from kit.compare import gate as judge
-    from kit.compare import parse_share
+    from kit.comparison import side_by_side
+    from kit.comparison.compare import gate as judge
+    from kit.comparison.compare import parse_share
 
     most = parse_share(max_regression)
     runs = _read(base, new)
@@ -77,7 +77,7 @@ def gate(
 
 def _read(*names: str) -> list[Run]:
     """Raises UsageError where one is named twice: it equals itself, and a gate would let it pass whatever it holds."""
-    from kit.compare import Run
+    from kit.comparison.compare import Run
     from kit.errors import UsageError
     from kit.runs import find_run
     from kit.store import RunFolder

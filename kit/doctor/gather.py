@@ -19,6 +19,7 @@ import uv
 
 from kit import catalog, datasets, gpus, machine
 from kit.background import in_background
+from kit.building.environments import PYTHON
 from kit.data.sources import SOURCES
 from kit.doctor import mirrors
 from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Gpus, Load, Local, Place, Toolkit
@@ -26,11 +27,10 @@ from kit.engines import containers
 from kit.engines.base import Engine
 from kit.engines.docker import DockerEngine
 from kit.engines.local import LocalEngine
-from kit.environments import PYTHON
 from kit.errors import DataError, EngineError, KitError
 from kit.model import Framework
 from kit.places import cache_folder
-from kit.samples.cpu import LEAST_TICKS, Ticks, read_stat
+from kit.sampling.cpu import LEAST_TICKS, Ticks, read_stat
 from kit.sources import Sources
 from scenarios.spec import DATASETS
 

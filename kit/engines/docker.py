@@ -21,11 +21,11 @@ from docker.context import ContextAPI
 
 from kit import gpus
 from kit.background import in_background
+from kit.building.images import FRAMEWORK_LABEL, ImageBuilder
 from kit.engines import containers
 from kit.engines.cgroup import MemoryWatch
 from kit.engines.launch_log import copy_output
 from kit.errors import DiskError, EngineError
-from kit.images import FRAMEWORK_LABEL, ImageBuilder
 from kit.model import Completion, Device, Environment, Framework, LaunchFolder, Limits
 from kit.progress import Progress
 from kit.sources import Sources, without_user_info

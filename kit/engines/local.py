@@ -16,7 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from kit import assets, environments, gpus, interpreters
+from kit import assets, gpus
+from kit.building import environments, interpreters
 from kit.engines import confine
 from kit.engines.containers import FOLDERS, LOG_BYTES
 from kit.engines.launch_log import copy_output

@@ -5,10 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from kit.cautions import Caution
-from kit.ceilings import Ceilings
-from kit.context import joules_per_1000_images
-from kit.diagnosis import Diagnosis
+from kit.judgement.cautions import Caution
+from kit.judgement.ceilings import Ceilings
+from kit.judgement.context import joules_per_1000_images
+from kit.judgement.diagnosis import Diagnosis
 from kit.records import Record
 from kit.report import text
 from kit.report.parts import Names, Sample, Table, Timeline

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from kit import catalog
 from kit.errors import DiskError
-from kit.judgement import Judgement
+from kit.judgement.judge import Judgement
 from kit.report import charts
 from kit.report.parts import Section, Timeline, View
 from kit.report.view import make_view

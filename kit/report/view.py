@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from kit.analysis import CellSummary, Ratio, ratios, short_names, summarise
 from kit.figures import counted
 from kit.intervals import Interval
-from kit.judgement import Judgement
+from kit.judgement.judge import Judgement
 from kit.records import Machine, Plan, Record
 from kit.report import conditions, evidence, text
 from kit.report.parts import Bar, Point, Section, Table, View

@@ -17,9 +17,10 @@ import docker
 import pytest
 import requests
 
-from kit import assets, image_context
+from kit import assets
+from kit.building import image_context
+from kit.building.images import ImageBuilder
 from kit.errors import ImageError
-from kit.images import ImageBuilder
 from kit.model import Framework
 from kit.progress import Silent
 from kit.sources import Sources
@@ -73,7 +74,7 @@ def logs(tmp_path_factory) -> Path:
 @pytest.fixture
 def builder(engine, client, tmp_path, logs, monkeypatch) -> ImageBuilder:
     """With a wheel folder, and an index that nobody serves and whose password nobody may see."""
-    monkeypatch.setattr("kit.images.log_folder", lambda: logs)
+    monkeypatch.setattr("kit.building.images.log_folder", lambda: logs)
     base = Sources.from_environment().base_image
     sources = Sources("http://me:secret@mirror.invalid/simple", str(tmp_path / "wheels"), None, base)
     return ImageBuilder(client, engine._address, sources)

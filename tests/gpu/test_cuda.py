@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kit import catalog, gpus, interpreters
+from kit import catalog, gpus
+from kit.building import interpreters
 
 FRAMEWORKS = catalog.frameworks()
 SCENARIOS = catalog.scenarios()

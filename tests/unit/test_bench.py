@@ -21,7 +21,7 @@ from benchmarks.interleave import half_of, half_plan, half_records, interleaved
 from benchmarks.pairs import Subject, exit_code, median_interval, ratios, summary
 from benchmarks.processes import Command, compare
 from kit import assets
-from kit.compare import Run
+from kit.comparison.compare import Run
 from kit.engines.local import LocalEngine
 from kit.errors import KitError
 from kit.intervals import Interval

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit.cautions import Caution, CautionCode, cautions
+from kit.judgement.cautions import Caution, CautionCode, cautions
+from kit.judgement.robust import mann_kendall, modified_z_scores, relative_spread, theil_sen
 from kit.records import Context, Image, Record
-from kit.robust import mann_kendall, modified_z_scores, relative_spread, theil_sen
 from scenarios.contract import Budget, Code, Status, Window
 from tests import examples
 

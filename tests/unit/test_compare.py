@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit import side_by_side
-from kit.compare import Comparison, Gate, Outcome, Run, Standing, Verdict, compare, gate, means, parse_share
-from kit.differences import RULES, Difference, Rule, Severity, differences
+from kit.comparison import side_by_side
+from kit.comparison.compare import Comparison, Gate, Outcome, Run, Standing, Verdict, compare, gate, means, parse_share
+from kit.comparison.differences import RULES, Difference, Rule, Severity, differences
 from kit.errors import UsageError
 from kit.model import Cell
 from kit.records import Image, Record

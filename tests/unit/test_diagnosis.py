@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kit import catalog, ceilings
-from kit.diagnosis import Diagnosis, Kind, diagnose, diagnose_all
+from kit import catalog
+from kit.judgement import ceilings
+from kit.judgement.diagnosis import Diagnosis, Kind, diagnose, diagnose_all
 from kit.records import Context, Machine, Record
 from scenarios.contract import Anatomy, Ceiling, Code, Status, StepTime
 from scenarios.flops import training_flops

@@ -30,7 +30,7 @@ from kit.doctor.findings import LINE_CHARACTERS
 from kit.errors import DataError, EngineError
 from kit.model import Framework
 from kit.records import Gpu
-from kit.samples.cpu import Ticks
+from kit.sampling.cpu import Ticks
 from kit.sources import Sources
 from tests import examples
 

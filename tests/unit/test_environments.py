@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from kit import environments
+from kit.building import environments
 from kit.errors import DiskError, EngineError, ImageError
 from kit.model import Framework
 from kit.places import cache_folder

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kit import assets, image_context, images
+from kit import assets
+from kit.building import image_context, images
 from kit.errors import DiskError, ImageError, UsageError
 from kit.model import Framework
 from kit.sources import CPU_WHEELS, Sources

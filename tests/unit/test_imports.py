@@ -20,27 +20,27 @@ STANDARD_LIBRARY_ONLY = [
 ]
 PURE = [
     "kit/analysis.py",
-    "kit/cautions.py",
-    "kit/cell_rules.py",
-    "kit/ceilings.py",
-    "kit/compare.py",
-    "kit/context.py",
-    "kit/diagnosis.py",
+    "kit/judgement/cautions.py",
+    "kit/judgement/cell_rules.py",
+    "kit/judgement/ceilings.py",
+    "kit/comparison/compare.py",
+    "kit/judgement/context.py",
+    "kit/judgement/diagnosis.py",
     "kit/doctor/checks.py",
     "kit/doctor/facts.py",
     "kit/doctor/findings.py",
     "kit/doctor/gpu_checks.py",
-    "kit/differences.py",
+    "kit/comparison/differences.py",
     "kit/figures.py",
     "kit/intervals.py",
-    "kit/judgement.py",
-    "kit/observed.py",
-    "kit/peaks.py",
+    "kit/judgement/judge.py",
+    "kit/judgement/observed.py",
+    "kit/judgement/peaks.py",
     "kit/plan.py",
-    "kit/robust.py",
+    "kit/judgement/robust.py",
     "kit/schedule.py",
-    "kit/side_by_side.py",
-    "kit/step.py",
+    "kit/comparison/side_by_side.py",
+    "kit/judgement/step.py",
     "kit/verdict.py",
     "kit/report/conditions.py",
     "kit/report/evidence.py",
@@ -71,7 +71,7 @@ def test_kit_imports_no_framework_and_of_scenarios_only_the_contract(path):
     assert not {n.split(".")[0] for n in names} & FRAMEWORKS
     foreign = {n for n in names if n.startswith("scenarios.") and not any(n.startswith(s) for s in SHARED)}
     assert not foreign
-    if path.relative_to(ROOT).as_posix() not in ("kit/engines/docker.py", "kit/images.py"):
+    if path.relative_to(ROOT).as_posix() not in ("kit/engines/docker.py", "kit/building/images.py"):
         assert not any(n == "docker" or n.startswith("docker.") for n in names)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kit import catalog
-from kit.judgement import Judgement, judge
+from kit.judgement.judge import Judgement, judge
 from scenarios.contract import Anatomy, StepTime
 from tests import examples
 

@@ -10,7 +10,7 @@ import pytest
 
 from kit import catalog
 from kit.analysis import ratios, summarise
-from kit.judgement import judge
+from kit.judgement.judge import judge
 from kit.records import Context, PlannedLaunch
 from kit.report import charts, text
 from kit.report.parts import Bar

@@ -7,9 +7,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kit import peaks
-from kit.ceilings import Ceilings
-from kit.observed import Launch
+from kit.judgement import peaks
+from kit.judgement.ceilings import Ceilings
+from kit.judgement.observed import Launch
 from kit.records import Machine
 from scenarios.contract import Request
 from scenarios.flops import training_bytes, training_flops

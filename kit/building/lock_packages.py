@@ -1,4 +1,6 @@
-"""Resolves `docker/<framework>/<device>.in` into hash-locked lists: `python -m kit.lock_packages [FRAMEWORK ...]`.
+"""Resolves `docker/<framework>/<device>.in` into hash-locked lists.
+
+`python -m kit.building.lock_packages [FRAMEWORK ...]`
 
 For maintainers (`make lock`). Images and environments install exactly what the lists say, whichever index serves it.
 """

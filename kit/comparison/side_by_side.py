@@ -11,9 +11,9 @@ from string import ascii_uppercase
 from typing import Any, NamedTuple
 
 from kit.analysis import short_names, summarise
-from kit.compare import FAILING, JUDGED, Comparison, Gate, Mean, Outcome, Run, Side, Standing, Verdict, means
+from kit.comparison.compare import FAILING, JUDGED, Comparison, Gate, Mean, Outcome, Run, Side, Standing, Verdict, means
+from kit.comparison.differences import Difference, Severity, describe
 from kit.console import Column
-from kit.differences import Difference, Severity, describe
 from kit.figures import counted
 from kit.intervals import LEAST_LAUNCHES, Interval
 from kit.results import SYNTHETIC

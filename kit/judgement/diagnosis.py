@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kit.ceilings import Ceilings, best
 from kit.figures import percent, si, two_digits
-from kit.observed import capped, measured
+from kit.judgement.ceilings import Ceilings, best
+from kit.judgement.observed import capped, measured
+from kit.judgement.step import Step, ceiling, step_of
 from kit.records import Machine, Record
-from kit.step import Step, ceiling, step_of
 from scenarios.contract import Status
 from scenarios.spec import DATASETS, Scenario
 

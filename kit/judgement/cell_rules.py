@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from scipy.special import stdtrit
 
 from kit.figures import percent, signed_percent
-from kit.observed import Launch
-from kit.robust import mann_kendall, modified_z_scores, relative_spread, theil_sen
+from kit.judgement.observed import Launch
+from kit.judgement.robust import mann_kendall, modified_z_scores, relative_spread, theil_sen
 
 # Of the machine's logical CPUs. Twice the 2.5 % to which intervals are narrowed: a parallel loop waits for its slowest
 # thread, so that this much less of one CPU would by itself be as large as what the interval is meant to show.

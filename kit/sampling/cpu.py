@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kit.samples.files import number
+from kit.sampling.files import number
 
 LEAST_TICKS = 10  # of 10 ms: over less time, one tick more or less is more than a tenth of a CPU
 MOST_CORES = 16  # the clocks of so many stand for all: some kernels wait 10 ms for each (arch_freq_get_on_cpu, to 5.17)

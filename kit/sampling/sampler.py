@@ -9,9 +9,9 @@ from typing import Protocol
 
 from kit.gpus import opened
 from kit.records import Context
-from kit.samples.cpu import Clocks, Load
-from kit.samples.gpu import Gpus
-from kit.samples.rapl import Packages
+from kit.sampling.cpu import Clocks, Load
+from kit.sampling.gpu import Gpus
+from kit.sampling.rapl import Packages
 
 INTERVAL_S = 0.5
 PATIENCE_S = 10.0  # for the first sample and for the last: a wedged driver answers never

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from operator import itemgetter
 
-from kit import cell_rules
-from kit.cell_rules import trend, values
 from kit.figures import percent, signed_percent
-from kit.observed import Launch, capped, measured
+from kit.judgement import cell_rules
+from kit.judgement.cell_rules import trend, values
+from kit.judgement.observed import Launch, capped, measured
 from kit.records import Machine, Plan, Record
 from scenarios.contract import Status
 

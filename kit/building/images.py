@@ -19,7 +19,8 @@ from typing import IO, Any
 import docker
 from filelock import FileLock
 
-from kit import image_context, places
+from kit import places
+from kit.building import image_context
 from kit.errors import DiskError, ImageError
 from kit.model import Device, Environment, Framework
 from kit.progress import Progress, Task

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kit.context import mean
+from kit.judgement.context import mean
 from kit.records import Gpu, Record
 from scenarios.contract import Evidence, Request, Status, Telemetry, Training
 

@@ -2,8 +2,8 @@
 Pure: no input, no output.
 
 A ratio is of training images/s, new over base, each side's speeds being those of its `ok` launches. What makes cells
-comparable stands in `kit.differences`. An interval knows only what varied between the launches of each run: two runs
-of a machine that was slower for an hour differ by more than their intervals say.
+comparable stands in `kit.comparison.differences`. An interval knows only what varied between the launches of each run:
+two runs of a machine that was slower for an hour differ by more than their intervals say.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 from kit.analysis import speeds
-from kit.differences import Difference, Severity, differences
+from kit.comparison.differences import Difference, Severity, differences
 from kit.errors import UsageError
 from kit.intervals import Interval, ratio_interval, t_interval
 from kit.records import Machine, Plan, Record

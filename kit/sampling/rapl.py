@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from kit.samples.files import number
+from kit.sampling.files import number
 
 
 @dataclass

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kit.cautions import Caution, cautions
-from kit.ceilings import Ceilings, best
-from kit.diagnosis import Diagnosis, diagnose_all
+from kit.judgement.cautions import Caution, cautions
+from kit.judgement.ceilings import Ceilings, best
+from kit.judgement.diagnosis import Diagnosis, diagnose_all
 from kit.records import Machine, Plan, Record
 from scenarios.spec import Scenario, digest
 

@@ -1,0 +1,1 @@
+"""The same cells of several runs side by side, and the gate."""

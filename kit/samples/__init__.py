@@ -1,1 +1,0 @@
-"""What the sampler reads of the machine, a module a source."""
