@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.overhead import BARE, SCENARIOS
-from benchmarks.pairs import Subject, exit_code, pair_count, say
+from benchmarks.pairs import Subject, exit_code, image_count, pair_count, say
 from benchmarks.processes import ROOT, Command, alone, compare, on_host
 from kit import catalog
 from kit.console import show_progress
@@ -38,7 +38,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--scenario", choices=SCENARIOS, default="mnist-cnn")
     parser.add_argument("--framework", choices=BARE, default="tensorflow")
     parser.add_argument("--pairs", type=pair_count, default=20, help="of epochs; default: 20")
-    parser.add_argument("--images", type=int, default=19_200, help="in an epoch; default: 19,200")
+    parser.add_argument("--images", type=image_count, default=19_200, help="in an epoch; default: 19,200")
     return parser.parse_args(arguments)
 
 

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.pairs import Subject, exit_code, figures, pair_count, say
+from benchmarks.pairs import Subject, exit_code, figures, image_count, pair_count, say
 from benchmarks.processes import alone, compare, on_host
 from kit import catalog
 from kit.console import show_progress
@@ -33,7 +33,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--scenario", action="append", choices=SCENARIOS, help="default: all of them")
     parser.add_argument("--framework", action="append", choices=BARE, help="default: both")
     parser.add_argument("--pairs", type=pair_count, default=20, help="of epochs; default: 20")
-    parser.add_argument("--images", type=int, default=19_200, help="in an epoch; default: 19,200")
+    parser.add_argument("--images", type=image_count, default=19_200, help="in an epoch; default: 19,200")
     return parser.parse_args(arguments)
 
 

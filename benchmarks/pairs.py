@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import re
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,10 +62,19 @@ def median_interval(values: Sequence[float]) -> Interval | None:
 
 
 def pair_count(text: str) -> int:
-    """For argparse: a number of pairs. Raises ValueError for what is none, or too few for an interval."""
-    if (count := int(text)) < LEAST_PAIRS:
-        raise ValueError(text)
-    return count
+    """For argparse: a number of pairs. Raises ArgumentTypeError for what is none, or too few for an interval."""
+    return _whole(text, LEAST_PAIRS, "fewer have no 95 % interval")
+
+
+def image_count(text: str) -> int:
+    """For argparse: images of an epoch. Raises ArgumentTypeError for what is none."""
+    return _whole(text, 1, "an epoch has some")
+
+
+def _whole(text: str, least: int, why: str) -> int:
+    if not re.fullmatch(r"\d{1,9}", text) or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {least} or more ({why})")
+    return int(text)
 
 
 def ratios(ours: Callable[[], float], baseline: Callable[[], float], pairs: int) -> Iterator[float]:

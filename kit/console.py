@@ -182,7 +182,7 @@ def print_text(text: str) -> None:
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     """Print a table on stdout: fitted to the width of a terminal, aligned at full width elsewhere."""
-    rows = [[harmless(cell) for cell in row] for row in rows]
+    rows = [[" ".join(harmless(cell).splitlines()) for cell in row] for row in rows]  # a line of its own would be a row
     if sys.stdout.isatty():
         _print_rich(columns, rows)
     else:

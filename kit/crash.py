@@ -8,7 +8,7 @@ import traceback
 
 from kit.places import cache_folder
 
-DISK = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR}
+DISK = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.ENAMETOOLONG}
 
 
 def blame_disk(error: OSError) -> str:

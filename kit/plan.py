@@ -10,7 +10,8 @@ from typing import Literal, TypeVar, get_args
 from kit.catalog import DEVICES
 from kit.errors import UsageError, unknown
 from kit.model import Cell, Device, Framework
-from kit.records import MOST_WHOLE, Plan, PlannedLaunch
+from kit.plausible import MOST_WHOLE
+from kit.records import Plan, PlannedLaunch
 from kit.typical import PROBE_S, environment_cost, launch_seconds, start_seconds
 from kit.units import format_bytes, format_duration
 from scenarios.contract import Budget

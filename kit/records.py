@@ -7,6 +7,7 @@ unless the run was made with `--identify`; the plan repeats what was typed, as t
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from kit.errors import UsageError
+from kit.plausible import MOST_WHOLE, impossible
 from scenarios.contract import Code, Reason, Request, Result, Status
 
 SCHEMA = 3
@@ -37,19 +39,13 @@ def _to_version_3(document: dict[str, Any]) -> dict[str, Any]:
         context.pop("throttled", None)
     for machine in (document, document.get("machine") or {}):
         if "caches" in machine:
-            machine["last_cache_bytes"] = max(machine["caches"].values(), default=0) * machine["sockets"]
+            sizes = [size for size in (machine["sockets"], *machine["caches"].values()) if type(size) is int]
+            machine["last_cache_bytes"] = sizes[0] * max(sizes[1:], default=0) if sizes else 0
     return document
 
 
 # Step N turns a document of version N into one of version N + 1. Version 1 is the first.
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _to_version_2, 2: _to_version_3}
-
-# Sizes, counts and seeds fit into 64 bits. A larger whole number is nobody's, and arithmetic with floats fails of it.
-MOST_WHOLE = (1 << 63) - 1
-
-# A speed that no machine has: at this rate the smallest image of a scenario (28 x 28 float32, 3,136 bytes) would be
-# 3.1 TB/s of input alone, about the whole memory bandwidth of a large GPU (NVIDIA H100 SXM data sheet: 3.35 TB/s).
-MOST_IMAGES_PER_S = 1e9
 
 
 class Document(BaseModel):
@@ -76,7 +72,7 @@ class Document(BaseModel):
                 )
             for step in range(version, SCHEMA):
                 data = UPGRADES[step](data)
-            return cls.model_validate({"schema_": SCHEMA, **data})
+            return cls.model_validate_json(json.dumps({"schema_": SCHEMA, **data}), strict=True)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(
                 f"{source} is not a valid {cls.__name__.lower()}: {_what_is_wrong(error)}.",
@@ -234,11 +230,14 @@ class Record(Document):
         if self.status is not Status.OK:
             return self
         absent = self.result.missing(self.request.purpose) if self.result else ["a result"]
-        if absent:
+        if absent or self.result is None:
             raise ValueError(f"it is ok, but lacks {', '.join(absent)}")
-        for part in (self.result.training, self.result.inference) if self.result else ():
-            if part and not 0 < part.images_per_s <= MOST_IMAGES_PER_S:  # nor NaN
-                raise ValueError(f"it is ok, but tells of {part.images_per_s:g} images/s")
+        if self.result.status is not Status.OK or (self.result.proof and not self.result.proof.passed):
+            raise ValueError("it is ok, but its result or its proof is not")
+        if min(self.launch, self.request.batch, self.request.devices, self.request.threads) < 1:
+            raise ValueError("it is ok, but of no launch, batch, device or thread")
+        if wrong := impossible(dataclasses.asdict(self.result)):
+            raise ValueError(f"it is ok, but tells of {', '.join(wrong)}")
         return self
 
 

@@ -63,10 +63,12 @@ def notes(records: Sequence[Record]) -> list[str]:
         found.append(
             f"± half-width of the {percent(CONFIDENCE)} interval over launches; none where there is one launch"
         )
+    if not records:
+        found.append("No launch has a record: go on with kit run --resume.")
     keys: dict[str, list[str]] = {}
     for record in records:
         if record.reason:
-            text = f"{_words(record.status)}: {record.reason.message} {record.reason.remedy}".strip()
+            text = " ".join(f"{_words(record.status)}: {record.reason.message} {record.reason.remedy}".split())
             keys.setdefault(text, []).append(record.key)
     for text, where in keys.items():
         found.append(f"{where[0] if len(where) == 1 else f'{len(where)} launches'} {text}")

@@ -17,10 +17,14 @@ def new_run_id(now: datetime | None = None) -> str:
 
 def find_run(name: str, out: Path) -> Path:
     """The folder of a run, named by its path or by its id below `out`. Raises UsageError listing the runs there."""
-    for folder in (out / name, Path(name)):
-        if (folder / PLAN_FILE).is_file():
-            return folder
-    if Path(name).is_dir():
+    try:
+        for folder in (out / name, Path(name)):
+            if (folder / PLAN_FILE).exists():
+                return folder
+        is_folder = bool(name) and Path(name).is_dir()
+    except OSError as error:  # as a name that is too long
+        raise UsageError(f"{name!r} cannot be a folder: {error.strerror}.", "Name the folder of a run.") from error
+    if is_folder:
         raise UsageError(f"{name} is not the folder of a run: it has no {PLAN_FILE}.", "Name a folder that kit wrote.")
     known = [path.parent.name for path in out.glob(f"*/{PLAN_FILE}")]
     if not known:

@@ -10,6 +10,7 @@ import errno
 import os
 import shlex
 import shutil
+import stat
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,7 +74,7 @@ class RunFolder:
         documents = []
         for kind, name in ((Plan, PLAN_FILE), (Machine, MACHINE_FILE)):
             try:
-                documents.append(kind.from_json((path / name).read_bytes(), str(path / name)))
+                documents.append(kind.from_json(_plain(path / name), str(path / name)))
             except OSError as error:
                 raise UsageError(
                     f"{path} is not the folder of a run: {name} cannot be read ({error.strerror}).",
@@ -109,7 +110,7 @@ class RunFolder:
 
     def _read_all(self, folder: str) -> list[Record]:
         records = []
-        for file in sorted((self.path / folder).glob("*.json")):
+        for file in _files(self.path / folder):
             record = Record.from_json(_read(file), str(file))
             if file != self.path / (place := _place(record)):
                 raise UsageError(
@@ -184,13 +185,29 @@ class RunFolder:
         return self.path / "records" / f"{file_stem(key, launch)}.json"
 
 
-def _read(file: Path) -> bytes:
-    remedy = "Make it readable, or move it away and run again with --resume."
-    if not file.is_file():  # a pipe would never end
-        raise UsageError(f"{file} is not a plain file.", remedy)
+def _files(folder: Path) -> list[Path]:
+    """Its records; none where it is not there, as in runs of an older kit. Raises UsageError where it is closed to us:
+    without its records a run would look like one that measured nothing."""
     try:
-        return file.read_bytes()
+        return sorted(file for file in folder.iterdir() if file.suffix == ".json")
+    except FileNotFoundError:
+        return []
     except OSError as error:
+        raise UsageError(f"{folder} cannot be read: {error.strerror}.", "Make it readable.") from error
+
+
+def _plain(file: Path) -> bytes:
+    """Raises OSError where it cannot be read, also where it is no plain file: a pipe would never end."""
+    if not stat.S_ISREG(file.stat().st_mode):
+        raise OSError(errno.EINVAL, "not a plain file")
+    return file.read_bytes()
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return _plain(file)
+    except OSError as error:
+        remedy = "Make it readable, or move it away and run again with --resume."
         raise UsageError(f"{file} cannot be read: {error.strerror}.", remedy) from error
 
 

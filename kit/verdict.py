@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kit.model import Completion
-from kit.records import MOST_IMAGES_PER_S, MOST_WHOLE, reason
+from kit.plausible import MOST_WHOLE, impossible, numbers
+from kit.records import reason
 from scenarios.codec import ContractError, from_json
 from scenarios.contract import Code, Evidence, Reason, Request, Result, Status, Telemetry
 
@@ -31,14 +31,6 @@ STATUS_OF: dict[Code, Status] = dict.fromkeys(Code, Status.FAILED) | {
 # What Docker, containerd, CDI and NVIDIA's hook say where no GPU can be handed over.
 NO_GPU = re.compile(r"could not select device driver|\bcdi\b|nvidia", re.IGNORECASE)
 NO_SPACE = re.compile(r"no space left on device", re.IGNORECASE)
-# What a figure can be, by the names that the contract gives to figures: its least and its most. No time is as long as
-# thirty years (one call, in milliseconds: eleven days), neither of a launch nor since the machine started, from where
-# the clock of `*_at` counts on Linux.
-POSSIBLE = (
-    (re.compile(r"images_per_s$"), 0.0, MOST_IMAGES_PER_S),
-    (re.compile(r"accuracy$"), 0.0, 1.0),
-    (re.compile(r"(?<!_per)_s$|_ms$|_at$|\bseconds$"), 0.0, 1e9),
-)
 REPORT = "The log shows what happened; if kit and framework are as shipped, report this."
 RETRY = "Then continue with --resume and --retry-failed."
 
@@ -147,7 +139,7 @@ def _read(request: Request, left: bytes | Exception) -> Result:
         raise _Refuted(Code.INVALID_RESULT, f"The worker's result cannot be read: {error}") from error
     if (result.key, result.launch) != (request.key, request.launch):
         raise _Refuted(Code.INVALID_RESULT, f"The result is of another launch: {result.key}, {result.launch}.")
-    if not all(_can_be_kept(number) for _, number in _numbers(dataclasses.asdict(result))):
+    if not all(_can_be_kept(number) for _, number in numbers(dataclasses.asdict(result))):
         raise _Refuted(Code.INVALID_RESULT, "The result holds a number that is infinite, not a number or too large.")
     if result.status is not Status.OK and result.reason is None:
         raise _Refuted(Code.INVALID_RESULT, f"The result says {result.status} and gives no reason.")
@@ -197,8 +189,8 @@ def _check_proof_and_figures(result: Result) -> None:
         raise _Refuted(Code.INVALID_RESULT, "The result holds no steady window or no latency.")
     if min(training.images_per_s, training.epoch_s, inference.images_per_s, inference.p50_ms) <= 0:
         raise _Refuted(Code.INVALID_RESULT, "The result holds a speed or a time that is not positive.")
-    if impossible := _impossible(result):
-        raise _Refuted(Code.INVALID_RESULT, f"The result holds what no machine measures: {', '.join(impossible)}.")
+    if wrong := impossible(dataclasses.asdict(result)):
+        raise _Refuted(Code.INVALID_RESULT, f"The result holds what no machine measures: {', '.join(wrong)}.")
 
 
 def _check_evidence(request: Request, evidence: Evidence, telemetry: Telemetry) -> None:
@@ -235,26 +227,3 @@ def _check_evidence(request: Request, evidence: Evidence, telemetry: Telemetry) 
 def is_gpu(place: str) -> bool:
     """Whether a device or an execution provider, as a framework names it, is a GPU."""
     return any(word in place.lower() for word in ("cuda", "gpu", "tensorrt"))
-
-
-def _impossible(result: Result) -> list[str]:
-    """The figures outside of what is POSSIBLE, each under its name once."""
-    found = {
-        name: number
-        for name, number in _numbers(dataclasses.asdict(result))
-        for pattern, least, most in POSSIBLE
-        if pattern.search(name) and not least <= number <= most
-    }
-    return [f"{name} {number:g}" for name, number in found.items()]
-
-
-def _numbers(value: object, name: str = "") -> Iterator[tuple[str, float]]:
-    """All numbers in nested dictionaries and lists, under their names as `training.windows.seconds`."""
-    if isinstance(value, int | float):
-        yield name, value
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            yield from _numbers(part, f"{name}.{key}" if name else str(key))
-    elif isinstance(value, list):
-        for part in value:
-            yield from _numbers(part, name)

@@ -48,7 +48,7 @@ def find(name: str) -> str:
         raise UsageError(
             f"There is no interpreter {name!r}.", "Give --env the path of a Python that has the framework."
         )
-    return found
+    return str(Path(found).absolute())  # it is asked in another folder; links stay: they say which environment is meant
 
 
 def probe(program: str, modules: tuple[str, ...]) -> Interpreter:
@@ -62,6 +62,8 @@ def probe(program: str, modules: tuple[str, ...]) -> Interpreter:
         raise _unusable(program, error.stderr[-500:]) from error
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise _unusable(program, str(error)) from error
+    if not isinstance(told, dict) or told.keys() != {"python", "executable", "user_base", "missing", "packages"}:
+        raise _unusable(program, f"it printed {run.stdout:.100}")
     identity = "\n".join([str(told["python"]), *told["packages"]])
     return Interpreter(
         executable=Path(told["executable"]),

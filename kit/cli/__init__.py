@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -37,21 +38,31 @@ def main() -> NoReturn:
             signal.signal(number, signal.default_int_handler)
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - closed by the caller (`>&-`)
     sys.stderr = sys.stderr or sys.stdout
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an ASCII terminal has no ±
     try:
         app()
     except KitError as error:
         from kit.console import harmless
 
-        sys.stderr.write(harmless(f"{error}\n"))  # it may quote a record or a file's name
-        sys.exit(error.exit_code)
+        _fail(harmless(f"{error}\n"), error.exit_code)  # it may quote a record or a file's name
     except OSError as error:
         from kit.crash import blame_disk, explain
 
-        sys.stderr.write(blame_disk(error) or explain(error))
-        sys.exit(DiskError.exit_code if blame_disk(error) else 1)
+        _fail(blame_disk(error) or explain(error), DiskError.exit_code if blame_disk(error) else 1)
     except Exception as error:  # noqa: BLE001 - a person gets one line and the place of the traceback
         from kit.crash import explain
 
-        sys.stderr.write(explain(error))
-        sys.exit(1)
+        _fail(explain(error), 1)
     sys.exit(0)
+
+
+def _fail(words: str, code: int) -> NoReturn:
+    """End with this exit code, also where nobody can be told."""
+    try:
+        sys.stderr.write(words)
+        sys.stderr.flush()
+    except OSError:  # its reader has gone, or its disk is full; what is left in it would fail once more at the end
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
+    sys.exit(code)

@@ -85,14 +85,6 @@ def _late(what: str, remedy: str) -> EngineError:
     return EngineError(f"{what} did not answer within {PATIENCE_S:.0f} s.", remedy)
 
 
-def _describe(engine: Engine) -> Mapping[str, str] | KitError:
-    """The engine's answer, or why there is none."""
-    try:
-        return engine.describe()
-    except KitError as error:
-        return error
-
-
 def _ready(engine: Engine, frameworks: Sequence[Framework]) -> frozenset[Place]:
     """Where nothing is to be built any more."""
     places = ((framework, device) for framework in frameworks for device in framework.devices)
@@ -100,13 +92,15 @@ def _ready(engine: Engine, frameworks: Sequence[Framework]) -> frozenset[Place]:
 
 
 def _docker(engine: DockerEngine, frameworks: Sequence[Framework]) -> Docker:
-    description = _describe(engine)
-    if isinstance(description, KitError):
-        return Docker(description)
-    info: Mapping[str, Any] = engine.info()
+    try:
+        description = engine.describe()
+        info: Mapping[str, Any] = engine.info()
+        ready = _ready(engine, frameworks)
+    except KitError as error:
+        return Docker(error)
     root = info.get("DockerRootDir")
     toolkit = Toolkit(_ways(info), parse_toolkit_version(_output("nvidia-ctk", "--version")))
-    return Docker(description, toolkit, _free(Path(root)) if root else None, _ready(engine, frameworks))
+    return Docker(description, toolkit, _free(Path(root)) if root else None, ready)
 
 
 def _ways(info: Mapping[str, Any]) -> tuple[str, ...]:
@@ -126,12 +120,13 @@ def parse_toolkit_version(text: str) -> tuple[int, ...] | None:
 
 
 def _local(engine: LocalEngine, frameworks: Sequence[Framework]) -> Local:
-    description = _describe(engine)
-    if isinstance(description, KitError):
-        return Local(description)
+    try:
+        description, ready = engine.describe(), _ready(engine, frameworks)
+    except KitError as error:
+        return Local(error)
     # As `uv venv` looks for it: not in virtual environments.
     find = ("python", "find", "--system", "--no-project", "--no-python-downloads", "--show-version", PYTHON)
-    return Local(description, _output(uv.find_uv_bin(), *find).strip() or None, _ready(engine, frameworks))
+    return Local(description, _output(uv.find_uv_bin(), *find).strip() or None, ready)
 
 
 def _output(program: str, *arguments: str) -> str:

@@ -203,7 +203,7 @@ def _under_quota(machine: Machine, launches: Sequence[Launch]) -> str | None:
 
 
 def _old_driver(machine: Machine, launches: Sequence[Launch]) -> str | None:
-    major = re.match(r"\d+", machine.driver or "")
+    major = re.match(r"\d{1,9}", machine.driver or "")
     if major is None or int(major[0]) >= CUDA_13_DRIVER:
         return None
     newer = {launch.request.framework for launch in launches if _library(launch, "CUDA")[:1] >= (13,)}
@@ -226,7 +226,7 @@ def _library(launch: Launch, library: str) -> tuple[int, ...]:
     """Version of CUDA or cuDNN of a cuda launch, as its evidence has it; empty where it does not tell."""
     told = launch.evidence.versions if launch.request.device == "cuda" else {}
     text = next((version for name, version in told.items() if re.fullmatch(LIBRARIES[library], name)), "")
-    parts = tuple(int(part) for part in re.findall(r"\d+", text))
+    parts = tuple(int(part) for part in re.findall(r"\d{1,9}", text))
     if library == "cuDNN" and len(parts) == 1 and parts[0] >= 1000:
         # cudnnGetVersion(): major * 10000 + minor * 100 + patch from version 9 on, major * 1000 before.
         major, rest = divmod(parts[0], 10000 if parts[0] >= 10000 else 1000)

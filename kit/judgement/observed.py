@@ -74,7 +74,7 @@ class Launch:
     def gpus(self) -> set[int]:
         """Indices of the GPUs that the host watched for it."""
         series = self.record.context.series if self.record.context else {}
-        return {int(found[1]) for name in series if (found := re.match(r"gpu(\d+)_", name))}
+        return {int(found[1]) for name in series if (found := re.match(r"gpu(\d{1,4})_", name))}
 
     def slowed(self, reasons: frozenset[str]) -> float:
         """Largest share of the samples while it trained in which one of these reasons held a GPU of the launch back."""

@@ -102,6 +102,9 @@ def timeline(shown: Timeline) -> str:
     return _svg(chart)
 
 
+alt.data_transformers.enable("default", max_rows=None)  # the limit is for notebooks
+
+
 def _svg(chart: alt.LayerChart | alt.Chart) -> str:
     configured = (
         chart.configure(font="sans-serif", background="transparent")

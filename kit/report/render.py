@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import jinja2
 from markupsafe import Markup
 
 from kit import catalog
-from kit.errors import DiskError
+from kit.console import harmless
+from kit.errors import DiskError, UsageError
 from kit.judgement.judge import Judgement
 from kit.report import charts
 from kit.report.parts import Section, Timeline, View
 from kit.report.view import make_view
 
+DOCTYPE = b"<!doctype html>"  # how every report begins
+
 
 def write_report(target: Path, judgement: Judgement) -> Path:
-    """Write the report of a run to `target`, atomically, and return it. Raises DiskError where it cannot."""
+    """Write the report of a run to `target`, atomically, and return it. Raises UsageError where something else is
+    there, DiskError where it cannot be written."""
+    if not _is_report(target):
+        raise UsageError(f"{target} is there already, and no report.", "Name another file with --out.")
     titles = {name: framework.title for name, framework in catalog.frameworks().items()}
     html = render(make_view(judgement, titles))
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
@@ -28,7 +35,20 @@ def write_report(target: Path, judgement: Judgement) -> Path:
         raise DiskError(
             f"The report {target} cannot be written: {error.strerror}.", "Free disk space or choose another --out."
         ) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
     return target
+
+
+def _is_report(target: Path) -> bool:
+    """Whether nothing is lost by writing there: nothing is there, or a report is."""
+    if not os.path.lexists(target):
+        return True
+    if not target.is_file():
+        return False
+    with open(target, "rb") as file:
+        return file.read(len(DOCTYPE)) in {b"", DOCTYPE}
 
 
 def render(view: View) -> str:
@@ -39,6 +59,7 @@ def render(view: View) -> str:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=lambda value: harmless(value) if type(value) is str else value,  # but not what is markup already
     )
     return environment.get_template("report.html").render(view=view, drawings=_drawings, drawn=_drawn)
 

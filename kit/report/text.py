@@ -56,5 +56,5 @@ def moment(value: str) -> str:
     """An ISO 8601 time as a date and minutes in UTC: "2026-01-02 03:04 UTC"; another text as it is."""
     try:
         return datetime.fromisoformat(value).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    except ValueError:
+    except (ValueError, OverflowError):  # the year 0
         return value

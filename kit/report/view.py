@@ -14,6 +14,8 @@ from kit.report import conditions, evidence, text
 from kit.report.parts import Bar, Point, Section, Table, View
 from scenarios.spec import DATASETS, Scenario
 
+MOST_EPOCHS = 300  # that a curve shows: about two a pixel
+
 METHOD = (
     (
         "Each launch is one fresh process (in a container: no network, read-only, no privileges) that runs one cell: "
@@ -309,6 +311,12 @@ def _curve(cells: Sequence[CellSummary], titles: Mapping[str, str]) -> list[Poin
         if len(c.curve) < 2:
             continue
         series = f"{_name(c.framework, titles)} {_variant_of(c)}"
-        for epoch, train, test in c.curve:
+        for epoch, train, test in _thinned(c.curve):
             points += [Point(series, "train", epoch, train), Point(series, "test", epoch, test)]
     return points
+
+
+def _thinned(curve: Sequence[tuple[int, float, float]]) -> Sequence[tuple[int, float, float]]:
+    """At most MOST_EPOCHS of its points, the last among them."""
+    every = -(-len(curve) // MOST_EPOCHS)
+    return curve[(len(curve) - 1) % every :: every]
