@@ -57,9 +57,9 @@ def gate(
     """End with exit code 1 where a run is slower than another, beyond the noise.
 
     A cell fails where its speed is below the base's by more than --max-regression and the whole 95 % interval of the
-    ratio lies below 1. Of many cells some interval lies below 1 by chance: a share of 5 % guards against it, none (0 %)
-    does not. Exit code 2: none fails so, but a cell is not comparable or no longer ok, or none has the launches to be
-    judged.
+    ratio lies below 1; the mean over the cells of a framework on a device likewise. Of many cells some interval lies
+    below 1 by chance: a share of 5 % guards against it, none (0 %) does not. Exit code 2: none fails so, but a cell is
+    not comparable or no longer ok, or none has the launches to be judged.
     """
     from kit.comparison import side_by_side
     from kit.comparison.compare import gate as judge

@@ -36,7 +36,7 @@ class Run:
 
 
 class Standing(IntEnum):
-    """How far a cell came in a run. PARTLY: fewer launches ended `ok` than were planned, and some ended otherwise."""
+    """How far a cell came in a run. PARTLY: fewer launches ended `ok` than were planned."""
 
     NOT_OK = 0
     PARTLY = 1
@@ -148,18 +148,21 @@ def _side(key: str, run: Run) -> Side:
     ok = _ok(key, run)
     others = [record for record in run.records if record.key == key and record.status is not Status.OK]
     failures = dict.fromkeys(_failure(record) for record in others)
+    planned = sum(launch.key == key for launch in run.plan.launches)
+    if 0 < len(ok) + len(others) < planned:
+        failures[f"interrupted: {planned - len(ok) - len(others)} of {planned} planned launches have no record"] = None
     return Side(
-        _standing(len(ok), len(others), sum(launch.key == key for launch in run.plan.launches)),
+        _standing(len(ok), planned),
         tuple(speeds(ok)),
         tuple(failures) if ok or others else (ABSENT,),
         any(record.request.data == "synthetic" for record in ok),
     )
 
 
-def _standing(ok: int, others: int, planned: int) -> Standing:
+def _standing(ok: int, planned: int) -> Standing:
     if not ok:
         return Standing.NOT_OK
-    return Standing.PARTLY if others and ok < planned else Standing.OK
+    return Standing.PARTLY if ok < planned else Standing.OK
 
 
 def _failure(record: Record) -> str:
@@ -185,10 +188,12 @@ JUDGED = {Outcome.PASSED, Outcome.NOISY, Outcome.REGRESSION}
 
 @dataclass(frozen=True)
 class Gate:
-    """cells: of the base, each with its outcome."""
+    """cells: of the base, each with its outcome. groups: means over cells that are slower than allowed, taken
+    together."""
 
     most: float
     cells: tuple[tuple[Comparison, Outcome], ...]
+    groups: tuple[Mean, ...]
 
     def count(self, outcomes: set[Outcome]) -> int:
         """How many cells have one of these outcomes."""
@@ -196,8 +201,9 @@ class Gate:
 
     @property
     def exit_code(self) -> int:
-        """1 where a cell is slower beyond the noise, else 2 where one could not be judged that should, else 0."""
-        if self.count({Outcome.REGRESSION}):
+        """1 where a cell or a group is slower beyond the noise, else 2 where a cell could not be judged that should,
+        else 0."""
+        if self.count({Outcome.REGRESSION}) or self.groups:
             return 1
         return UsageError.exit_code if self.count(UNFIT) else 0
 
@@ -213,12 +219,16 @@ def gate(base: Run, new: Run, most: float) -> Gate:
     too, guards against it as long as `most` is beyond the noise: where both runs reached the standard profile's 2.5 %,
     a ratio is known to 3.5 %, and an unchanged cell falls 5 % by chance at most once in 400.
 
-    A cell that is refused, that has no `ok` launch in the new run, or lacks some of them because launches failed there
-    and not in the base, does not pass either: a gate that loses cells is none. Cells with one launch on a side are not
-    judged. Raises UsageError where no cell is judged and none fails.
+    Many cells that are each slower within the noise are together slower beyond it: a mean over cells (`means`) fails by
+    the same rule.
+
+    A cell that is refused, that has no `ok` launch in the new run, or lacks some of them there and not in the base,
+    does not pass either: a gate that loses cells is none. Cells with one launch on a side are not judged. Raises
+    UsageError where no cell is judged and none fails.
     """
     cells = tuple((c, _outcome(c, most)) for c in compare(base, new) if c.base.speeds)
-    judged = Gate(most, cells)
+    slower = (mean for mean in means([c for c, _ in cells]) if mean.interval.verdict == "slower")
+    judged = Gate(most, cells, tuple(mean for mean in slower if mean.interval.estimate < 1 - most))
     if not judged.count(JUDGED | FAILING):
         if not cells:
             raise UsageError("BASE has no cell that ended ok.", "Name a run as BASE that has.")
@@ -235,7 +245,8 @@ def _outcome(comparison: Comparison, most: float) -> Outcome:
         return Outcome.REGRESSION
     if comparison.verdict is Verdict.REFUSED:
         return Outcome.REFUSED
-    if comparison.new.standing < comparison.base.standing:
+    new, base = comparison.new, comparison.base
+    if new.standing < base.standing or (new.standing is Standing.PARTLY and len(new.speeds) == 1 < len(base.speeds)):
         return Outcome.LOST
     if comparison.interval is None:
         return Outcome.NOT_JUDGED

@@ -58,11 +58,7 @@ def comparison_section(comparisons: Sequence[Comparison], runs: Sequence[Run], n
     lines = [f"{counted(len(shown), 'cell')}: {verdicts}"] if shown else []
     if counts[Verdict.UNKNOWN]:
         lines.append("unknown: one launch on a side has no interval; measure with --profile standard.")
-    lines += [
-        f"{mean.group}: {_number(mean.interval.estimate)} times ({_range(mean.interval)}), geometric mean of "
-        f"{counted(mean.cells, 'cell')}"
-        for mean in means(comparisons)
-    ]
+    lines += [_mean(mean) for mean in means(comparisons)]
     lines += _shared_notes(shown, names, titles)
     if neither := len(comparisons) - len(shown):
         lines.append(f"Ok in neither run: {counted(neither, 'cell')}")
@@ -83,8 +79,12 @@ def gate_section(judged: Gate, runs: Sequence[Run]) -> Section:
         "ratio (NEW/BASE) lies below 1: exit code 1. One that is refused (not comparable) or lost (launches that were "
         "ok are no longer) does not pass: exit code 2."
     )
+    lines += [f"Slower than allowed, taken together: {_mean(mean)}." for mean in judged.groups]
     counts = Counter(outcome for _, outcome in judged.cells if outcome in FAILING)
-    failed = ", ".join(f"{n} {outcome}" for outcome, n in counts.most_common())
+    failed = ", ".join(
+        [f"{n} {outcome}" for outcome, n in counts.most_common()]
+        + [f"{counted(len(judged.groups), 'group')} of cells"] * bool(judged.groups)
+    )
     verdict = f"Failed: {failed}" if failed else "Passed"
     lines.append(f"{verdict}; {judged.count(JUDGED)} of {counted(len(judged.cells), 'cell')} judged.")
     rows = [_row(comparison, outcome, names) for comparison, outcome in judged.cells]
@@ -114,6 +114,7 @@ def gate_json(judged: Gate, runs: Sequence[Run]) -> dict[str, Any]:
         "max_regression": judged.most,
         "exit_code": judged.exit_code,
         "cells": [_cell_json(comparison) | {"outcome": outcome} for comparison, outcome in judged.cells],
+        "groups": [_mean_json(mean) for mean in judged.groups],
     }
 
 
@@ -154,6 +155,13 @@ def _number(ratio: float) -> str:
 
 def _range(interval: Interval) -> str:
     return f"{_number(interval.low)}-{_number(interval.high)}"
+
+
+def _mean(mean: Mean) -> str:
+    return (
+        f"{mean.group}: {_number(mean.interval.estimate)} times ({_range(mean.interval)}), geometric mean of "
+        f"{counted(mean.cells, 'cell')}"
+    )
 
 
 def _shared_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], titles: Titles) -> list[str]:

@@ -62,7 +62,7 @@ def make_view(judgement: Judgement, titles: Mapping[str, str]) -> View:
     return View(
         title="Deep learning on this machine",
         subtitle=f"{machine.cpu_model}, {_devices(machine)} · {plan.profile} profile · {text.moment(plan.created_at)}",
-        verdict=_verdict(ok, pairs, titles),
+        verdict=_verdict(ok, pairs, [r for r in compared if r.kind == "framework"], titles),
         notices=_notices(plan, records, ok),
         summary=_summary(ok, titles, frameworks),
         frameworks=_frameworks(frameworks, names),
@@ -98,22 +98,41 @@ def _variant_of(cell: CellSummary) -> str:
     return " ".join([device, *extra])
 
 
-def _verdict(ok: Sequence[CellSummary], pairs: Sequence[Ratio], titles: Mapping[str, str]) -> tuple[str, ...]:
+def _verdict(
+    ok: Sequence[CellSummary], pairs: Sequence[Ratio], frameworks: Sequence[Ratio], titles: Mapping[str, str]
+) -> tuple[str, ...]:
     if not ok:
         return ("Nothing was measured: see below what failed and why.",)
     lines = []
-    rows = [group for group in _rows(ok).values() if len({c.framework for c in group}) > 1]
-    wins = Counter(max(group, key=_rate).framework for group in rows)
-    if wins:
-        shares = ", ".join(f"{_name(framework, titles)} in {count}" for framework, count in wins.most_common())
-        once = " (of one launch each: near ones may change places)" if all(c.launches == 1 for c in ok) else ""
-        lines.append(f"Trained fastest where several frameworks ran a scenario: {shares}{once}.")
+    if contests := _contests(frameworks):
+        wins = Counter(name for name, _ in contests if name)
+        shares = [f"{_name(framework, titles)} in {count}" for framework, count in wins.most_common()]
+        ties = len(contests) - wins.total()
+        shares += [f"a tie of the fastest in {ties}"] * bool(ties)
+        single = any(once for _, once in contests)
+        once = " (of one launch each: near ones may change places)" if single else ""
+        lines.append(f"Trained fastest where several frameworks ran a scenario: {', '.join(shares)}{once}.")
     if pairs:
         low, high = min(p.ratio for p in pairs), max(p.ratio for p in pairs)
         lines.append(f"CUDA against CPU in training: {text.ratio(low)} to {text.ratio(high)}, depending on the cell.")
     else:
         lines.append("CPU and CUDA were not both measured, so there is no speedup to show.")
     return tuple(lines)
+
+
+def _contests(frameworks: Sequence[Ratio]) -> list[tuple[str, bool]]:
+    """Of each group of cells that differ in the framework alone: the fastest, "" where another one ties with it, and
+    whether that rests on single launches."""
+    groups: dict[str, list[Ratio]] = {}
+    for ratio in frameworks:
+        groups.setdefault(ratio.numerator.key, []).append(ratio)
+    return [
+        (
+            "" if any(r.verdict == "tie" for r in group) else group[0].numerator.framework,
+            any(r.verdict == "unknown" for r in group),
+        )
+        for group in groups.values()
+    ]
 
 
 def _rows(ok: Sequence[CellSummary]) -> dict[str, list[CellSummary]]:

@@ -525,6 +525,20 @@ def test_a_reader_that_went_away_does_not_change_the_judgement(tmp_path: Path, o
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("redirected", ["2>/dev/full", "2>&-"])
+def test_the_exit_code_stands_also_where_nobody_can_be_told(redirected: str) -> None:
+    done = subprocess.run(["sh", "-c", f"{sys.executable} -m kit report nothing {redirected}"], check=False)
+    assert done.returncode == 2
+
+
+def test_an_ascii_terminal_gets_a_table_all_the_same() -> None:
+    ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = "from kit.console import print_text; print_text('9 ± 1'); print_text('*')"
+    program = f"import sys; from kit import cli; cli.app = lambda: exec({command!r}); cli.main()"
+    done = subprocess.run([sys.executable, "-c", program], env=ascii_only, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "9 ? 1\n*\n")
+
+
 def test_a_closed_stdout_is_no_crash() -> None:
     done = subprocess.run(
         ["sh", "-c", f"{sys.executable} -m kit list >&-"], capture_output=True, text=True, check=False

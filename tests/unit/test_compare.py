@@ -255,6 +255,30 @@ def test_the_gate_fails_a_cell_of_which_launches_fail_that_did_not() -> None:
     assert outcomes(gate(whole, repeated, 0.05)) == [Outcome.PASSED]
 
 
+def test_an_interrupted_run_has_lost_the_cells_that_it_did_not_finish() -> None:
+    base, new = run({CELL: STEADY, OTHER: STEADY}), run({CELL: STEADY, OTHER: STEADY})
+    of_other = [record for record in new.records if record.key == OTHER.key]
+    cut = replace(new, records=[record for record in new.records if record not in of_other[1:]])
+    assert outcomes(gate(base, cut, 0.05)) == [Outcome.PASSED, Outcome.LOST]
+    (_, lost) = compare(base, cut)
+    assert lost.new.failures == ("interrupted: 4 of 5 planned launches have no record",)
+    also_cut = replace(base, records=[record for record in base.records if record.launch < 5])
+    assert outcomes(gate(also_cut, cut, 0.05)) == [Outcome.PASSED, Outcome.LOST]
+
+
+def test_cells_that_are_each_slower_within_the_noise_are_together_slower_beyond_it() -> None:
+    cells = [examples.cell(name) for name in ("mnist-cnn", "cifar-cnn", "cifar-mlp", "fashion-mlp")]
+    base = run(dict.fromkeys(cells, NOISY))
+    new = run({cell: scaled(NOISY, factor) for cell, factor in zip(cells, (0.86, 0.88, 0.87, 0.89), strict=True)})
+    judged = gate(base, new, 0.05)
+    assert outcomes(judged) == [Outcome.NOISY] * 4
+    assert [group.cells for group in judged.groups] == [4]
+    assert judged.exit_code == 1
+    assert gate(base, new, 0.15).exit_code == 0
+    told = side_by_side.gate_section(judged, [base, new]).notes
+    assert "Failed: 1 group of cells; 4 of 4 cells judged." in told
+
+
 def test_a_cell_that_is_slower_and_lost_launches_is_a_regression() -> None:
     slower = run({CELL: scaled(STEADY, 0.7)[:4]}, failed=[CELL])
     judged = gate(run({CELL: STEADY}), slower, 0.05)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -10,6 +11,7 @@ import pytest
 
 from kit import catalog
 from kit.analysis import ratios, summarise
+from kit.errors import UsageError
 from kit.judgement.judge import judge
 from kit.records import Context, PlannedLaunch
 from kit.report import charts, text
@@ -108,8 +110,34 @@ def test_the_fastest_is_named_only_where_several_frameworks_ran():
     rival = record(request(cell(framework="onnxruntime")), images_per_s=2000.0)
     single = "several frameworks ran a scenario: ONNX Runtime in 1 (of one launch each: near ones may change places)."
     assert single in document([*alone, rival]).text
-    more = [record(request(cell(framework="onnxruntime"), launch=n), images_per_s=2000.0) for n in (1, 2)]
-    assert "several frameworks ran a scenario: ONNX Runtime in 1." in document([*alone, *more]).text
+    both = [
+        record(request(cell(framework=name), launch=n), images_per_s=speed + n)
+        for name, speed in (("torch", 1000.0), ("onnxruntime", 2000.0))
+        for n in (1, 2, 3)
+    ]
+    other = record(request(cell("cifar-cnn")), images_per_s=1.0)
+    assert "several frameworks ran a scenario: ONNX Runtime in 1." in document([*both, other]).text
+    even = [record(request(cell(framework="tensorflow"), launch=n), images_per_s=2000.0 + n) for n in (1, 2, 3)]
+    assert "several frameworks ran a scenario: a tie of the fastest in 1." in document([*both, *even]).text
+
+
+def test_cells_that_differ_in_more_than_the_framework_are_no_contest():
+    rival = cell(framework="onnxruntime")
+    for other in (replace(rival, device="cuda"), replace(rival, precision="bf16"), replace(rival, lane="tuned")):
+        page = document([record(request(cell())), record(request(other), images_per_s=2000.0)])
+        assert "Trained fastest" not in page.text
+    real = record(request(rival, data="real"), images_per_s=2000.0)
+    assert "Trained fastest" not in document([record(request(cell())), real]).text
+
+
+def test_a_curve_of_very_many_epochs_is_drawn_with_its_last_one():
+    records = [record(request(cell(framework=name)), epochs=2000) for name in ("torch", "tensorflow", "onnxruntime")]
+    view = view_of(records)
+    (section,) = view.sections
+    drawn = {point.epoch for point in section.curve}
+    assert len(drawn) <= 300
+    assert max(drawn) == 2000
+    assert "<svg" in render(view)
 
 
 def test_each_batch_size_of_a_scenario_has_its_own_row_and_section():
@@ -216,11 +244,21 @@ def test_times_are_shown_in_utc_to_the_minute():
 
 def test_the_report_replaces_the_old_one_whole(tmp_path):
     target = tmp_path / "index.html"
-    target.write_text("old")
+    target.write_text("<!doctype html> old")
     of = request(cell())
     assert write_report(target, judge(plan([of]), machine(), [record(of)], [], {})) == target
     assert target.read_text().startswith("<!doctype html>")
     assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("kind", ["plan", "folder", "pipe"])
+def test_the_report_replaces_nothing_else(tmp_path, kind):
+    target = tmp_path / "plan.json"
+    {"plan": lambda: target.write_text("{}"), "folder": target.mkdir, "pipe": lambda: os.mkfifo(target)}[kind]()
+    with pytest.raises(UsageError, match="no report"):
+        write_report(target, judge(plan([request(cell())]), machine(), [], [], {}))
+    assert list(tmp_path.iterdir()) == [target]
+    assert kind != "plan" or target.read_text() == "{}"
 
 
 def probe(device="cpu"):
