@@ -233,8 +233,8 @@ class TorchModel:
 
     def _summed_step(self, images: torch.Tensor, labels: torch.Tensor, sums: RunningSums) -> None:
         loss, hits = self._step(images, labels)
-        sums.loss += loss * len(images)
-        sums.correct += hits
+        sums.loss.add_(loss, alpha=len(images))
+        sums.correct.add_(hits)
         sums.images += len(images)
 
     def _no_sums(self) -> RunningSums:
