@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from kit.records import Record
@@ -15,8 +14,7 @@ def best(probes: Sequence[Record]) -> dict[tuple[str, str, str], Ceiling]:
     """The highest value over frameworks (of `launch`, a time, the least), keyed (device, ceiling name, precision).
 
     A ceiling is what the machine can do, so that the framework which comes closest to it tells it best. Photos are
-    decoded by the CPU whatever the probe's device is. Probes that are not ok and values that are no positive number
-    are left out.
+    decoded by the CPU whatever the probe's device is. Probes that are not ok are left out.
     """
     found: dict[tuple[str, str, str], Ceiling] = {}
     for record in probes:
@@ -25,7 +23,7 @@ def best(probes: Sequence[Record]) -> dict[tuple[str, str, str], Ceiling]:
         for ceiling in record.result.ceilings or []:
             device = "cpu" if ceiling.name == "jpeg" else record.request.device
             key = (device, ceiling.name, ceiling.precision)
-            if 0 < ceiling.value < math.inf and (key not in found or _is_better(ceiling, found[key])):
+            if key not in found or _is_better(ceiling, found[key]):
                 found[key] = ceiling
     return found
 
