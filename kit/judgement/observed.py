@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kit.judgement.context import mean
+from kit.plausible import LEAST
 from kit.records import Gpu, Record
 from scenarios.contract import Evidence, Request, Status, Telemetry, Training
 
@@ -32,7 +33,7 @@ class Launch:
     def steady_rates(self) -> list[float]:
         """Images/s of each steady window, above 0."""
         steady = self.training.windows[self.training.steady_from :]
-        return [w.images / w.seconds for w in steady if min(w.images, w.seconds) > 0]
+        return [w.images / w.seconds for w in steady if w.images > 0 and w.seconds >= LEAST]
 
     @property
     def other_cpus(self) -> float | None:
