@@ -336,7 +336,7 @@ def test_a_loader_that_is_too_slow_is_told_with_its_share(measure):
     run = in_peace(lambda: measure(TINY, framework="late"))
     verdict, evidence, remedy = run.verdict()
     assert verdict == "input-bound", evidence
-    share = re.search(r": (\d+) % of the time goes to loading, shuffling and copying data\.", evidence)
+    share = re.search(r": (\d+) % of the time goes to loading, shuffling and copying data and to the loop", evidence)
     assert share
     step_s = run.record.request.batch / run.record.result.training.images_per_s
     assert int(share[1]) == pytest.approx(100 * LATE_S / step_s, abs=6)
