@@ -17,7 +17,7 @@ from kit.errors import CorruptDataError, DataError, DiskError, EngineError, Imag
 from kit.interrupts import Interrupts
 from kit.limits import choose_gpus, launch_limits
 from kit.machine import usable_cpus
-from kit.model import Device, Environment, Framework
+from kit.model import Environment, Framework, Place
 from kit.places import cache_folder
 from kit.plan import budget, find_profile, find_scenario
 from kit.progress import Progress
@@ -29,7 +29,6 @@ from kit.store import RunFolder
 from scenarios.contract import Budget, Code, Reason, Request, Status
 from scenarios.spec import Scenario, digest
 
-Place = tuple[str, Device]
 DataKind = Literal["real", "synthetic"]
 Resolve = Callable[[str, Literal["auto", "real", "synthetic"], Progress], Source]
 

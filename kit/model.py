@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from scenarios.spec import Scenario
+
 Device = Literal["cpu", "cuda"]
+Place = tuple[str, Device]  # a framework's name on a device: what has an environment
+Scenarios = Mapping[str, Mapping[str, Scenario]]  # by name, then variant
 
 
 @dataclass(frozen=True, order=True)

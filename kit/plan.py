@@ -9,7 +9,7 @@ from typing import Literal, TypeVar, get_args
 
 from kit.catalog import DEVICES
 from kit.errors import UsageError, unknown
-from kit.model import Cell, Device, Framework
+from kit.model import Cell, Framework, Place, Scenarios
 from kit.plausible import MOST_WHOLE
 from kit.records import Plan, PlannedLaunch
 from kit.typical import PROBE_S, environment_cost, launch_seconds, start_seconds
@@ -18,8 +18,7 @@ from scenarios.contract import Budget
 from scenarios.spec import DATASETS, Scenario
 
 T = TypeVar("T", bound=str)
-Scenarios = Mapping[str, Mapping[str, Scenario]]
-Environments = Collection[tuple[str, Device]]
+Environments = Collection[Place]
 
 DEFAULT_VARIANT = "default"  # how a person names the variant ""
 LANES: tuple[str, ...] = get_args(PlannedLaunch.model_fields["lane"].annotation)

@@ -14,8 +14,8 @@ from kit.errors import DataError, EngineError, UsageError
 from kit.judgement.cautions import Caution
 from kit.judgement.diagnosis import Diagnosis
 from kit.judgement.judge import judge
-from kit.model import Environment
-from kit.plan import Estimate, Options, Scenarios, Selection, estimate, find_scenario, make_plan, pick
+from kit.model import Environment, Place, Scenarios
+from kit.plan import Estimate, Options, Selection, estimate, find_scenario, make_plan, pick
 from kit.progress import Progress
 from kit.records import Plan, Record
 from kit.run import now
@@ -44,7 +44,7 @@ class Prospect:
     plan: Plan
     engine: Engine
     note: str
-    refusals: Mapping[campaign.Place, str]
+    refusals: Mapping[Place, str]
     estimate: Estimate
     downloads: Downloads
 

@@ -8,14 +8,14 @@ from collections.abc import Collection, Mapping, Sequence
 from kit import machine
 from kit.building.environments import PYTHON
 from kit.datasets import AUTO_BUDGET
-from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Load, Local, Place
+from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Load, Local
 from kit.doctor.findings import Finding, Level
 from kit.doctor.gpu_checks import check_gpus
 from kit.errors import EngineError, KitError
 from kit.figures import counted, percent
 from kit.judgement.cautions import REMEDIES, CautionCode
 from kit.judgement.cell_rules import WITHHELD_SHARE, tolerable_load
-from kit.model import Device
+from kit.model import Device, Place
 from kit.typical import environment_cost
 from kit.units import format_bytes
 

@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kit.errors import KitError
-from kit.model import Device, Framework
+from kit.model import Framework, Place
 from kit.records import Gpu
-
-Place = tuple[str, Device]  # a framework's name on a device
 
 
 @dataclass(frozen=True)

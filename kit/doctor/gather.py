@@ -22,13 +22,13 @@ from kit.background import in_background
 from kit.building.environments import PYTHON
 from kit.data.sources import SOURCES
 from kit.doctor import mirrors
-from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Gpus, Load, Local, Place, Toolkit
+from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Gpus, Load, Local, Toolkit
 from kit.engines import containers
 from kit.engines.base import Engine
 from kit.engines.docker import DockerEngine
 from kit.engines.local import LocalEngine
 from kit.errors import DataError, EngineError, KitError
-from kit.model import Framework
+from kit.model import Framework, Place
 from kit.places import cache_folder
 from kit.sampling.cpu import LEAST_TICKS, Ticks, read_stat
 from kit.sources import Sources

@@ -9,7 +9,7 @@ down from outside (by a limit, by other load), does it wait for data, is it what
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -17,6 +17,7 @@ from kit.figures import percent, si, two_digits
 from kit.judgement.ceilings import Ceilings, best
 from kit.judgement.observed import capped, measured
 from kit.judgement.step import Step, ceiling, step_of
+from kit.model import Scenarios
 from kit.records import Machine, Record
 from scenarios.contract import Status
 from scenarios.spec import DATASETS, Scenario
@@ -78,7 +79,7 @@ Finding = tuple[Kind, str, str]
 def diagnose_all(
     records: Sequence[Record],
     probes: Sequence[Record],
-    scenarios: Mapping[str, Mapping[str, Scenario]],
+    scenarios: Scenarios,
     machine: Machine,
 ) -> list[Diagnosis]:
     """Of every cell with an `ok` launch whose scenario is among these, and of those that ran on another device

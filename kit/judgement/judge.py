@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kit.judgement.cautions import Caution, cautions
 from kit.judgement.ceilings import Ceilings, best
 from kit.judgement.diagnosis import Diagnosis, diagnose_all
+from kit.model import Scenarios
 from kit.records import Machine, Plan, Record
-from scenarios.spec import Scenario, digest
-
-Scenarios = Mapping[str, Mapping[str, Scenario]]  # by name, then variant
+from scenarios.spec import digest
 
 
 @dataclass(frozen=True)

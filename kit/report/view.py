@@ -9,6 +9,7 @@ from kit.analysis import CellSummary, Ratio, ratios, short_names, summarise
 from kit.figures import counted
 from kit.intervals import Interval
 from kit.judgement.judge import Judgement
+from kit.model import Scenarios
 from kit.records import Machine, Plan, Record
 from kit.report import conditions, evidence, text
 from kit.report.parts import Bar, Point, Section, Table, View
@@ -244,9 +245,7 @@ def _interval(ratio: Ratio) -> str:
     return f"{text.number(ratio.interval.low)} to {text.number(ratio.interval.high)}{tie}"
 
 
-def _sections(
-    ok: Sequence[CellSummary], scenarios: Mapping[str, Mapping[str, Scenario]], titles: Mapping[str, str]
-) -> list[Section]:
+def _sections(ok: Sequence[CellSummary], scenarios: Scenarios, titles: Mapping[str, str]) -> list[Section]:
     sections = []
     for label, group in _rows(ok).items():
         cells = sorted(group, key=lambda c: (c.device, c.framework))
