@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 
 from benchmarks.overhead import BARE, SCENARIOS
-from benchmarks.pairs import Subject, exit_code, image_count, pair_count, say
-from benchmarks.processes import ROOT, Command, alone, compare, on_host
+from benchmarks.pairs import Subject, exit_code, say
+from benchmarks.processes import ROOT, Command, Extent, alone, compare, on_host
 from kit import catalog
 from kit.console import show_progress
 from kit.engines.containers import NOBODY
@@ -37,14 +37,14 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks.container", description=__doc__)
     parser.add_argument("--scenario", choices=SCENARIOS, default="mnist-cnn")
     parser.add_argument("--framework", choices=BARE, default="tensorflow")
-    parser.add_argument("--pairs", type=pair_count, default=20, help="of epochs; default: 20")
-    parser.add_argument("--images", type=image_count, default=19_200, help="in an epoch; default: 19,200")
+    Extent.offer(parser)
     return parser.parse_args(arguments)
 
 
 def main() -> None:
     """Make image and environment, then measure with the machine to ourselves."""
     asked = options()
+    extent = Extent.asked(asked)
     sources, framework = Sources.from_environment(), catalog.frameworks()[asked.framework]
     docker = DockerEngine(sources)
     if absence := why_not(docker):
@@ -56,10 +56,10 @@ def main() -> None:
         with alone() as run:
             cpus = usable_cpus()
             work = (asked.scenario, "--framework", framework.name, "--threads", str(len(cpus)))
-            side = ("benchmarks.kit_side", *work, "--images", str(asked.images))
+            side = ("benchmarks.kit_side", *work, "--images", str(extent.images))
             inside = in_container(image, run, cpus, *side)
             outside = on_host(environment, Path(home), *side)
-            compare(Subject(BENCH, asked.scenario, framework.name), inside, outside, asked.pairs, progress)
+            compare(Subject(BENCH, asked.scenario, framework.name), inside, outside, extent, progress)
 
 
 def why_not(docker: DockerEngine) -> str | None:

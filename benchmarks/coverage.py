@@ -7,6 +7,7 @@ as in a real one. All spreads are standard deviations of logarithms.
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -119,5 +120,6 @@ def _holds(interval: Interval | None, truth: float) -> bool:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(prog="benchmarks.coverage", description=__doc__).parse_args()  # it has none but --help
     for line in lines():
         say(json.dumps(line))

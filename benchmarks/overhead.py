@@ -11,8 +11,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.pairs import Subject, exit_code, figures, image_count, pair_count, say
-from benchmarks.processes import alone, compare, on_host
+from benchmarks.pairs import Subject, exit_code, figures, say
+from benchmarks.processes import Extent, alone, compare, on_host
 from kit import catalog
 from kit.console import show_progress
 from kit.engines.local import LocalEngine
@@ -32,8 +32,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks.overhead", description=__doc__)
     parser.add_argument("--scenario", action="append", choices=SCENARIOS, help="default: all of them")
     parser.add_argument("--framework", action="append", choices=BARE, help="default: both")
-    parser.add_argument("--pairs", type=pair_count, default=20, help="of epochs; default: 20")
-    parser.add_argument("--images", type=image_count, default=19_200, help="in an epoch; default: 19,200")
+    Extent.offer(parser)
     return parser.parse_args(arguments)
 
 
@@ -42,14 +41,14 @@ def main() -> None:
     asked = options()
     engine, frameworks = LocalEngine(Sources.from_environment()), catalog.frameworks()
     with show_progress() as progress:
-        names = asked.framework or list(BARE)
+        names = dict.fromkeys(asked.framework or BARE)
         environments = {name: engine.prepare(frameworks[name], "cpu", progress) for name in names}
         with alone():
-            measure(environments, asked.scenario or SCENARIOS, asked.pairs, asked.images, progress)
+            measure(environments, tuple(dict.fromkeys(asked.scenario or SCENARIOS)), Extent.asked(asked), progress)
 
 
 def measure(
-    environments: Mapping[str, Environment], scenarios: tuple[str, ...], pairs: int, images: int, progress: Progress
+    environments: Mapping[str, Environment], scenarios: tuple[str, ...], extent: Extent, progress: Progress
 ) -> None:
     """Print a line for each scenario in each environment's framework, and one for all scenarios of a framework."""
     threads = str(len(usable_cpus()))
@@ -57,11 +56,11 @@ def measure(
         for framework, environment in environments.items():
             medians: list[float] = []
             for scenario in scenarios:
-                work = (scenario, "--images", str(images))
+                work = (scenario, "--images", str(extent.images))
                 kit = ("benchmarks.kit_side", *work, "--framework", framework, "--threads", threads)
                 ours = on_host(environment, Path(home), *kit)
                 bare = on_host(environment, Path(home), BARE[framework], *work)
-                medians.append(compare(Subject(BENCH, scenario, framework), ours, bare, pairs, progress))
+                medians.append(compare(Subject(BENCH, scenario, framework), ours, bare, extent, progress))
             if len(medians) > 1:
                 say(Subject(BENCH, "pooled", framework).line(pooled(medians)))
 

@@ -15,7 +15,7 @@ from scipy.special import bdtr
 from kit.errors import KitError
 from kit.intervals import CONFIDENCE, Interval
 
-LEAST_PAIRS = 6  # fewer have no 95 % interval of their median
+LEAST = 6  # fewer values have no 95 % interval of their median
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class Subject:
         return json.dumps({**vars(self), "precision": "fp32", **figures})
 
 
-def summary(ratios: Sequence[float]) -> dict[str, object]:
-    """What a line says of pairs. ratios: ours / baseline in speed. ratio: their median; interval: of the median, 95 %,
-    which a pair that something else disturbed does not widen. Raises ValueError for fewer than LEAST_PAIRS."""
+def summary(ratios: Sequence[float], pairs: int) -> dict[str, object]:
+    """What a line says. ratios: ours / baseline in speed, of launches or of pairs. ratio: their median; interval: of
+    the median, 95 %, which one that something else disturbed does not widen. Raises ValueError for fewer than LEAST."""
     interval = median_interval(ratios)
     if interval is None:
-        raise ValueError(f"{len(ratios)} pairs have no interval")
-    return figures(interval, len(ratios))
+        raise ValueError(f"{len(ratios)} ratios have no interval")
+    return figures(interval, pairs)
 
 
 def figures(interval: Interval, count: int) -> dict[str, object]:
@@ -61,20 +61,15 @@ def median_interval(values: Sequence[float]) -> Interval | None:
     return Interval(statistics.median(ordered), ordered[rank - 1], ordered[-rank])
 
 
-def pair_count(text: str) -> int:
-    """For argparse: a number of pairs. Raises ArgumentTypeError for what is none, or too few for an interval."""
-    return _whole(text, LEAST_PAIRS, "fewer have no 95 % interval")
+def at_least(least: int) -> Callable[[str], int]:
+    """For argparse: the type of whole numbers from `least` on, which raises ArgumentTypeError for others."""
 
+    def whole(text: str) -> int:
+        if not re.fullmatch(r"\d{1,9}", text) or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {least} or more")
+        return int(text)
 
-def image_count(text: str) -> int:
-    """For argparse: images of an epoch. Raises ArgumentTypeError for what is none."""
-    return _whole(text, 1, "an epoch has some")
-
-
-def _whole(text: str, least: int, why: str) -> int:
-    if not re.fullmatch(r"\d{1,9}", text) or int(text) < least:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {least} or more ({why})")
-    return int(text)
+    return whole
 
 
 def ratios(ours: Callable[[], float], baseline: Callable[[], float], pairs: int) -> Iterator[float]:

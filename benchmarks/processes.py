@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shlex
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from benchmarks.pairs import Subject, ratios, say, summary
+from benchmarks.pairs import LEAST, Subject, at_least, ratios, say, summary
 from benchmarks.side import COMMAND
 from kit import locks
 from kit.engines.local import INHERITED
@@ -31,6 +32,27 @@ ROOT = Path(__file__).resolve().parents[1]
 SETTLE_S = 0.3
 END_S = 30.0
 TAIL_BYTES = 2000
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much is measured. launches: of both processes. pairs: of epochs, in each launch. images: of an epoch."""
+
+    launches: int
+    pairs: int
+    images: int
+
+    @classmethod
+    def offer(cls, parser: argparse.ArgumentParser) -> None:
+        """Options for it."""
+        parser.add_argument("--launches", type=at_least(LEAST), default=6, help="of both sides; default: 6")
+        parser.add_argument("--pairs", type=at_least(1), default=4, help="of epochs, in each launch; default: 4")
+        parser.add_argument("--images", type=at_least(1), default=12_800, help="in an epoch; default: 12,800")
+
+    @classmethod
+    def asked(cls, options: argparse.Namespace) -> Extent:
+        """What the options say."""
+        return cls(options.launches, options.pairs, options.images)
 
 
 @dataclass(frozen=True)
@@ -65,21 +87,25 @@ def alone() -> Iterator[str]:
         yield run
 
 
-def compare(subject: Subject, ours: Command, baseline: Command, pairs: int, progress: Progress) -> float:
-    """Measure so many pairs, print their line, and return the median of their ratios. Raises KitError where a side
-    dies, or both do not do the same work."""
+def compare(subject: Subject, ours: Command, baseline: Command, extent: Extent, progress: Progress) -> float:
+    """Measure, print the line, and return the median over launches, of each of which the median of its pairs counts.
+    Raises KitError where a side dies, or both do not do the same work.
+
+    Several launches, since a process keeps for life what it was lucky or unlucky with at its start, as where its heap
+    ends and so how often freed memory goes back to the system: pairs of one launch do not tell such luck from cost.
+    """
     label = f"{subject.bench}: {subject.scenario}, {subject.framework}"
-    with _started(ours) as our_side, _started(baseline) as their_side:
-        if our_side.work != their_side.work:
-            raise KitError(
-                f"{label}: one side has {our_side.work}, the other {their_side.work}.", "Correct the recipe."
-            )
-        found = []
-        with progress.task(label, total=pairs, unit="pairs") as task:
-            for ratio in ratios(our_side.epoch, their_side.epoch, pairs):
-                found.append(ratio)
-                task.advance(1)
-    say(subject.line(summary(found)))
+    found = []
+    with progress.task(label, total=extent.launches, unit="launches") as task:
+        for _ in range(extent.launches):
+            with _started(ours) as our_side, _started(baseline) as their_side:
+                if our_side.work != their_side.work:
+                    raise KitError(
+                        f"{label}: one side has {our_side.work}, the other {their_side.work}.", "Correct the recipe."
+                    )
+                found.append(statistics.median(ratios(our_side.epoch, their_side.epoch, extent.pairs)))
+            task.advance(1)
+    say(subject.line(summary(found, extent.launches * extent.pairs)))
     return statistics.median(found)
 
 

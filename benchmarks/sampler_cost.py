@@ -7,6 +7,7 @@ of one CPU. The workload runs in a process of its own, as a worker does, while t
 
 from __future__ import annotations
 
+import argparse
 import json
 import multiprocessing
 import statistics
@@ -65,11 +66,12 @@ def measure(orders: Connection) -> dict[str, object]:
         return seconds
 
     found = list(ratios(under_the_sampler, lambda: timed(orders, times), PAIRS))
-    return {"bench": "sampler", **summary(found), "cpu_share": round(statistics.fmean(shares), 6)}
+    return {"bench": "sampler", **summary(found, PAIRS), "cpu_share": round(statistics.fmean(shares), 6)}
 
 
 def main() -> None:
     """Measure with the machine to ourselves, and print."""
+    argparse.ArgumentParser(prog="benchmarks.sampler_cost", description=__doc__).parse_args()  # it has none but --help
     processes = multiprocessing.get_context("spawn")
     with alone():
         here, there = processes.Pipe()

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kit.errors import DiskError, UsageError
+from kit.model import Cell
 from kit.records import Machine, Plan, PlannedLaunch, Record
 from kit.units import format_bytes
 from scenarios.contract import Request, Status
@@ -33,6 +34,11 @@ NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 def file_stem(key: str, launch: int) -> str:
     """`mnist-cnn__torch__cpu__stock__fp32__b64__001`: the name of a launch's files."""
     return f"{key.replace('/', '__')}__{launch:03d}"
+
+
+def cell_of(request: Request) -> Cell:
+    """The cell that a request is for."""
+    return Cell(**{name: getattr(request, name) for name in Cell.__dataclass_fields__})
 
 
 def _place(record: Record) -> Path:
@@ -116,6 +122,11 @@ class RunFolder:
                 raise UsageError(
                     f"{file} holds the record of {record.key}, launch {record.launch}.",
                     f"Give the file its name back ({place}), or move it away and run again with --resume.",
+                )
+            if record.request.purpose == "measure" and cell_of(record.request).key != record.key:
+                raise UsageError(
+                    f"{file} holds the record of {record.key}, but the request of {cell_of(record.request).key:.200}.",
+                    "Restore the file, or move it away and run again with --resume.",
                 )
             records.append(record)
         return sorted(records, key=lambda r: (r.key, r.launch))

@@ -6,18 +6,22 @@ import re
 
 from kit.errors import UsageError
 
+LONGEST_S = 366 * 86400
 SECONDS = {"h": 3600, "m": 60, "s": 1}
 BYTES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def parse_duration(text: str) -> float:
-    """Seconds in `90s`, `10m`, `1h30m`, `1.5h`. Raises UsageError where it is nothing of the kind, or zero."""
+    """Seconds in `90s`, `10m`, `1h30m`, `1.5h`. Raises UsageError where it is nothing of the kind, zero, or more than a
+    year."""
     number = r"[0-9]{1,9}(?:\.[0-9]{1,9})?"
     found = re.fullmatch(rf"(?:({number})h)?(?:({number})m)?(?:({number})s)?", text.strip().lower())
     parts = zip(found.groups(), SECONDS.values(), strict=True) if found else ()
     seconds = sum(float(part) * unit for part, unit in parts if part)
     if seconds <= 0:
         raise UsageError(f"{text!r} is not a duration.", "Write a number with its unit: 90s, 10m or 1h30m.")
+    if seconds > LONGEST_S:
+        raise UsageError(f"{text!r} is longer than a year.", "Write a number with its unit: 90s, 10m or 1h30m.")
     return seconds
 
 

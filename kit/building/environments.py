@@ -16,6 +16,7 @@ from pathlib import Path
 import filelock
 import uv
 
+from kit.building.image_context import lock_file
 from kit.errors import DiskError, EngineError, ImageError
 from kit.model import Device, Environment, Framework
 from kit.places import cache_folder
@@ -66,7 +67,7 @@ def exists(framework: Framework, device: Device) -> bool:
 
 def _place(framework: Framework, device: Device) -> tuple[Path, str, Path]:
     """Lock, its SHA-256, and the environment's folder."""
-    lock = framework.folder / f"{device}.lock"
+    lock = lock_file(framework, device)
     digest = hashlib.sha256(lock.read_bytes()).hexdigest()
     return lock, digest, folder() / f"{framework.name}-{device}-{digest[:12]}"
 

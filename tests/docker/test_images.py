@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import json
+import secrets
 import shutil
 import tarfile
 import zipfile
@@ -26,6 +27,7 @@ from kit.progress import Silent
 from kit.sources import Sources
 
 WHEEL = "kit_test_wheel-1.0-py3-none-any.whl"
+RUN = secrets.token_hex(4)  # in name and content: runs of these tests on one daemon do not find each other's images
 
 
 class Labels(Silent):
@@ -45,7 +47,7 @@ class Labels(Silent):
 def images_are_removed(client) -> Iterator[None]:
     """After all tests here, which share what has the same content."""
     yield
-    tags = [tag for image in client.images("kit-testing") for tag in image["RepoTags"]]
+    tags = [tag for image in client.images(f"kit-testing-{RUN}") for tag in image["RepoTags"]]
     for tag in sorted(tags, key=lambda tag: "packages" in tag):
         client.remove_image(tag)
 
@@ -57,12 +59,12 @@ def framework(tmp_path, monkeypatch) -> Framework:
     (tmp_path / "scenarios").mkdir()
     (tmp_path / "scenarios" / "worker.py").write_text("import kit_test_wheel\nprint(kit_test_wheel.NAME)\n")
     (tmp_path / "wheels").mkdir()
-    folder = tmp_path / "docker" / "testing"
+    folder = tmp_path / "docker" / f"testing-{RUN}"
     folder.mkdir()
     digest = write_wheel(tmp_path / "wheels" / WHEEL)
     (folder / "cpu.lock").write_text(f"kit-test-wheel==1.0 --hash=sha256:{digest}\n")
     monkeypatch.setattr(assets, "ROOT", tmp_path)
-    return Framework("testing", "Testing", ("cpu",), (), None, None, None, folder)
+    return Framework(f"testing-{RUN}", "Testing", ("cpu",), (), None, None, None, folder)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +93,7 @@ def write_wheel(path: Path) -> str:
     """The smallest valid wheel; its SHA-256."""
     name = "kit_test_wheel"
     files = {
-        f"{name}/__init__.py": f"NAME = {name!r}\n",
+        f"{name}/__init__.py": f"NAME = {name!r}\nRUN = {RUN!r}\n",
         f"{name}-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: kit-test-wheel\nVersion: 1.0\n",
         f"{name}-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }

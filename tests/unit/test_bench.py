@@ -19,7 +19,7 @@ from scipy import stats
 from benchmarks import against_itself, container, overhead, processes, slow_meter
 from benchmarks.interleave import half_of, half_plan, half_records, interleaved
 from benchmarks.pairs import Subject, exit_code, median_interval, ratios, summary
-from benchmarks.processes import Command, compare
+from benchmarks.processes import Command, Extent, compare
 from kit import assets
 from kit.comparison.compare import Run
 from kit.engines.local import LocalEngine
@@ -101,7 +101,7 @@ def test_a_machine_that_slows_down_steadily_favours_neither_side(drift, cost, ha
 
 
 def test_a_line_has_what_the_pairs_say():
-    line = json.loads(SUBJECT.line(summary([0.99, 1.0, 0.97, 1.01, 40.0, 0.98, 1.02, 0.01])))
+    line = json.loads(SUBJECT.line(summary([0.99, 1.0, 0.97, 1.01, 40.0, 0.98, 1.02, 0.01], 24)))
     interval = line.pop("interval")
     assert line == {
         "bench": "overhead",
@@ -109,16 +109,16 @@ def test_a_line_has_what_the_pairs_say():
         "framework": "torch",
         "precision": "fp32",
         "ratio": 0.995,
-        "n": 8,
+        "n": 24,
     }
-    assert interval == [0.01, 40.0]  # of eight pairs the outermost two
+    assert interval == [0.01, 40.0]  # of eight values the outermost two
 
 
-def test_too_few_pairs_have_no_line_and_are_not_offered():
+def test_too_few_launches_have_no_line_and_are_not_offered():
     with pytest.raises(ValueError, match="no interval"):
-        summary([1.0] * 5)
+        summary([1.0] * 5, 20)
     with pytest.raises(SystemExit):
-        overhead.options(["--pairs", "5"])
+        overhead.options(["--launches", "5"])
 
 
 @given(values=st.lists(st.floats(0.1, 10), min_size=6, max_size=60))
@@ -153,19 +153,27 @@ def test_every_recipe_that_is_asked_for_is_written():
 
 
 def test_two_processes_are_compared_by_what_they_answer(capsys):
-    assert compare(SUBJECT, a_side(seconds=2), a_side(seconds=8), 6, Silent()) == 4
+    assert compare(SUBJECT, a_side(seconds=2), a_side(seconds=8), Extent(6, 2, 1), Silent()) == 4
     told = json.loads(capsys.readouterr().out)
-    assert (told["ratio"], told["n"]) == (4, 6)
+    assert (told["ratio"], told["n"]) == (4, 12)
+
+
+def test_a_launch_counts_once_however_many_pairs_it_has(monkeypatch, capsys):
+    launches = iter([[1.0, 1.0, 0.5], [1.0, 0.6, 0.7], [1.1] * 3, [1.2] * 3, [1.3] * 3, [1.4] * 3])
+    monkeypatch.setattr(processes, "ratios", lambda ours, baseline, pairs: next(launches))
+    assert compare(SUBJECT, a_side(), a_side(), Extent(6, 3, 1), Silent()) == pytest.approx(1.15)
+    told = json.loads(capsys.readouterr().out)
+    assert (told["interval"], told["n"]) == ([0.7, 1.4], 18)
 
 
 def test_sides_that_do_other_work_are_not_compared():
     with pytest.raises(KitError, match="Correct the recipe"):
-        compare(SUBJECT, a_side(parameters=7), a_side(parameters=8), 2, Silent())
+        compare(SUBJECT, a_side(parameters=7), a_side(parameters=8), Extent(6, 1, 1), Silent())
 
 
 def test_a_side_that_dies_is_named_with_its_last_words():
     with pytest.raises(KitError, match="ended with 1:\nno more of it"):
-        compare(SUBJECT, a_side(epochs=2), a_side(), 9, Silent())
+        compare(SUBJECT, a_side(epochs=2), a_side(), Extent(6, 9, 1), Silent())
 
 
 def test_without_docker_the_container_line_says_so(monkeypatch, capsys):

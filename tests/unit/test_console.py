@@ -129,6 +129,12 @@ def test_durations_are_strict(text: str) -> None:
         parse_duration(text)
 
 
+def test_nobody_waits_for_longer_than_a_year() -> None:
+    assert parse_duration("8784h") == 8784 * 3600
+    with pytest.raises(UsageError, match="longer than a year"):
+        parse_duration("8785h")
+
+
 @pytest.mark.parametrize("text", ["", "4", "0g", "-1g", "4x", "4gg", "g", "4 g b", "inf", "9" * 400 + "g"])
 def test_sizes_are_strict(text: str) -> None:
     with pytest.raises(UsageError, match="not an amount of memory"):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from kit.building import environments
-from kit.errors import DiskError, EngineError, ImageError
+from kit.errors import DiskError, EngineError, ImageError, UsageError
 from kit.model import Framework
 from kit.places import cache_folder
 from kit.progress import Silent
@@ -92,6 +92,12 @@ def test_an_environment_is_made_once_a_lock_and_has_its_packages(place):
     assert second.reference != first.reference
     assert len(environments.remove_all()) == 2
     assert environments.remove_all() == []
+
+
+def test_a_framework_without_a_list_of_packages_is_an_error_that_says_so(place):
+    (place.framework.folder / "cpu.lock").unlink()
+    with pytest.raises(UsageError, match=r"no list of packages[\s\S]*make lock"):
+        environments.exists(place.framework, "cpu")
 
 
 def test_what_an_interrupted_attempt_left_is_made_anew(place):

@@ -67,6 +67,16 @@ def test_a_second_run_never_takes_the_folder_of_the_first(folder):
         RunFolder.create(folder.path, folder.plan, folder.machine)
 
 
+@pytest.mark.parametrize("change", [{"framework": "x" * 100_000}, {"batch": 65}, {"lane": "tuned"}])
+def test_a_record_whose_request_is_of_another_cell_is_refused(folder, change):
+    file = folder.save(record(1))
+    fields = json.loads(file.read_text())
+    fields["request"] |= change
+    file.write_text(json.dumps(fields))
+    with pytest.raises(UsageError, match="but the request of"):
+        folder.records()
+
+
 def test_missing_keeps_the_plan_s_order(folder):
     folder.save(record(1, "tensorflow"))
     assert [(x.framework, x.launch) for x in folder.missing()] == [("torch", 1), ("torch", 2), ("tensorflow", 2)]
