@@ -45,9 +45,10 @@ class Extent:
     @classmethod
     def offer(cls, parser: argparse.ArgumentParser) -> None:
         """Options for it."""
-        parser.add_argument("--launches", type=at_least(LEAST), default=6, help="of both sides; default: 6")
-        parser.add_argument("--pairs", type=at_least(1), default=4, help="of epochs, in each launch; default: 4")
-        parser.add_argument("--images", type=at_least(1), default=12_800, help="in an epoch; default: 12,800")
+        enough = f"of both sides, at least {LEAST} for an interval; default: %(default)s"
+        parser.add_argument("--launches", type=at_least(LEAST), default=LEAST, help=enough)
+        parser.add_argument("--pairs", type=at_least(1), default=4, help="of epochs, in a launch; default: %(default)s")
+        parser.add_argument("--images", type=at_least(1), default=12_800, help="in an epoch; default: %(default)s")
 
     @classmethod
     def asked(cls, options: argparse.Namespace) -> Extent:

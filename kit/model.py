@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +26,11 @@ class Cell:
     lane: str
     precision: str
     batch: int
+
+    @classmethod
+    def of(cls, source: object) -> Cell:
+        """The cell that a request or a planned launch is for: both have all of these fields."""
+        return cls(**{field.name: getattr(source, field.name) for field in fields(cls)})
 
     @property
     def key(self) -> str:

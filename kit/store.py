@@ -36,11 +36,6 @@ def file_stem(key: str, launch: int) -> str:
     return f"{key.replace('/', '__')}__{launch:03d}"
 
 
-def cell_of(request: Request) -> Cell:
-    """The cell that a request is for."""
-    return Cell(**{name: getattr(request, name) for name in Cell.__dataclass_fields__})
-
-
 def _place(record: Record) -> Path:
     """The record's file within the run's folder."""
     folder = "probes" if record.request.purpose == "probe" else "records"
@@ -123,9 +118,9 @@ class RunFolder:
                     f"{file} holds the record of {record.key}, launch {record.launch}.",
                     f"Give the file its name back ({place}), or move it away and run again with --resume.",
                 )
-            if record.request.purpose == "measure" and cell_of(record.request).key != record.key:
+            if record.request.purpose == "measure" and (asked := Cell.of(record.request).key) != record.key:
                 raise UsageError(
-                    f"{file} holds the record of {record.key}, but the request of {cell_of(record.request).key:.200}.",
+                    f"{file} holds the record of {record.key}, but the request of {asked:.200}.",
                     "Restore the file, or move it away and run again with --resume.",
                 )
             records.append(record)

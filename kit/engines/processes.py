@@ -118,6 +118,6 @@ def _total(processes: Iterable[psutil.Process], read: Callable[[psutil.Process],
     for process in processes:
         try:
             total += read(process)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
+        except (psutil.NoSuchProcess, psutil.AccessDenied):  # ended since it was found; the kernel then denies, too
             continue
     return total

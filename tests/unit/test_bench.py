@@ -211,8 +211,7 @@ def test_a_run_is_parted_into_two_that_are_complete(tmp_path):
     plan = interleaved(a_plan(), 5)
     folder = RunFolder.create(tmp_path / plan.run, plan, examples.machine())
     for launch in plan.launches:
-        of = Cell(**{name: getattr(launch, name) for name in Cell.__dataclass_fields__})
-        folder.save(examples.record(examples.request(of, launch=launch.launch), 100.0 * launch.launch))
+        folder.save(examples.record(examples.request(Cell.of(launch), launch=launch.launch), 100.0 * launch.launch))
     for half, first in (("a", 1), ("b", 2)):
         run = against_itself.part(folder, half)
         own = RunFolder.open(tmp_path / f"{plan.run}-{half}")

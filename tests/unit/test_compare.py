@@ -41,7 +41,7 @@ def run(cells: Mapping[Cell, Sequence[float]], failed: Sequence[Cell] = (), **ch
 
 
 def cell_of(record: Record) -> Cell:
-    return Cell(**{name: getattr(record.request, name) for name in Cell.__dataclass_fields__})
+    return Cell.of(record.request)
 
 
 def scaled(speeds: Sequence[float], factor: float) -> tuple[float, ...]:

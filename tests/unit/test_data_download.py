@@ -119,6 +119,7 @@ def test_a_server_without_ranges_starts_over(tmp_path: Path, serve) -> None:
     server = serve(CONTENT, ranges=False)
     (tmp_path / "set.gz.part").write_bytes(b"x" * 1000)
     fetch(tmp_path, server.url)
+    assert server.asked == ["bytes=1000-"]
 
 
 def test_a_wrong_beginning_is_thrown_away(tmp_path: Path, serve) -> None:
