@@ -46,8 +46,8 @@ class Extent:
     def offer(cls, parser: argparse.ArgumentParser) -> None:
         """Options for it."""
         enough = f"of both sides, at least {LEAST} for an interval; default: %(default)s"
-        parser.add_argument("--launches", type=at_least(LEAST), default=LEAST, help=enough)
-        parser.add_argument("--pairs", type=at_least(1), default=4, help="of epochs, in a launch; default: %(default)s")
+        parser.add_argument("--launches", type=at_least(LEAST), default=10, help=enough)
+        parser.add_argument("--pairs", type=at_least(1), default=2, help="of epochs, in a launch; default: %(default)s")
         parser.add_argument("--images", type=at_least(1), default=12_800, help="in an epoch; default: %(default)s")
 
     @classmethod

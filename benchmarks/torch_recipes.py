@@ -8,6 +8,7 @@ default (pytorch.org/tutorials/beginner/basics/optimization_tutorial.html, witho
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -114,17 +115,21 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
 class Training:
     """The tutorial's loop over random images."""
 
-    def __init__(self, make: Callable[[], Recipe], images: int) -> None:
-        self._make = make
-        self.recipe = make()
-        pixels, labels = side.random_set(self.recipe.shape, images)
+    def __init__(self, recipe: Recipe, images: int) -> None:
+        self.recipe = recipe
+        self._fresh = copy.deepcopy((recipe.net.state_dict(), recipe.optimizer.state_dict()))
+        pixels, labels = side.random_set(recipe.shape, images)
         data = TensorDataset(torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(labels))
         self.images = len(data)
-        self._loader = DataLoader(data, batch_size=self.recipe.batch, shuffle=True)
+        self._loader = DataLoader(data, batch_size=recipe.batch, shuffle=True)
 
     def refresh(self) -> None:
-        """A fresh net and optimizer."""
-        self.recipe = self._make()
+        """The first weights and an optimizer without a past. The net stays, as it does in a script: one made anew for
+        each epoch lies where the epoch before it has freed memory, and whether glibc can hand the top of its heap back
+        to the system after each step, to get it anew in the next, depends on what lies there."""
+        weights, state = self._fresh
+        self.recipe.net.load_state_dict(weights)
+        self.recipe.optimizer.load_state_dict(state)
 
     def epoch(self) -> None:
         """Train one epoch."""
@@ -140,7 +145,7 @@ class Training:
 def main() -> None:
     """Train epochs of the recipe as they are asked for."""
     options = side.parser(RECIPES).parse_args()
-    training = Training(RECIPES[options.scenario], options.images)
+    training = Training(RECIPES[options.scenario](), options.images)
     side.ready(sum(parameter.numel() for parameter in training.recipe.net.parameters()), training.images)
     side.serve(training.refresh, training.epoch)
 
