@@ -44,7 +44,7 @@ bench: setup ## what the kit costs against baselines, one JSON line each; two ho
 
 bench-aa: setup ## the kit against itself: unchanged, and one worker slowed by a tenth; hours
 	$(BIN)/python -m benchmarks.against_itself
-	$(BIN)/python -m benchmarks.against_itself --slowed --scenario mnist-cnn
+	$(BIN)/python -m benchmarks.against_itself --slowed --scenario mnist-cnn-dropout --framework tensorflow
 
 lint: setup ## formatting, ruff and mypy --strict
 	$(BIN)/ruff format --check .

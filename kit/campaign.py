@@ -184,14 +184,17 @@ class _Campaign:
 
     def _with_data(self, launches: list[PlannedLaunch]) -> list[PlannedLaunch]:
         """The launches whose data set is here. A continued run keeps the kind of data it began with."""
-        kinds = {record.key: record.request.data for record in self.folder.records() if record.image}
-        begun = {self._scenario(x).dataset: kinds[x.key] for x in self.plan.launches if x.key in kinds}
+        earlier = {record.key: record for record in self.folder.records() if record.image}
+        begun = {self._scenario(x).dataset: earlier[x.key] for x in self.plan.launches if x.key in earlier}
         for launch in launches:
             name = self._scenario(launch).dataset
             if name in self.sources or name in self.no_source:
                 continue
+            if name in begun and begun[name].request.data == "synthetic":
+                self.sources[name] = Source("synthetic", None, begun[name].data_note)
+                continue
             try:
-                self.sources[name] = self.resolve(name, begun.get(name, self.plan.data), self.progress)
+                self.sources[name] = self.resolve(name, "real" if name in begun else self.plan.data, self.progress)
             except DataError as error:
                 code = Code.DATA_CORRUPT if isinstance(error, CorruptDataError) else Code.DATA_UNAVAILABLE
                 self.no_source[name] = reason(code, error.message, error.remedy)

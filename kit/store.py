@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kit import program
 from kit.errors import DiskError, UsageError
 from kit.model import Cell
 from kit.records import Machine, Plan, PlannedLaunch, Record
@@ -34,6 +35,10 @@ NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 def file_stem(key: str, launch: int) -> str:
     """`mnist-cnn__torch__cpu__stock__fp32__b64__001`: the name of a launch's files."""
     return f"{key.replace('/', '__')}__{launch:03d}"
+
+
+def _resume(path: Path) -> str:
+    return f"{program.called()} run --resume {shlex.quote(str(path))}"
 
 
 def _place(record: Record) -> Path:
@@ -60,7 +65,7 @@ class RunFolder:
         if taken:
             raise UsageError(
                 f"{path} holds a run already; nothing measured is ever overwritten.",
-                f"Continue it with `kit run --resume {path}`, or choose another folder with --out.",
+                f"Continue it with `{_resume(path)}`, or choose another folder with --out.",
             )
         with writing(path):
             for name in FOLDERS:
@@ -185,7 +190,7 @@ class RunFolder:
     @property
     def resume_command(self) -> str:
         """What continues this run."""
-        return f"kit run --resume {shlex.quote(str(self.path))}"
+        return _resume(self.path)
 
     def _record_file(self, key: str, launch: int) -> Path:
         return self.path / "records" / f"{file_stem(key, launch)}.json"

@@ -302,7 +302,7 @@ def test_a_resumed_run_keeps_the_kind_of_data_it_began_with(tmp_path):
 
     def resolve(name, mode, progress):
         modes.append(mode)
-        return Source("synthetic", None, "")
+        return Source("synthetic", None, "no mirror had it")
 
     calls = itertools.count()
 
@@ -317,8 +317,9 @@ def test_a_resumed_run_keeps_the_kind_of_data_it_began_with(tmp_path):
     engine.on_call = stop
     with suppress(Killed):
         go(folder, engine, resolve)
-    go(folder, engine, resolve)
-    assert modes == ["auto", "synthetic"]
+    records = go(folder, engine, resolve)
+    assert modes == ["auto"], "it is not looked for again"
+    assert {(r.request.data, r.data_note) for r in records} == {("synthetic", "no mirror had it")}
 
 
 def test_scenarios_of_one_data_set_never_get_two_kinds_of_it(tmp_path):
@@ -326,7 +327,7 @@ def test_scenarios_of_one_data_set_never_get_two_kinds_of_it(tmp_path):
 
     def resolve(name, mode, progress):
         modes.append(mode)
-        return Source("synthetic", None, "")
+        return Source("synthetic", None, "no mirror had it")
 
     both = Selection(scenarios=("mnist-cnn", "mnist-cnn-dropout"), frameworks=("torch",), devices=("cpu",))
     folder, engine = new_run(tmp_path / "run", both), fakes.FakeEngine()
@@ -339,8 +340,9 @@ def test_scenarios_of_one_data_set_never_get_two_kinds_of_it(tmp_path):
     with suppress(Killed):
         go(folder, engine, resolve)
     engine.on_call = lambda name: None
-    go(folder, engine, resolve)
-    assert modes == ["auto", "synthetic"]
+    records = go(folder, engine, resolve)
+    assert modes == ["auto"], "it is not looked for again"
+    assert {(r.request.data, r.data_note) for r in records} == {("synthetic", "no mirror had it")}
 
 
 def test_an_interpreter_without_the_framework_is_no_lack_of_a_gpu(tmp_path):

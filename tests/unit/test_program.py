@@ -1,0 +1,42 @@
+"""Hints name the program so that a shell finds it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kit import program
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    """A program named kit that does what is to be done."""
+    made = tmp_path / "a b" / "kit"
+    made.parent.mkdir()
+    made.write_text("#!/bin/sh\necho it is me\n")
+    made.chmod(0o755)
+    return made
+
+
+@pytest.mark.parametrize("on_path", [True, False])
+def test_the_program_is_named_as_a_shell_finds_it(script, monkeypatch, on_path):
+    monkeypatch.setenv("PATH", f"{script.parent if on_path else '/nowhere'}:/usr/bin:/bin")
+    monkeypatch.setattr(sys, "argv", [str(script), "run"])
+    name = program.called()
+    assert (name == "kit") is on_path
+    assert subprocess.run(["sh", "-c", name], capture_output=True, text=True, check=True).stdout == "it is me\n"
+
+
+def test_a_relative_path_stays_one(script, monkeypatch):
+    monkeypatch.chdir(script.parent.parent)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setattr(sys, "argv", ["a b/kit", "run"])
+    assert program.called() == "'a b/kit'"
+
+
+def test_as_a_module_it_is_called_by_its_name(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/somewhere/kit/__main__.py"])
+    assert program.called() == "kit"
