@@ -36,7 +36,7 @@ test-docker: setup ## the container tests, whole runs too; they need a Docker da
 test-gpu: setup ## the tests that need an NVIDIA GPU
 	$(BIN)/python -m pytest tests/gpu
 
-bench: setup ## what the kit costs against baselines, one JSON line each; two hours (BENCH_PAIRS=2, of each launch)
+bench: setup ## what the kit costs against baselines, one JSON line each; 90 minutes (BENCH_PAIRS=2, of each launch)
 	$(BIN)/python -m benchmarks.overhead --pairs $(BENCH_PAIRS)
 	$(BIN)/python -m benchmarks.container --pairs $(BENCH_PAIRS)
 	$(BIN)/python -m benchmarks.sampler_cost

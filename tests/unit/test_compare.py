@@ -36,12 +36,8 @@ def run(cells: Mapping[Cell, Sequence[float]], failed: Sequence[Cell] = (), **ch
         for number, speed in enumerate(speeds, start=1)
     ]
     records += [examples.failed(examples.request(cell, launch=99)) for cell in failed]
-    plan = examples.plan([examples.planned(r.launch, **vars(cell_of(r))) for r in records])
+    plan = examples.plan([examples.planned(r.launch, **vars(Cell.of(r.request))) for r in records])
     return Run(plan, examples.machine(), records)
-
-
-def cell_of(record: Record) -> Cell:
-    return Cell.of(record.request)
 
 
 def scaled(speeds: Sequence[float], factor: float) -> tuple[float, ...]:
