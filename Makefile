@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 RUN_ARGS ?=
-BENCH_PAIRS ?= 2
+BENCH_PAIRS ?= 4
 LOCK = $(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock"
 
@@ -36,7 +36,7 @@ test-docker: setup ## the container tests, whole runs too; they need a Docker da
 test-gpu: setup ## the tests that need an NVIDIA GPU
 	$(BIN)/python -m pytest tests/gpu
 
-bench: setup ## what the kit costs against baselines, one JSON line each; 90 minutes (BENCH_PAIRS=2, of each launch)
+bench: setup ## what the kit costs against baselines, one JSON line each; 90 minutes (BENCH_PAIRS=4, of each launch)
 	$(BIN)/python -m benchmarks.overhead --pairs $(BENCH_PAIRS)
 	$(BIN)/python -m benchmarks.container --pairs $(BENCH_PAIRS)
 	$(BIN)/python -m benchmarks.sampler_cost

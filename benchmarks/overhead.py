@@ -1,6 +1,10 @@
 """What the kit's training loop costs against the same training as a person would type it, in the same environment.
 
 `python -m benchmarks.overhead` prints one line of JSON a scenario and framework, and one over all scenarios of each.
+
+Both sides run with a glibc that keeps freed memory. By default it hands the top of its heap back to the system and gets
+it anew at the next step, or never does so, for the life of a process and by chance, which makes launches of one and the
+same loop differ by up to a third.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from kit.progress import Progress
 from kit.sources import Sources
 
 BENCH = "overhead"
+KEEPING = {"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=4294967296:glibc.malloc.mmap_threshold=33554432"}
 BARE = {"tensorflow": "benchmarks.keras_recipes", "torch": "benchmarks.torch_recipes"}
 SCENARIOS = ("mnist-cnn", "mnist-cnn-dropout", "cifar-cnn", "cifar-mlp", "fashion-mlp")
 
@@ -58,8 +63,8 @@ def measure(
             for scenario in scenarios:
                 work = (scenario, "--images", str(extent.images))
                 kit = ("benchmarks.kit_side", *work, "--framework", framework, "--threads", threads)
-                ours = on_host(environment, Path(home), *kit)
-                bare = on_host(environment, Path(home), BARE[framework], *work)
+                ours = on_host(environment, Path(home), *kit, variables=KEEPING)
+                bare = on_host(environment, Path(home), BARE[framework], *work, variables=KEEPING)
                 medians.append(compare(Subject(BENCH, scenario, framework), ours, bare, extent, progress))
             if len(medians) > 1:
                 say(Subject(BENCH, "pooled", framework).line(pooled(medians)))

@@ -114,7 +114,7 @@ class TorchModel:
             else nullcontext
         )
         self._fed: tuple[TrainSet, DataLoader[Any]] | None = None
-        self._seen: tuple[torch.Tensor, torch.Tensor] | None = None
+        self._seen: tuple[torch.device, bool] | None = None  # facts alone: a tensor held would be memory not reused
         self.load(weights)
 
     def weights(self) -> Weights:
@@ -196,19 +196,19 @@ class TorchModel:
         RuntimeError before the first step."""
         if self._seen is None:
             raise RuntimeError("placement is known after a training step")
-        images, logits = self._seen
-        cuda = logits.device.type == "cuda"
+        device, plain_strides = self._seen
+        cuda = device.type == "cuda"
         capability = torch.backends.cpu.get_cpu_capability()
         return Placement(
-            device=str(logits.device),
-            device_name=torch.cuda.get_device_name(logits.device) if cuda else f"CPU with {capability}",
+            device=str(device),
+            device_name=torch.cuda.get_device_name(device) if cuda else f"CPU with {capability}",
             provider="CUDA, cuDNN" if cuda else f"ATen and oneDNN ({capability})",
-            layout="NCHW" if images.is_contiguous() else "NHWC",
+            layout="NCHW" if plain_strides else "NHWC",
             tf32=rounds_to_tf32() if cuda else None,
             threads=torch.get_num_threads(),
             training=f"eager loop, torch.optim.{type(self._optimizer).__name__}",
             loader=self._describe_loader(),
-            denormals=denormals(logits.device),
+            denormals=denormals(device),
             nodes=dict(Counter(str(parameter.device) for parameter in self._net.parameters())),
         )
 
@@ -227,7 +227,7 @@ class TorchModel:
         loss.backward()
         self._optimizer.step()
         logits = logits.detach()
-        self._seen = images, logits
+        self._seen = logits.device, images.is_contiguous()
         predicted = logits.squeeze(1) > 0 if self._scenario.loss == "binary" else logits.argmax(1)
         return loss.detach(), (predicted == labels).sum()
 
