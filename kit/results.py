@@ -59,6 +59,9 @@ def notes(records: Sequence[Record]) -> list[str]:
         found += dict.fromkeys(r.data_note for r in records if r.request.data == "synthetic" and r.data_note)
     if any(summary.projected for summary in summaries):
         found.append(f"{PROJECTED} projected from windows of steady training")
+    trained = [summary for summary in summaries if summary.images_per_s is not None]
+    if trained and all(summary.test_accuracy is None for summary in trained):
+        found.append("No accuracy: nothing was trained for its epochs; --profile full does that.")
     if any(summary.interval for summary in summaries):
         found.append(
             f"± half-width of the {percent(CONFIDENCE)} interval over launches; none where there is one launch"

@@ -6,10 +6,11 @@ import io
 import os
 import signal
 import sys
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
+from kit import __version__
 from kit.cli.compare import app as compare_app
 from kit.cli.data import app as data_app
 from kit.cli.host import app as host_app
@@ -25,6 +26,23 @@ app = typer.Typer(
     rich_markup_mode=None,  # Rich in the help would cost 0.2 s
     pretty_exceptions_enable=False,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"kit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """What goes before every command."""
+
+
 app.add_typer(host_app)
 app.add_typer(measure_app)
 app.add_typer(compare_app)

@@ -11,12 +11,26 @@ from string import ascii_uppercase
 from typing import Any, NamedTuple
 
 from kit.analysis import short_names, summarise
-from kit.comparison.compare import FAILING, JUDGED, Comparison, Gate, Mean, Outcome, Run, Side, Standing, Verdict, means
+from kit.comparison.compare import (
+    ABSENT,
+    FAILING,
+    JUDGED,
+    Comparison,
+    Gate,
+    Mean,
+    Outcome,
+    Run,
+    Side,
+    Standing,
+    Verdict,
+    means,
+)
 from kit.comparison.differences import Difference, Severity, describe
 from kit.console import Column
 from kit.figures import counted
 from kit.intervals import LEAST_LAUNCHES, Interval
 from kit.results import SYNTHETIC
+from scenarios.contract import Status
 
 WIDTH = 80
 FLAGGED = "!"
@@ -60,8 +74,10 @@ def comparison_section(comparisons: Sequence[Comparison], runs: Sequence[Run], n
         lines.append("unknown: one launch on a side has no interval; measure with --profile standard.")
     lines += [_mean(mean) for mean in means(comparisons)]
     lines += _shared_notes(shown, names, titles)
-    if neither := len(comparisons) - len(shown):
-        lines.append(f"Ok in neither run: {counted(neither, 'cell')}")
+    if neither := [comparison for comparison in comparisons if comparison not in shown]:
+        skipped = sum(map(_skipped, neither))
+        whole = f", {'all' if skipped == len(neither) else skipped} of them skipped" if skipped else ""
+        lines.append(f"Ok in neither run: {counted(len(neither), 'cell')}{whole}")
     rows = [_row(comparison, comparison.verdict, names) for comparison in shown]
     return Section(_columns(*titles, f"{titles[1]}/{titles[0]}", "Verdict"), rows, _wrapped(lines))
 
@@ -138,6 +154,12 @@ def _row(comparison: Comparison, verdict: str, names: Mapping[str, str]) -> list
         _range(comparison.interval) if comparison.interval else "",
         verdict + f" {FLAGGED}" * comparison.flagged,
     ]
+
+
+def _skipped(comparison: Comparison) -> bool:
+    """Whether nothing was tried, as on a GPU that neither machine has; in one of the runs it may be absent."""
+    failures = {failure for side in (comparison.base, comparison.new) for failure in side.failures} - {ABSENT}
+    return bool(failures) and all(failure.startswith(f"{Status.SKIPPED}:") for failure in failures)
 
 
 def _synthetic(comparison: Comparison) -> bool:

@@ -25,6 +25,7 @@ from scenarios.spec import DATASETS, Scenario
 # Of the time or of the CPU time asked for. Below it the caution alone says so: the other explanations count for more.
 THROTTLED_SHARE = 0.1
 INPUT_SHARE = 0.3  # of the end-to-end step that is not spent on a step whose batch already lies on the device
+DECODING_SHARE = 0.5  # of the photos that could be decoded: a loader does more with each than decoding it
 FIXED_SHARE = 0.5  # of a resident step: the part that does not grow with the batch is then the larger one
 THREADS_SHARE = 0.6  # of the threads that are busy; a step's serial parts (loop, feed, update) leave about 0.65 to 1
 CROWDED_SHARE = 0.9  # of the machine's CPUs that are busy: a launch that asks for more can get it only from others
@@ -178,18 +179,22 @@ def _input_bound(step: Step) -> Finding | None:
         f"{si(step.resident, 's')}: {percent(step.waiting)} of the time goes to loading, shuffling and copying data "
         "and to the loop around the step."
     )
+    remedy = (
+        "Feed it faster: larger reads, data that already lies on the device, or, where CPUs are idle, more threads."
+    )
     jpeg = ceiling(step.ceilings, "cpu", "jpeg")
     if DATASETS[step.scenario.dataset].shape is None and jpeg:
-        threads = step.request.threads
+        threads, trained = step.request.threads, step.request.batch / step.seconds
         evidence += (
             f" One core decodes {jpeg:,.0f} photos/s, so that {threads} threads decode "
-            f"{jpeg * threads:,.0f} at most; it trained on {step.request.batch / step.seconds:,.0f}."
+            f"{jpeg * threads:,.0f} at most; it trained on {trained:,.0f}."
         )
-    return (
-        Kind.INPUT_BOUND,
-        evidence,
-        "Feed it faster: decoded or cached data, larger reads, or, where CPUs are idle, more loader threads.",
-    )
+        decoding = trained >= DECODING_SHARE * jpeg * threads
+        remedy = (
+            "Feed it decoded photos from a cache. " if decoding else "Resize and augment faster: decoding is not it. "
+        )
+        remedy += "Where CPUs are idle, more loader threads help, too."
+    return Kind.INPUT_BOUND, evidence, remedy
 
 
 def _weights_bound(step: Step) -> Finding | None:
@@ -199,8 +204,8 @@ def _weights_bound(step: Step) -> Finding | None:
     cached = " (less where they stay in the CPU's caches)" if step.fits_in_cache(held) else ""
     evidence = (
         f"Of the {si(step.resident, 's')} of a step, {si(step.fixed, 's')} ({percent(step.fixed / step.resident)}) are "
-        f"the same at every batch size: each step passes over all weights, gradients and what the optimizer keeps. "
-        f"Once, that is {si(step.weights, 'B')} of traffic, {si(step.update, 's')} at the measured "
+        f"the same at every batch size: each step passes over all weights, gradients and what the optimizer keeps, "
+        f"several times. Once, that is {si(step.weights, 'B')} of traffic, {si(step.update, 's')} at the measured "
         f"{si(step.memory or 0, 'B/s')}{cached}."
     )
     remedy = "Use a larger batch, for which the passes are the same, or a fused optimizer, which makes fewer of them."

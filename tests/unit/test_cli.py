@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib.metadata
 import json
 import os
 import re
@@ -84,6 +85,10 @@ COMMANDS = [
     "clean",
     *(f"data {name}" for name in ("fetch", "add", "verify", "list")),
 ]
+
+
+def test_the_version_is_the_package_s(kit: Kit) -> None:
+    assert kit("--version") == Called(0, f"kit {importlib.metadata.version('kit')}\n", "")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -473,6 +478,12 @@ def test_skipped_cells_have_no_row_beside_others() -> None:
     assert [row[1] for row in results.table([lacking, here])] == ["ok"]
     assert "b skipped: It failed. Look." in results.notes([lacking, here])
     assert [row[1] for row in results.table([lacking])] == ["skipped"]
+
+
+def test_what_trained_no_epoch_has_no_accuracy_and_a_note_says_why() -> None:
+    part, whole = examples.record(examples.request(key="a")), examples.record(examples.request(key="b"), epochs=2)
+    assert any("--profile full" in note for note in results.notes([part]))
+    assert not any("No accuracy" in note for note in results.notes([part, whole]))
 
 
 def test_run_ids_sort_by_time_and_differ() -> None:

@@ -18,7 +18,7 @@ from kit.comparison.differences import RULES, Difference, Rule, Severity, differ
 from kit.errors import UsageError
 from kit.model import Cell
 from kit.records import Image, Record
-from scenarios.contract import Budget
+from scenarios.contract import Budget, Status
 from tests import examples
 
 CELL = examples.cell()
@@ -207,6 +207,15 @@ def test_cells_of_one_run_only_are_missing_with_the_reason() -> None:
     section = side_by_side.comparison_section(list(comparisons.values()), [base, new], 1)
     assert [row[2] for row in section.rows] == ["failed", "absent", "1,000"]
     assert "Not ok in B (mnist-cnn/torch/cpu): failed: It failed." in section.notes
+
+
+def test_cells_that_were_skipped_in_both_runs_are_told_apart() -> None:
+    base = run({CELL: STEADY}, failed=[OTHER, examples.cell("cifar-mlp")])
+    skipped = examples.failed(examples.request(OTHER), Status.SKIPPED)
+    base = replace(base, records=[skipped if record.key == OTHER.key else record for record in base.records])
+    for new in (base, run({CELL: STEADY})):  # absent is as good as skipped
+        notes = side_by_side.comparison_section(compare(base, new), [base, new], 1).notes
+        assert "Ok in neither run: 2 cells, 1 of them skipped" in notes
 
 
 def test_a_mean_over_cells_is_of_one_framework_and_device_and_of_three_cells_or_more() -> None:

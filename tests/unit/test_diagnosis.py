@@ -111,6 +111,10 @@ def test_a_loader_that_is_too_slow():
     assert found.kind is Kind.INPUT_BOUND
     assert "70 % of the time goes to loading" in found.evidence
     assert "One core decodes 700 photos/s, so that 2 threads decode 1,400 at most; it trained on 160." in found.evidence
+    assert "decoding is not it" in found.remedy
+    decoding = verdict([launch(cell, 0.040, {8: 0.004, 16: 0.008, 32: 0.015})])
+    assert "it trained on 800." in decoding.evidence
+    assert "decoded photos from a cache" in decoding.remedy
 
 
 def test_a_small_cpu_net_pays_for_the_step_and_not_for_the_images():
@@ -131,7 +135,8 @@ def test_updating_a_large_mlp_is_memory_traffic_and_no_overhead():
     # means, each read and written.
     assert found.evidence == (
         "Of the 26.6 ms of a step, 23.1 ms (87 %) are the same at every batch size: each step passes over all weights, "
-        "gradients and what the optimizer keeps. Once, that is 196 MB of traffic, 19.6 ms at the measured 10 GB/s."
+        "gradients and what the optimizer keeps, several times. Once, that is 196 MB of traffic, 19.6 ms at the "
+        "measured 10 GB/s."
     )
     assert "fused optimizer" in found.remedy
     several_passes = {**CPU, **measured("cpu", memory=60 * GIGA)}
