@@ -1,22 +1,19 @@
 """What the kit's training loop costs against the same training as a person would type it, in the same environment.
 
 `python -m benchmarks.overhead` prints one line of JSON a scenario and framework, and one over all scenarios of each.
-
-Both sides run with a glibc that keeps freed memory. By default it hands the top of its heap back to the system and gets
-it anew at the next step, or never does so, for the life of a process and by chance, which makes launches of one and the
-same loop differ by up to a third.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.pairs import Subject, exit_code, figures, say
-from benchmarks.processes import Extent, alone, compare, on_host
+from benchmarks.processes import Extent, alone, compare, compare_in_one, on_host
 from kit import catalog
 from kit.console import show_progress
 from kit.engines.local import LocalEngine
@@ -27,8 +24,8 @@ from kit.progress import Progress
 from kit.sources import Sources
 
 BENCH = "overhead"
-KEEPING = {"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=4294967296:glibc.malloc.mmap_threshold=33554432"}
 BARE = {"tensorflow": "benchmarks.keras_recipes", "torch": "benchmarks.torch_recipes"}
+TORCH_LOOPS = ("kit", "bare")  # in one process; Keras' `fit` lets nobody in between its epochs
 SCENARIOS = ("mnist-cnn", "mnist-cnn-dropout", "cifar-cnn", "cifar-mlp", "fashion-mlp")
 
 
@@ -60,12 +57,17 @@ def measure(
     with tempfile.TemporaryDirectory() as home:
         for framework, environment in environments.items():
             medians: list[float] = []
+            side = functools.partial(on_host, environment, Path(home))
             for scenario in scenarios:
+                subject = Subject(BENCH, scenario, framework)
                 work = (scenario, "--images", str(extent.images))
-                kit = ("benchmarks.kit_side", *work, "--framework", framework, "--threads", threads)
-                ours = on_host(environment, Path(home), *kit, variables=KEEPING)
-                bare = on_host(environment, Path(home), BARE[framework], *work, variables=KEEPING)
-                medians.append(compare(Subject(BENCH, scenario, framework), ours, bare, extent, progress))
+                kits = (*work, "--threads", threads)
+                if framework == "torch":
+                    both = [side("benchmarks.torch_pair", *kits, "--first", first) for first in TORCH_LOOPS]
+                    medians.append(compare_in_one(subject, both, TORCH_LOOPS, extent, progress))
+                else:
+                    ours = side("benchmarks.kit_side", *kits, "--framework", framework)
+                    medians.append(compare(subject, ours, side(BARE[framework], *work), extent, progress))
             if len(medians) > 1:
                 say(Subject(BENCH, "pooled", framework).line(pooled(medians)))
 

@@ -26,6 +26,11 @@ class Subject:
     scenario: str
     framework: str
 
+    @property
+    def label(self) -> str:
+        """For people."""
+        return f"{self.bench}: {self.scenario}, {self.framework}"
+
     def line(self, figures: Mapping[str, object]) -> str:
         """figures: of `summary`."""
         return json.dumps({**vars(self), "precision": "fp32", **figures})

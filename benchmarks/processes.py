@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import shlex
@@ -10,8 +11,8 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -64,11 +65,9 @@ class Command:
     variables: Mapping[str, str]
 
 
-def on_host(
-    environment: Environment, home: Path, module: str, *arguments: str, variables: Mapping[str, str] | None = None
-) -> Command:
+def on_host(environment: Environment, home: Path, module: str, *arguments: str) -> Command:
     """A side in the local engine's environment. home: stands in for the user's, whose Keras settings (`~/.keras`)
-    would be in force on one side alone. variables: further ones of its environment."""
+    would be in force on one side alone."""
     own = {
         "HOME": str(home),
         "PYTHONPATH": str(ROOT),
@@ -77,7 +76,7 @@ def on_host(
         "TF_CPP_MIN_LOG_LEVEL": "1",
     }
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    return Command((environment.reference, "-P", "-m", module, *arguments), inherited | own | dict(variables or {}))
+    return Command((environment.reference, "-P", "-m", module, *arguments), inherited | own)
 
 
 @contextmanager
@@ -90,23 +89,52 @@ def alone() -> Iterator[str]:
         yield run
 
 
+Epoch = Callable[[], float]  # trains one, and gives its seconds
+Launch = Callable[[int], AbstractContextManager[tuple[Epoch, Epoch]]]  # by its number, from 0: both sides, ours first
+
+
 def compare(subject: Subject, ours: Command, baseline: Command, extent: Extent, progress: Progress) -> float:
+    """Compare two sides that are processes of their own; see `measure`. Raises KitError, too, where they do not do the
+    same work."""
+
+    @contextmanager
+    def launch(_: int) -> Iterator[tuple[Epoch, Epoch]]:
+        with _started(ours) as our_side, _started(baseline) as their_side:
+            if our_side.work != their_side.work:
+                works = f"one side has {our_side.work}, the other {their_side.work}"
+                raise KitError(f"{subject.label}: {works}.", "Correct the recipe.")
+            yield our_side.settled_epoch, their_side.settled_epoch
+
+    return measure(subject, launch, extent, progress)
+
+
+def compare_in_one(
+    subject: Subject, commands: Sequence[Command], names: tuple[str, str], extent: Extent, progress: Progress
+) -> float:
+    """Compare two loops of one process; see `measure`. commands: of which launches take one after the other. names: of
+    the loops, ours first."""
+
+    @contextmanager
+    def launch(number: int) -> Iterator[tuple[Epoch, Epoch]]:
+        with _started(commands[number % len(commands)]) as both:
+            ours, baseline = (functools.partial(both.epoch, name) for name in names)
+            yield ours, baseline
+
+    return measure(subject, launch, extent, progress)
+
+
+def measure(subject: Subject, launch: Launch, extent: Extent, progress: Progress) -> float:
     """Measure, print the line, and return the median over launches, of each of which the median of its pairs counts.
-    Raises KitError where a side dies, or both do not do the same work.
+    Raises KitError where a side dies.
 
     Several launches, since a process keeps for life what it was lucky or unlucky with at its start, as where its heap
     ends and so how often freed memory goes back to the system: pairs of one launch do not tell such luck from cost.
     """
-    label = f"{subject.bench}: {subject.scenario}, {subject.framework}"
     found = []
-    with progress.task(label, total=extent.launches, unit="launches") as task:
-        for _ in range(extent.launches):
-            with _started(ours) as our_side, _started(baseline) as their_side:
-                if our_side.work != their_side.work:
-                    raise KitError(
-                        f"{label}: one side has {our_side.work}, the other {their_side.work}.", "Correct the recipe."
-                    )
-                found.append(statistics.median(ratios(our_side.epoch, their_side.epoch, extent.pairs)))
+    with progress.task(subject.label, total=extent.launches, unit="launches") as task:
+        for number in range(extent.launches):
+            with launch(number) as (ours, baseline):
+                found.append(statistics.median(ratios(ours, baseline, extent.pairs)))
             task.advance(1)
     say(subject.line(summary(found, extent.launches * extent.pairs)))
     return statistics.median(found)
@@ -119,12 +147,16 @@ class Side:
         self._command, self._process, self._log = command, process, log
         self.work = self._answer()
 
-    def epoch(self) -> float:
+    def settled_epoch(self) -> float:
+        """The same, after the threads of another side went to sleep."""
+        time.sleep(SETTLE_S)
+        return self.epoch()
+
+    def epoch(self, loop: str = COMMAND) -> float:
         """Have it train one epoch; the seconds that it took. Raises KitError where it died."""
         assert self._process.stdin is not None
-        time.sleep(SETTLE_S)
         with suppress(BrokenPipeError):  # that it died shows in that there is no answer
-            self._process.stdin.write(f"{COMMAND}\n")
+            self._process.stdin.write(f"{loop}\n")
             self._process.stdin.flush()
         return self._answer()["seconds"]
 

@@ -1,8 +1,9 @@
 """What the measured processes have in common: command line, data, and the commands that they obey.
 
 Runs inside a framework's environment: standard library and numpy alone. A process builds its model, says that it is
-ready, and then trains one epoch for each line `epoch` on its standard input, answering with its seconds; it ends where
-that input ends. Every answer is one line of JSON on standard output.
+ready, and then trains one epoch for each line on its standard input, answering with its seconds; it ends where that
+input ends. The line is `epoch`, or the name of one of several loops that a process holds. Every answer is one line of
+JSON on standard output.
 
 Each epoch starts from fresh weights and a fresh optimizer, so that all are the same work. Nothing can be learnt from
 random labels, and a net that is fed them for several epochs dies: with PyTorch and fashion-mlp, a million of Adam's
@@ -15,7 +16,8 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
@@ -23,6 +25,17 @@ import numpy.typing as npt
 
 COMMAND = "epoch"
 CLASSES = 10
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What can train an epoch. parameters: trainable numbers of the net; images: of an epoch. refresh: makes all as it
+    was before the first epoch."""
+
+    parameters: int
+    images: int
+    refresh: Callable[[], None]
+    epoch: Callable[[], object]
 
 
 def parser(recipes: Collection[str]) -> argparse.ArgumentParser:
@@ -46,10 +59,12 @@ def ready(parameters: int, images: int) -> None:
     _answer({"parameters": parameters, "images": images})
 
 
-def wait() -> None:
-    """Return when an epoch is asked for. Ends the process where none will be any more."""
-    if sys.stdin.readline().strip() != COMMAND:
+def wait() -> str:
+    """Return when an epoch is asked for, with what was asked. Ends the process where nothing will be any more."""
+    asked = sys.stdin.readline().strip()
+    if not asked:
         sys.exit()
+    return asked
 
 
 def tell(seconds: float) -> None:
@@ -57,13 +72,18 @@ def tell(seconds: float) -> None:
     _answer({"seconds": seconds})
 
 
-def serve(refresh: Callable[[], None], epoch: Callable[[], object]) -> NoReturn:
-    """Time `epoch` as often as it is asked for; `refresh`, before each, is not timed."""
+def serve(loops: Mapping[str, Loop]) -> NoReturn:
+    """Say that all is ready, and time an epoch of the loop that is asked for, as often as one is; refreshing is not
+    timed. Ends the process with a message where loops have nets or epochs of other sizes."""
+    works = {(loop.parameters, loop.images) for loop in loops.values()}
+    if len(works) > 1:
+        sys.exit(f"The loops do other work: {works} (parameters, images).")
+    ready(*works.pop())
     while True:
-        refresh()
-        wait()
+        loop = loops[wait()]
+        loop.refresh()
         began = time.monotonic()
-        epoch()
+        loop.epoch()
         tell(time.monotonic() - began)
 
 

@@ -1,7 +1,5 @@
 """The studies' recipes as a person would type them into PyTorch: a DataLoader and the tutorial's eager loop.
 
-    python -m benchmarks.torch_recipes SCENARIO --images 19200
-
 What the kit's PyTorch cells are measured against. The loop keeps no loss and no accuracy, and threads are PyTorch's
 default (pytorch.org/tutorials/beginner/basics/optimization_tutorial.html, without what it prints). The one thing that
 is not PyTorch's default is how the weights begin: see `begin_as_keras`.
@@ -156,13 +154,8 @@ class Training:
             optimizer.step()
 
 
-def main() -> None:
-    """Train epochs of the recipe as they are asked for."""
-    options = side.parser(RECIPES).parse_args()
-    training = Training(RECIPES[options.scenario](), options.images)
-    side.ready(sum(parameter.numel() for parameter in training.recipe.net.parameters()), training.images)
-    side.serve(training.refresh, training.epoch)
-
-
-if __name__ == "__main__":
-    main()
+def prepare(name: str, images: int) -> side.Loop:
+    """The loop over so many random images of a recipe."""
+    training = Training(RECIPES[name](), images)
+    parameters = sum(parameter.numel() for parameter in training.recipe.net.parameters())
+    return side.Loop(parameters, training.images, training.refresh, training.epoch)

@@ -56,8 +56,8 @@ def epoch():
         sys.exit("no more of it")
 
 side.time.monotonic = lambda: now
-side.ready(parameters, 640)
-side.serve(refresh, epoch)
+loop = side.Loop(parameters, 640, refresh, epoch)
+side.serve({"epoch": loop, "slow": side.Loop(parameters, 640, lambda: None, lambda: (epoch(), epoch()))})
 """
 
 

@@ -1,0 +1,33 @@
+"""The kit's PyTorch loop and the bare one, both in one process.
+
+    python -m benchmarks.torch_pair SCENARIO --images 1280 --threads 2 --first kit
+
+In processes of their own, two runs of one and the same loop differ by several per cent for as long as they live, by
+where their memory lies (T. Mytkowicz et al., Producing wrong data without doing anything obviously wrong, ASPLOS 2009).
+In one process the loop that was built first has a little of that advantage; so who is first changes from launch to
+launch.
+"""
+
+from __future__ import annotations
+
+from benchmarks import kit_side, side, torch_recipes
+
+FRAMEWORK = "torch"
+
+
+def main() -> None:
+    """Build both, then train epochs of the one that is asked for."""
+    parser = side.parser(torch_recipes.RECIPES)
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--first", choices=("kit", "bare"), required=True, help="what is built first")
+    options = parser.parse_args()
+    makers = {
+        "kit": lambda: kit_side.prepare(options.scenario, FRAMEWORK, options.threads, options.images),
+        "bare": lambda: torch_recipes.prepare(options.scenario, options.images),
+    }
+    ordered = sorted(makers, key=lambda name: name != options.first)
+    side.serve({name: makers[name]() for name in ordered})
+
+
+if __name__ == "__main__":
+    main()
