@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -39,7 +39,6 @@ from scenarios.spec import Scenario
 from scenarios.weights import Weights
 
 EVALUATION_BATCH = 256
-TOGETHER = 32  # steps
 
 
 class TorchAdapter:
@@ -90,40 +89,13 @@ class TorchAdapter:
 ADAPTER = TorchAdapter
 
 
+@dataclass
 class RunningSums:
-    """Loss in float64 and hits in int64 over the images seen, on the device: reading them would wait for it.
+    """Loss in float64 and hits in int64 over the images seen, on the device: reading them would wait for it."""
 
-    What TOGETHER steps leave is summed at once. For each step on its own that is half a dozen operations more, a tenth
-    of those that a small network has. hits: of logits and labels, where the prediction is right.
-    """
-
-    def __init__(self, device: torch.device, hits: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
-        self._loss = torch.zeros((), dtype=torch.float64, device=device)
-        self._correct = torch.zeros((), dtype=torch.int64, device=device)
-        self._images = 0
-        self._hits = hits
-        self._left: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
-
-    def add(self, loss: torch.Tensor, logits: torch.Tensor, labels: torch.Tensor) -> None:
-        """What a step leaves: the mean loss of its batch (scalar), logits (b, units), labels (b,)."""
-        if self._left and (len(self._left) == TOGETHER or len(labels) != len(self._left[0][2])):
-            self._sum()
-        self._left.append((loss, logits, labels))
-
-    def read(self) -> Sums:
-        """The sums as numbers; waits for the device."""
-        self._sum()
-        return Sums(self._images, self._loss.item(), int(self._correct.item()))
-
-    def _sum(self) -> None:
-        """Take what is left, which comes from batches of one size."""
-        if not self._left:
-            return
-        losses, logits, labels = zip(*self._left, strict=True)
-        self._loss.add_(torch.stack(losses).sum(dtype=torch.float64), alpha=len(labels[0]))
-        self._correct.add_(self._hits(torch.cat(logits), torch.cat(labels)).sum())
-        self._images += sum(map(len, labels))
-        self._left.clear()
+    loss: torch.Tensor
+    correct: torch.Tensor
+    images: int = 0
 
 
 class TorchModel:
@@ -158,7 +130,7 @@ class TorchModel:
     def step(self, images: Images, labels: Labels) -> float:
         """One training step; returns the mean loss before the update."""
         self._net.train()
-        loss, _, _ = self._step(nchw(images), torch.from_numpy(np.array(labels, np.int64)))
+        loss, _ = self._step(nchw(images), torch.from_numpy(np.array(labels, np.int64)))
         return float(loss)
 
     def train_epoch(self, train: TrainSet, epoch: int, meter: Meter) -> Sums:
@@ -168,16 +140,16 @@ class TorchModel:
         torch.manual_seed(seed)  # dropout
         loader = self._loader(train)
         loader.generator.manual_seed(seed)  # order, and with it the seeds of the loader's workers
-        sums = RunningSums(self._device, self._hits)
+        sums = self._no_sums()
         self._net.train()
         meter.begin()
         for images, labels in loader:
-            sums.add(*self._step(images, labels))
+            self._summed_step(images, labels, sums)
             if meter.step(len(images)):
                 synchronise(self._device)
                 if not meter.mark():
                     break
-        return sums.read()
+        return Sums(sums.images, sums.loss.item(), int(sums.correct.item()))
 
     def resident_steps(self, images: Images, labels: Labels) -> Callable[[int], None]:
         """The very steps of `train_epoch`, their sums included, on a batch that already lies on the device."""
@@ -185,11 +157,11 @@ class TorchModel:
         targets = torch.from_numpy(np.array(labels, np.int64)).to(self._device)
 
         def run(steps: int) -> None:
-            sums = RunningSums(self._device, self._hits)
+            sums = self._no_sums()
             self._net.train()
             for _ in range(steps):
-                sums.add(*self._step(batch, targets))
-            sums.read()
+                self._summed_step(batch, targets, sums)
+            synchronise(self._device)
 
         return run
 
@@ -244,8 +216,8 @@ class TorchModel:
         """Peak of PyTorch's caching allocator."""
         return int(torch.cuda.max_memory_allocated()) if self._device.type == "cuda" else None
 
-    def _step(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Forward, backward, update; returns mean loss, logits and labels, all on the device."""
+    def _step(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Forward, backward, update; returns mean loss and number of hits, both on the device."""
         images, labels = images.to(self._device), labels.to(self._device)
         self._optimizer.zero_grad()
         with self._autocast():
@@ -256,11 +228,18 @@ class TorchModel:
         self._optimizer.step()
         logits = logits.detach()
         self._seen = logits.device, images.is_contiguous()
-        return loss.detach(), logits, labels
-
-    def _hits(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         predicted = logits.squeeze(1) > 0 if self._scenario.loss == "binary" else logits.argmax(1)
-        return predicted == labels
+        return loss.detach(), (predicted == labels).sum()
+
+    def _summed_step(self, images: torch.Tensor, labels: torch.Tensor, sums: RunningSums) -> None:
+        loss, hits = self._step(images, labels)
+        sums.loss.add_(loss, alpha=len(images))
+        sums.correct.add_(hits)
+        sums.images += len(images)
+
+    def _no_sums(self) -> RunningSums:
+        zero = functools.partial(torch.zeros, (), device=self._device)
+        return RunningSums(zero(dtype=torch.float64), zero(dtype=torch.int64))
 
     def _loader(self, train: TrainSet) -> DataLoader[Any]:
         """The loader over `train`, made once: epochs differ by the seed of its generator alone."""

@@ -19,7 +19,7 @@ from scipy import stats
 from benchmarks import against_itself, container, overhead, processes, slow_meter
 from benchmarks.interleave import half_of, half_plan, half_records, interleaved
 from benchmarks.pairs import Subject, exit_code, median_interval, ratios, summary
-from benchmarks.processes import Command, Extent, compare
+from benchmarks.processes import Command, Extent, compare, compare_in_one
 from kit import assets
 from kit.comparison.compare import Run
 from kit.engines.local import LocalEngine
@@ -41,7 +41,7 @@ SIDE = """
 import sys
 from benchmarks import side
 
-parameters, seconds, left = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+parameters, seconds, left, others = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 now = 0.0
 
 def refresh():
@@ -57,7 +57,7 @@ def epoch():
 
 side.time.monotonic = lambda: now
 loop = side.Loop(parameters, 640, refresh, epoch)
-side.serve({"epoch": loop, "slow": side.Loop(parameters, 640, lambda: None, lambda: (epoch(), epoch()))})
+side.serve({"epoch": loop, "twice": side.Loop(others, 640, lambda: None, lambda: (epoch(), epoch()))})
 """
 
 
@@ -66,8 +66,8 @@ def a_plan(cells: Sequence[Cell] = CELLS, **changes: object) -> Plan:
     return plan.model_copy(update=changes)
 
 
-def a_side(parameters: int = 7, seconds: float = 1.0, epochs: int = 99) -> Command:
-    code = (sys.executable, "-c", SIDE, str(parameters), str(seconds), str(epochs))
+def a_side(parameters: int = 7, seconds: float = 1.0, epochs: int = 99, others: int | None = None) -> Command:
+    code = (sys.executable, "-c", SIDE, str(parameters), str(seconds), str(epochs), str(others or parameters))
     return Command(code, {"PYTHONPATH": str(processes.ROOT)})
 
 
@@ -156,6 +156,17 @@ def test_two_processes_are_compared_by_what_they_answer(capsys):
     assert compare(SUBJECT, a_side(seconds=2), a_side(seconds=8), Extent(6, 2, 1), Silent()) == 4
     told = json.loads(capsys.readouterr().out)
     assert (told["ratio"], told["n"]) == (4, 12)
+
+
+def test_two_loops_of_one_process_are_compared_in_launches_of_either_command(capsys):
+    names = ("epoch", "twice")
+    assert compare_in_one(SUBJECT, [a_side(), a_side(seconds=3)], names, Extent(6, 2, 1), Silent()) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert (told["ratio"], told["interval"], told["n"]) == (2, [2, 2], 12)
+    with pytest.raises(KitError, match="no more of it"):
+        compare_in_one(SUBJECT, [a_side(), a_side(epochs=0)], names, Extent(6, 2, 1), Silent())
+    with pytest.raises(KitError, match="do other work"):
+        compare_in_one(SUBJECT, [a_side(others=8)], names, Extent(6, 2, 1), Silent())
 
 
 def test_a_launch_counts_once_however_many_pairs_it_has(monkeypatch, capsys):
