@@ -7,7 +7,7 @@ LOCK = $(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --generate-
 	--custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-docker test-gpu bench bench-aa lint format lock images clean
+.PHONY: help setup run test test-docker test-gpu bench bench-tuned bench-aa lint format lock images clean
 
 help: ## list these words
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,6 +42,11 @@ bench: setup ## what the kit costs against baselines, one JSON line each; 90 min
 	$(BIN)/python -m benchmarks.container --pairs $(BENCH_PAIRS)
 	$(BIN)/python -m benchmarks.sampler_cost
 	$(BIN)/python -m benchmarks.coverage
+
+bench-tuned: setup ## what the tuned lane and the image pipeline gain, one JSON line each; hours (BENCH_PAIRS=4)
+	$(BIN)/python -m benchmarks.pipeline --pairs $(BENCH_PAIRS)
+	$(BIN)/python -m benchmarks.tuned --pairs $(BENCH_PAIRS)
+	$(BIN)/python -m benchmarks.tuned --pairs $(BENCH_PAIRS) --against keras --precision bf16
 
 bench-aa: setup ## the kit against itself: unchanged, and one worker slowed by a tenth; hours
 	$(BIN)/python -m benchmarks.against_itself

@@ -25,6 +25,7 @@ class Subject:
     bench: str
     scenario: str
     framework: str
+    precision: str = "fp32"
 
     @property
     def label(self) -> str:
@@ -33,7 +34,7 @@ class Subject:
 
     def line(self, figures: Mapping[str, object]) -> str:
         """figures: of `summary`."""
-        return json.dumps({**vars(self), "precision": "fp32", **figures})
+        return json.dumps({**vars(self), **figures})
 
 
 def summary(ratios: Sequence[float], pairs: int) -> dict[str, object]:

@@ -44,12 +44,12 @@ class Extent:
     images: int
 
     @classmethod
-    def offer(cls, parser: argparse.ArgumentParser) -> None:
-        """Options for it."""
+    def offer(cls, parser: argparse.ArgumentParser, images: int = 6_400) -> None:
+        """Options for it. images: the default."""
         enough = f"of both sides, at least {LEAST} for an interval; default: %(default)s"
         parser.add_argument("--launches", type=at_least(LEAST), default=10, help=enough)
         parser.add_argument("--pairs", type=at_least(1), default=4, help="of epochs, in a launch; default: %(default)s")
-        parser.add_argument("--images", type=at_least(1), default=6_400, help="in an epoch; default: %(default)s")
+        parser.add_argument("--images", type=at_least(1), default=images, help="in an epoch; default: %(default)s")
 
     @classmethod
     def asked(cls, options: argparse.Namespace) -> Extent:
@@ -65,9 +65,11 @@ class Command:
     variables: Mapping[str, str]
 
 
-def on_host(environment: Environment, home: Path, module: str, *arguments: str) -> Command:
+def on_host(
+    environment: Environment, home: Path, module: str, *arguments: str, variables: Mapping[str, str] | None = None
+) -> Command:
     """A side in the local engine's environment. home: stands in for the user's, whose Keras settings (`~/.keras`)
-    would be in force on one side alone."""
+    would be in force on one side alone. variables: further ones of its environment."""
     own = {
         "HOME": str(home),
         "PYTHONPATH": str(ROOT),
@@ -76,7 +78,7 @@ def on_host(environment: Environment, home: Path, module: str, *arguments: str) 
         "TF_CPP_MIN_LOG_LEVEL": "1",
     }
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    return Command((environment.reference, "-P", "-m", module, *arguments), inherited | own)
+    return Command((environment.reference, "-P", "-m", module, *arguments), inherited | own | dict(variables or {}))
 
 
 @contextmanager

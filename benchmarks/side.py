@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
@@ -25,6 +26,7 @@ import numpy.typing as npt
 
 COMMAND = "epoch"
 CLASSES = 10
+PHOTO_BATCH = 32
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,15 @@ def parser(recipes: Collection[str]) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser()
     made.add_argument("scenario", choices=sorted(recipes))
     made.add_argument("--images", type=int, required=True, help="images of an epoch")
+    return made
+
+
+def photo_parser() -> argparse.ArgumentParser:
+    """The command line of what loads photos."""
+    made = argparse.ArgumentParser()
+    made.add_argument("photos", type=Path, help="folder with a folder of JPEG files a class")
+    made.add_argument("--images", type=int, required=True, help="images of an epoch, a multiple of the batch")
+    made.add_argument("--size", type=int, required=True, help="pixels of an edge")
     return made
 
 

@@ -11,6 +11,8 @@ launch.
 from __future__ import annotations
 
 from benchmarks import kit_side, side, torch_recipes
+from scenarios import catalog
+from scenarios.frameworks.base import Arrays, Options
 
 FRAMEWORK = "torch"
 
@@ -21,8 +23,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--first", choices=("kit", "bare"), required=True, help="what is built first")
     options = parser.parse_args()
+    scenario = catalog.load()[options.scenario][""]
+    data = Arrays(*side.random_set(scenario.image, options.images))
+    how = Options(threads=options.threads, seed=kit_side.SEED)
     makers = {
-        "kit": lambda: kit_side.prepare(options.scenario, FRAMEWORK, options.threads, options.images),
+        "kit": lambda: kit_side.prepare(scenario, FRAMEWORK, how, data),
         "bare": lambda: torch_recipes.prepare(options.scenario, options.images),
     }
     ordered = sorted(makers, key=lambda name: name != options.first)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from kit import catalog, gpus, locks
+from kit import catalog, gpus, locks, requests
 from kit.datasets import Source
 from kit.engines.base import Engine
 from kit.errors import CorruptDataError, DataError, DiskError, EngineError, ImageError, Interrupted, unknown
@@ -19,15 +19,16 @@ from kit.limits import choose_gpus, launch_limits
 from kit.machine import usable_cpus
 from kit.model import Environment, Framework, Place
 from kit.places import cache_folder
-from kit.plan import budget, find_profile, find_scenario
+from kit.plan import find_profile, find_scenario
 from kit.progress import Progress
 from kit.records import Machine, Plan, PlannedLaunch, Record, reason
 from kit.reference_cache import ReferenceCache
 from kit.run import Job, Setting, record_without_launch, run_launch
 from kit.schedule import further
 from kit.store import RunFolder
-from scenarios.contract import Budget, Code, Reason, Request, Status
-from scenarios.spec import Scenario, digest
+from kit.tuned import TuningCache, settings_of
+from scenarios.contract import Code, Reason, Request, Status
+from scenarios.spec import Scenario
 
 DataKind = Literal["real", "synthetic"]
 Resolve = Callable[[str, Literal["auto", "real", "synthetic"], Progress], Source]
@@ -133,6 +134,9 @@ class _Campaign:
         self.environments: dict[Place, Environment] = {}
         self.no_environment: dict[Place, Reason] = {}
         self.probed: set[str] = set()
+        self.settings: dict[str, dict[str, str]] = dict(self.plan.pinned)
+        self.no_settings: dict[str, Reason] = {}
+        self.tunings = TuningCache(cache_folder() / "tuning", machine, self.plan)
         self.limits = launch_limits(self.plan, usable_cpus(), machine.memory_limit_bytes)
         self.gpus = choose_gpus(self.plan.gpus, gpus.gpus(identify=True), gpus.busy())
         self.setting = Setting(
@@ -152,9 +156,10 @@ class _Campaign:
             self.progress.line(f"Removed what a dead run left: {leftover}")
         for launches in self._rounds(retry_failed=retry_failed):
             ready = self._with_environments(self._with_data(self._without_refused(launches)))
+            tuned = self._with_settings(ready)
             if self.profile.ceilings:
-                self._probe(ready)
-            self._measure(ready)
+                self._probe(tuned)
+            self._measure(tuned)
 
     def _rounds(self, *, retry_failed: bool) -> Iterator[list[PlannedLaunch]]:
         """What the plan still lacks, then round by round what a precise profile asks for in view of the records."""
@@ -228,13 +233,50 @@ class _Campaign:
                 self.folder.save(record_without_launch(self.setting, self._request(launch, kind), cause))
         return left
 
+    def _with_settings(self, launches: list[PlannedLaunch]) -> list[PlannedLaunch]:
+        """The launches whose settings are known: stock's, those that were pinned, and those that a search finds, here
+        or in an earlier run. A search that fails takes its cell with it; --resume --retry-failed tries it again."""
+        records = self.folder.tunings()
+        found = {record.key: settings_of(record) for record in records if record.status is Status.OK}
+        self.settings = found | self.settings
+        tried = Counter(record.key for record in records)
+        wanted = {launch.key: launch for launch in launches if launch.lane == "tuned"}
+        unknown = [wanted[key] for key in wanted if key not in self.settings and key not in self.no_settings]
+        searches = [self._search(launch, 1 + tried[launch.key]) for launch in unknown]
+        self._run("Tuning", [job for job in searches if job], self._take_settings)
+        return self._settle(launches, lambda launch: self.no_settings.get(launch.key))
+
+    def _search(self, launch: PlannedLaunch, number: int) -> Job | None:
+        """What finds the settings of a cell; None where an earlier run on this machine has. number: of tries."""
+        source = self.sources[self._scenario(launch).dataset]
+        request = requests.tuning(self._request(launch, source.kind), number, self.plan.tune_s)
+        known = self.tunings.find(request, self.environments[launch.framework, launch.device])
+        if known is None or number > 1:
+            return self._job(request, source)
+        self.folder.save(known)
+        self.settings[launch.key] = settings_of(known)
+        self.progress.line(f"{launch.key}: settings as found before, {known.started_at}")
+        return None
+
+    def _take_settings(self, record: Record) -> None:
+        if record.status is not Status.OK:
+            assert record.reason is not None
+            self.no_settings[record.key] = record.reason
+            return
+        self.settings[record.key] = settings_of(record)
+        try:
+            self.tunings.keep(record, self.environments[record.request.framework, record.request.device])
+        except OSError as error:
+            self.progress.line(f"{record.key}: settings could not be kept for later runs: {error}")
+
     def _probe(self, launches: Sequence[PlannedLaunch]) -> None:
         """The ceilings of what these launches run on. A probe that fails costs no cell; --resume tries it again."""
         records = self.folder.probes()
         self.probed |= {record.key for record in records if record.status is Status.OK}
         tried = Counter(record.key for record in records)
         jobs = []
-        for request in map(self._probe_request, launches):
+        for launch in launches:
+            request = requests.probing(self.plan, launch, len(self.limits.cpus))
             if request.key not in self.probed:
                 self.probed.add(request.key)
                 jobs.append(self._job(replace(request, launch=1 + tried[request.key])))
@@ -247,7 +289,7 @@ class _Campaign:
             jobs.append(self._job(self._request(launch, source.kind), source))
         self._run("Measuring", jobs)
 
-    def _run(self, label: str, jobs: Sequence[Job]) -> None:
+    def _run(self, label: str, jobs: Sequence[Job], take: Callable[[Record], None] = lambda record: None) -> None:
         """One launch after the other, each leaving its record at once."""
         if not jobs:
             return
@@ -258,6 +300,7 @@ class _Campaign:
                 with self.interrupts.deferred():
                     record = run_launch(self.setting, job, self.interrupts.pending)
                     self.folder.save(record)
+                take(record)
                 if self.interrupts.pending():
                     raise KeyboardInterrupt
                 self.progress.line(_told(record))
@@ -286,45 +329,8 @@ class _Campaign:
         )
 
     def _request(self, launch: PlannedLaunch, data: DataKind) -> Request:
-        scenario = self._scenario(launch)
-        return Request(
-            key=launch.key,
-            launch=launch.launch,
-            scenario=launch.scenario,
-            variant=launch.variant,
-            spec=digest(scenario),
-            framework=launch.framework,
-            device=launch.device,
-            devices=launch.devices,
-            lane=launch.lane,
-            precision=launch.precision,
-            batch=launch.batch,
-            seed=self.plan.seed,
-            threads=len(self.limits.cpus),
-            data=data,
-            budget=budget(self.profile, self.plan.epochs, scenario),
-        )
-
-    def _probe_request(self, launch: PlannedLaunch) -> Request:
-        """What measures the ceilings that a launch of this framework, device and precision can reach."""
-        return Request(
-            key=f"ceilings/{launch.framework}/{launch.device}/{launch.precision}",
-            launch=1,
-            scenario="",
-            variant="",
-            spec="",
-            framework=launch.framework,
-            device=launch.device,
-            devices=1,
-            lane="stock",
-            precision=launch.precision,
-            batch=1,
-            seed=self.plan.seed,
-            threads=len(self.limits.cpus),
-            data="synthetic",
-            budget=Budget(),
-            purpose="probe",
-        )
+        settings = self.settings.get(launch.key, {})
+        return requests.measuring(self.plan, launch, self._scenario(launch), data, len(self.limits.cpus), settings)
 
     def _scenario(self, launch: PlannedLaunch) -> Scenario:
         return find_scenario(launch, self.scenarios)
@@ -344,6 +350,9 @@ def _told(record: Record) -> str:
     if record.result is not None and record.result.ceilings and record.status is Status.OK:
         products = [c.value for c in record.result.ceilings if c.name == "matmul"]
         return record.key + "".join(f": {value / 1e9:,.0f} GFLOP/s in matrix products" for value in products)
+    if record.request.purpose == "tune" and record.status is Status.OK:
+        chosen = ", ".join(f"{name} {value}" for name, value in settings_of(record).items())
+        return f"{record.key}: {chosen or 'nothing is faster than stock'}"
     if record.result is not None and record.result.training is not None and record.status is Status.OK:
         return f"{record.key}: {record.result.training.images_per_s:,.0f} images/s"
     return f"{record.key}: {record.status}" + (f", {record.reason.message}" if record.reason else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeVar, get_args
 
 from kit.catalog import DEVICES
@@ -31,6 +31,7 @@ DEADLINE_BASE_S = 600.0
 DEADLINE_FACTOR = 4.0
 # Of a precise profile, where nobody said: the planned launches of all stock cells on two cores, and some more.
 DEFAULT_BUDGET_S = 5400.0
+TUNE_S = 60.0  # of the search for one tuned cell's settings, where nobody said
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ class Selection:
 class Options:
     """How the selection is run. engine: the name of the engine chosen. environment: the interpreter of `--env`, or "".
     epochs: of the full profile, None for the published number. budget_s: see Plan; None for the default. timeout_s: of
-    a launch, None for an estimate. memory_bytes, threads, gpus: None for what the machine has when the run starts."""
+    a launch, None for an estimate. memory_bytes, threads, gpus: None for what the machine has when the run starts.
+    tune_s: of the search for one cell's settings, None for the default; pinned: see Plan."""
 
     engine: str
     environment: str = ""
@@ -93,6 +95,8 @@ class Options:
     threads: int | None = None
     gpus: str | None = None
     identify: bool = False
+    tune_s: float | None = None
+    pinned: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,7 @@ def make_plan(
         for number, cell in _order(cells, profile.launches, options.seed)
     ]
     longest = max(_launch_seconds(launch, profile, options.epochs, scenarios) for launch in launches)
+    longest = max(longest, options.tune_s or TUNE_S)
     return Plan(
         run=run,
         created_at=created_at,
@@ -142,6 +147,8 @@ def make_plan(
         gpus=options.gpus,
         identify=options.identify,
         launches=launches,
+        tune_s=options.tune_s or TUNE_S,
+        pinned=_pinned(options.pinned, cells),
     )
 
 
@@ -191,6 +198,11 @@ def estimate(plan: Plan, scenarios: Scenarios, ready: Environments = (), left_ou
     if plan.budget_s is not None and plan.budget_s > measuring_s:
         lines.append(f"Further launches where intervals are wide, until {format_duration(plan.budget_s)} are spent")
         measuring_s = plan.budget_s
+    if searched := {x.key: x for x in launches if x.lane == "tuned" and x.key not in plan.pinned}:
+        tuning_s = sum(plan.tune_s + start_seconds(x.framework, x.device) for x in searched.values())
+        count = _count(len(searched), "search", "searches")
+        lines.append(f"{count} for settings, where no earlier run made them: about {format_duration(tuning_s)}")
+        measuring_s += tuning_s
     if profile.ceilings:
         probes = {(launch.framework, launch.device, launch.precision) for launch in launches}
         probing_s = sum(PROBE_S + start_seconds(framework, device) for framework, device, _ in probes)
@@ -220,6 +232,7 @@ def _check_numbers(options: Options, selection: Selection, profile: Profile) -> 
     numbers: dict[str, float | None] = {
         "--epochs": options.epochs,
         "--timeout": options.timeout_s,
+        "--tune": options.tune_s,
         "--budget": options.budget_s,
         "--memory": options.memory_bytes,
         "--threads": options.threads,
@@ -234,6 +247,17 @@ def _check_numbers(options: Options, selection: Selection, profile: Profile) -> 
         raise UsageError(f"--seed must not be negative, is {options.seed}.", "Leave it out for the default.")
     if options.seed > MOST_SEED:
         raise UsageError(f"--seed must be at most {MOST_SEED}, is {options.seed}.", "Choose a smaller one.")
+
+
+def _pinned(pins: Mapping[str, Mapping[str, str]], cells: Sequence[Cell]) -> dict[str, dict[str, str]]:
+    """Those of the pins that the plan has cells for. Raises UsageError where it has none of them."""
+    tuned = {cell.key for cell in cells if cell.lane == "tuned"}
+    if pins and not tuned & pins.keys():
+        raise UsageError(
+            f"--settings is for {', '.join(list(pins)[:3])}, of which this run has none.",
+            "Select these cells, with --lane tuned, or leave --settings out.",
+        )
+    return {key: dict(settings) for key, settings in pins.items() if key in tuned}
 
 
 def _cells(selection: Selection, scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> list[Cell]:

@@ -19,7 +19,7 @@ from kit.errors import UsageError
 from kit.plausible import MOST_WHOLE, impossible
 from scenarios.contract import Code, Reason, Request, Result, Status
 
-SCHEMA = 3
+SCHEMA = 4
 
 
 def _to_version_2(document: dict[str, Any]) -> dict[str, Any]:
@@ -44,8 +44,17 @@ def _to_version_3(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
+def _to_version_4(document: dict[str, Any]) -> dict[str, Any]:
+    """Version 4 knows tuned launches; nothing of version 3 changed."""
+    return document
+
+
 # Step N turns a document of version N into one of version N + 1. Version 1 is the first.
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _to_version_2, 2: _to_version_3}
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    1: _to_version_2,
+    2: _to_version_3,
+    3: _to_version_4,
+}
 
 
 class Document(BaseModel):
@@ -234,7 +243,7 @@ class Record(Document):
             raise ValueError(f"it is ok, but lacks {', '.join(absent)}")
         if self.result.status is not Status.OK or (self.result.proof and not self.result.proof.passed):
             raise ValueError("it is ok, but its result or its proof is not")
-        if min(self.launch, self.request.batch, self.request.devices, self.request.threads) < 1:
+        if min(self.launch, self.request.batch, self.request.devices, self.request.working_threads) < 1:
             raise ValueError("it is ok, but of no launch, batch, device or thread")
         if wrong := impossible(dataclasses.asdict(self.result)):
             raise ValueError(f"it is ok, but tells of {', '.join(wrong)}")
@@ -260,7 +269,8 @@ class PlannedLaunch(Part):
 class Plan(Document):
     """What a run set out to do, in order; written before the first launch, so that --resume knows what is missing.
     budget_s: seconds of launches in all, the planned ones included, after which a profile that goes on until intervals
-    are narrow makes no more of them; None: no limit."""
+    are narrow makes no more of them; None: no limit. tune_s: of the search for a tuned cell's settings. pinned:
+    settings by cell for which nothing is searched."""
 
     run: str
     created_at: str
@@ -277,6 +287,14 @@ class Plan(Document):
     identify: bool
     launches: list[PlannedLaunch]
     budget_s: float | None = None
+    tune_s: float = 60.0
+    pinned: dict[str, dict[str, str]] = {}
+
+
+class Pins(Document):
+    """Settings by cell, to be measured with: what `kit settings` writes, and `kit run --settings` reads."""
+
+    cells: dict[str, dict[str, str]]
 
 
 def reason(code: Code, message: str, remedy: str) -> Reason:

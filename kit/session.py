@@ -163,7 +163,7 @@ def report(folder: RunFolder, target: Path | None = None) -> Outcome:
     from kit.report.render import write_report  # seconds of imports, which a plan or a wrong name need not wait for
 
     plan, records = folder.plan, folder.records()
-    judgement = judge(plan, folder.machine, records, folder.probes(), catalog.scenarios())
+    judgement = judge(plan, folder.machine, records, folder.probes(), catalog.scenarios(), folder.tunings())
     return Outcome(
         run=plan.run,
         folder=folder.path,

@@ -1,7 +1,7 @@
 """The folder of a run: plan, machine, one file a record, logs, scratch. Written atomically, never overwritten.
 
 <run>/plan.json  machine.json  records/<key with / as __>__<launch>.json  logs/<same>.log  work/  index.html
-      probes/<like records>.json
+      probes/<like records>.json  tuning/<like records>.json
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from scenarios.contract import Request, Status
 
 PLAN_FILE, MACHINE_FILE = "plan.json", "machine.json"
 TEMPORARY_SUFFIX = ".new"
-FOLDERS = ("records", "probes", "logs", "work")
+RECORDS = {"measure": "records", "probe": "probes", "tune": "tuning"}  # by purpose
+FOLDERS = (*RECORDS.values(), "logs", "work")
 LEAST_FREE_BYTES = 512 << 20
 SETTLED = {Status.OK, Status.SKIPPED}
 # What file systems without hard links (exFAT, some network and shared folders) answer to os.link.
@@ -43,8 +44,7 @@ def _resume(path: Path) -> str:
 
 def _place(record: Record) -> Path:
     """The record's file within the run's folder."""
-    folder = "probes" if record.request.purpose == "probe" else "records"
-    return Path(folder, f"{file_stem(record.key, record.launch)}.json")
+    return Path(RECORDS[record.request.purpose], f"{file_stem(record.key, record.launch)}.json")
 
 
 class RunFolder:
@@ -113,6 +113,10 @@ class RunFolder:
     def probes(self) -> list[Record]:
         """All records of probes, sorted by key. Raises as `records`."""
         return self._read_all("probes")
+
+    def tunings(self) -> list[Record]:
+        """All records of searches for settings, sorted by key. Raises as `records`."""
+        return self._read_all("tuning")
 
     def _read_all(self, folder: str) -> list[Record]:
         records = []

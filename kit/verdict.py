@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from kit.model import Completion
 from kit.plausible import MOST_WHOLE, impossible, numbers
 from kit.records import reason
+from scenarios import allocators
 from scenarios.codec import ContractError, from_json
 from scenarios.contract import Code, Evidence, Reason, Request, Result, Status, Telemetry
 
@@ -161,9 +162,11 @@ def _stand(request: Request, completion: Completion, result: Result) -> None:
         raise _Refuted(Code.INVALID_RESULT, f"The result says ok and lacks {', '.join(missing)}.")
     if completion.exit_code != 0:
         raise _Refuted(Code.WORKER_ERROR, f"The worker wrote its result and then ended with {completion.exit_code}.")
-    if request.purpose == "probe":
-        if any(ceiling.value <= 0 for ceiling in result.ceilings or ()):
-            raise _Refuted(Code.INVALID_RESULT, "The result holds a ceiling that is not positive.")
+    if request.purpose == "probe" and any(ceiling.value <= 0 for ceiling in result.ceilings or ()):
+        raise _Refuted(Code.INVALID_RESULT, "The result holds a ceiling that is not positive.")
+    if request.purpose == "tune" and _allocator(result) not in allocators.VARIABLES:
+        raise _Refuted(Code.INVALID_RESULT, f"The result chose the allocator {_allocator(result)!r}, which is none.")
+    if request.purpose != "measure":
         return
     _check_proof_and_figures(result)
     if result.anatomy is None and request.budget.steps is None:
@@ -171,6 +174,11 @@ def _stand(request: Request, completion: Completion, result: Result) -> None:
     assert result.evidence is not None
     assert result.telemetry is not None
     _check_evidence(request, result.evidence, result.telemetry)
+
+
+def _allocator(result: Result) -> str:
+    assert result.tuning is not None
+    return result.tuning.settings.get(allocators.AXIS, allocators.STOCK)
 
 
 def _check_proof_and_figures(result: Result) -> None:
@@ -206,8 +214,9 @@ def _check_evidence(request: Request, evidence: Evidence, telemetry: Telemetry) 
             "kit doctor checks driver, toolkit and GPU; the log shows why the framework left it.",
         )
     digests = (evidence.data_digest, evidence.initial_weights_digest, evidence.final_weights_digest)
+    threads = request.working_threads
     shown = {
-        f"{request.threads} threads, not {placement.threads}": placement.threads == request.threads,
+        f"{threads} threads, not {placement.threads}": placement.threads == threads,
         f"{request.data} data, not {evidence.data_kind}": evidence.data_kind == request.data,
         "where its nodes were placed": bool(placement.nodes),
         "what becomes of denormals": placement.denormals != "unknown",

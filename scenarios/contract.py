@@ -10,11 +10,19 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-SCHEMA = 2
+SCHEMA = 3
 REQUEST_FILE = "request.json"
 RESULT_FILE = "result.json"
 EVENTS_FILE = "events.jsonl"
 REFERENCE_FILE = "reference.npz"
+
+
+# Of an `ok` result, by the purpose of its launch.
+PARTS: dict[str, tuple[str, ...]] = {
+    "measure": ("timings", "training", "inference", "proof", "evidence", "telemetry"),
+    "probe": ("ceilings",),
+    "tune": ("tuning",),
+}
 
 
 class Status(StrEnum):
@@ -79,7 +87,8 @@ class Request:
     """Everything a worker is told. `spec` is the digest of the catalogue's scenario (before `batch` and `epochs`).
 
     purpose `probe`: the machine's ceilings through this framework, device and precision; scenario, variant and spec are
-    then empty and batch is 1. settings: a flat map for the adapter. environment: variables that must exist when the
+    then empty and batch is 1. `tune`: the settings with which this cell is fastest, found in about budget.seconds.
+    settings: what is not as in stock, a flat map for the adapter. environment: variables that must exist when the
     process starts; the engine sets them, the worker verifies them. data: `real` reads /data (or the folder given),
     `synthetic` makes its own.
     """
@@ -103,6 +112,12 @@ class Request:
     settings: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     schema: int = SCHEMA
+
+    @property
+    def working_threads(self) -> int:
+        """Threads that the framework is to use: those of the settings, else those asked for. Raises ValueError for a
+        setting that is no number."""
+        return int(self.settings.get("threads", self.threads))
 
 
 @dataclass(frozen=True)
@@ -294,10 +309,45 @@ class Ceiling:
     detail: str
 
 
+Objective = Literal["training", "latency", "throughput"]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A candidate. settings: those that differ from what the search began with. ratios: its speed over that of the
+    beginning, of each pair of turns. rates: its own, in images/s (latency: calls/s), of each turn. failure: why it was
+    given up; empty where it was not."""
+
+    settings: dict[str, str]
+    ratios: list[float]
+    rates: list[float]
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search over settings. objective: what was to be fast: training, one image at a time, or many at once. chosen:
+    the settings that it took, none where nothing was faster beyond doubt. tried: in order, what it began with first.
+    seconds: what it took."""
+
+    objective: Objective
+    chosen: dict[str, str]
+    tried: list[Tried]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The settings with which a cell is fastest on this machine, and how they were found."""
+
+    settings: dict[str, str]
+    searches: list[Search]
+
+
 @dataclass(frozen=True)
 class Result:
     """What a worker reports. `ok` carries every part that its purpose has; any other status carries a reason and what
-    is known so far. anatomy: None where the budget counts steps (smoke). ceilings: of a probe."""
+    is known so far. anatomy: None where the budget counts steps (smoke). ceilings: of a probe. tuning: of a search."""
 
     key: str
     launch: int
@@ -311,10 +361,9 @@ class Result:
     telemetry: Telemetry | None = None
     anatomy: Anatomy | None = None
     ceilings: list[Ceiling] | None = None
+    tuning: Tuning | None = None
     schema: int = SCHEMA
 
     def missing(self, purpose: str = "measure") -> list[str]:
         """Names of the parts that an `ok` result must have and this one lacks."""
-        measured = ("timings", "training", "inference", "proof", "evidence", "telemetry")
-        parts = ("ceilings",) if purpose == "probe" else measured
-        return [name for name in parts if not getattr(self, name)]
+        return [name for name in PARTS[purpose] if not getattr(self, name)]

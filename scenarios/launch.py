@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scenarios import anatomy, catalog, ceilings, measure, proof, spec, telemetry, weights
+from scenarios import allocators, anatomy, catalog, ceilings, measure, proof, spec, telemetry, weights
 from scenarios import data as data_sets
 from scenarios.contract import (
     EVENTS_FILE,
@@ -34,9 +34,12 @@ from scenarios.contract import (
     Telemetry,
     Timings,
     Training,
+    Tuning,
 )
 from scenarios.frameworks.base import Adapter, Model, Options, Photos, TrainSet
 from scenarios.spec import Scenario
+from scenarios.tuning import handover, tune
+from scenarios.tuning.search import TrialFailed
 
 PROFILED_INFERENCE_S = 1.0
 SMOKE_INFERENCE_S = 0.2
@@ -66,6 +69,7 @@ class Launch:
     telemetry: Telemetry | None = None
     anatomy: Anatomy | None = None
     ceilings: list[Ceiling] | None = None
+    tuning: Tuning | None = None
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -80,7 +84,7 @@ class Launch:
     def result(self, status: Status, reason: Reason | None = None) -> Result:
         """The result file's content as things stand."""
         timings = None
-        if status is Status.OK and self.request.purpose != "probe":
+        if status is Status.OK and self.request.purpose == "measure":
             known = {f.name: self.spent[f.name] for f in dataclasses.fields(Timings) if f.name in self.spent}
             timings = Timings(**known, total_s=time.monotonic() - self.started_at)
         return Result(
@@ -96,6 +100,7 @@ class Launch:
             telemetry=self.telemetry,
             anatomy=self.anatomy,
             ceilings=self.ceilings,
+            tuning=self.tuning,
         )
 
 
@@ -160,9 +165,9 @@ def probe_ceilings(launch: Launch) -> None:
         launch.ceilings = ceilings.measure(adapter, request.device, request.precision)
 
 
-def start_adapter(request: Request) -> Adapter:
-    """Import the framework and configure the process."""
-    options = Options(
+def options_of(request: Request) -> Options:
+    """What a request says of the whole process."""
+    return Options(
         device=request.device,
         devices=request.devices,
         threads=request.threads,
@@ -171,8 +176,31 @@ def start_adapter(request: Request) -> Adapter:
         seed=request.seed,
         settings=request.settings,
     )
-    adapter: Adapter = importlib.import_module(f"scenarios.frameworks.{request.framework}").ADAPTER(options)
-    return adapter
+
+
+def tune_launch(launch: Launch) -> None:
+    """Find the cell's fastest settings; fills `launch`. Raises Refused, and what data and search raise."""
+    request, folder = launch.request, launch.io / "tuning"
+    scenario = find_scenario(request)
+    with launch.phase("data"):
+        loaded = data_sets.load(scenario, request.data, launch.data, launch.io, request.budget.test_images)
+        handover.save(loaded, folder)
+    del loaded
+    with launch.phase("search"):
+        try:
+            launch.tuning = tune.tune(request, launch.io, folder)
+        except TrialFailed as error:
+            raise Refused(
+                Code.WORKER_ERROR,
+                f"The search could not begin: {error}",
+                "Run the cell in the stock lane, and see why.",
+            ) from error
+
+
+def start_adapter(request: Request) -> Adapter:
+    """Import the framework and configure the process."""
+    adapters: type[Adapter] = importlib.import_module(f"scenarios.frameworks.{request.framework}").ADAPTER
+    return adapters(options_of(request))
 
 
 def train_and_infer(launch: Launch, model: Model, scenario: Scenario, data: TrainSet, test: measure.TestSet) -> None:
@@ -200,6 +228,12 @@ def check_environment(request: Request) -> None:
                 f"The environment variable {name} should be {value!r} and is {os.environ.get(name)!r}.",
                 "Report this: the engine did not pass the request's environment on.",
             )
+    if library := allocators.absent(request.environment):
+        raise Refused(
+            Code.MISSING_PROOF,
+            f"{library} should be loaded before everything else, and is not.",
+            "Install it where the launch runs, or tune the cell anew: the settings may come from another machine.",
+        )
 
 
 def decode(adapter: Adapter, test: TrainSet) -> measure.TestSet:
@@ -214,9 +248,8 @@ def prove(launch: Launch, adapter: Adapter, scenario: Scenario) -> None:
     with launch.phase("proof"):
         launch.proof = proof.prove(adapter, scenario, request.seed, request.precision, launch.io / REFERENCE_FILE)
     if not launch.proof.passed:
-        failed = ", ".join(f"{c.name} ({c.error:.2g} > {c.tolerance:.2g})" for c in launch.proof.checks if not c.passed)
         raise Refused(
             Code.REFERENCE_MISMATCH,
-            f"{request.framework} does not compute this scenario's function: {failed}.",
+            f"{request.framework} does not compute this scenario's function: {proof.failures(launch.proof)}.",
             "No speed of this launch is shown. If the framework is as shipped with the kit, report this.",
         )

@@ -83,17 +83,22 @@ class WindowMeter:
         self._epoch_step = self._pending_steps = self._pending_images = 0
         self._start = self._clock()
 
+    def due(self) -> int:
+        """Steps until the window ends."""
+        ends = [self._size - self._pending_steps]
+        if self.budget.steps is not None:
+            ends.append(self.budget.steps - self.steps)
+        if self.whole_epochs:
+            ends.append(self._epoch_steps - self._epoch_step)
+        return min(ends)
+
     def step(self, images: int) -> bool:
         """Count one step; True where a window ends here."""
         self.steps += 1
         self._epoch_step += 1
         self._pending_steps += 1
         self._pending_images += images
-        return (
-            self._pending_steps >= self._size
-            or self.steps == self.budget.steps
-            or (self.whole_epochs and self._epoch_step == self._epoch_steps)
-        )
+        return self.due() <= 0
 
     def mark(self) -> bool:
         """Close the window; False where the budget is used up."""

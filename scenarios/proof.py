@@ -84,6 +84,11 @@ def prove(adapter: Adapter, scenario: Scenario, seed: int, precision: Precision,
     )
 
 
+def failures(found: Proof) -> str:
+    """The checks that failed, in words."""
+    return ", ".join(f"{c.name} ({c.error:.2g} > {c.tolerance:.2g})" for c in found.checks if not c.passed)
+
+
 def make_case(scenario: Scenario, seed: int) -> Case:
     """The scenario without randomness, weights made for checking, one batch of noise: uniform in [0, 1), float32,
     (proof_batch, H, W, C), with labels drawn evenly. Noise, because equal pixels would tie in the pools."""

@@ -1,5 +1,5 @@
-"""The worker: request -> prove -> measure -> result, or request -> ceilings -> result. Runs once, in a fresh process,
-and exits.
+"""The worker: request -> prove -> measure -> result; or request -> ceilings or search -> result. Runs once, in a fresh
+process, and exits.
 
     python -m scenarios.worker IO_FOLDER [--data DATA_FOLDER]
 
@@ -19,7 +19,9 @@ from scenarios.codec import from_json, write
 from scenarios.contract import REQUEST_FILE, RESULT_FILE, Code, Reason, Request, Result, Status
 from scenarios.data.errors import DataCorrupt, DataUnavailable
 from scenarios.frameworks.base import DeviceUnavailable, NotOffered
-from scenarios.launch import Launch, Refused, measure_launch, probe_ceilings
+from scenarios.launch import Launch, Refused, measure_launch, probe_ceilings, tune_launch
+
+PURPOSES = {"measure": measure_launch, "probe": probe_ceilings, "tune": tune_launch}
 
 
 def explain(error: Exception, request: Request) -> tuple[Status, Reason]:
@@ -32,7 +34,9 @@ def explain(error: Exception, request: Request) -> tuple[Status, Reason]:
         case DataCorrupt():
             return Status.FAILED, Reason(Code.DATA_CORRUPT, str(error), error.remedy)
         case NotOffered():
-            return Status.SKIPPED, Reason(Code.NOT_OFFERED, str(error), "Choose another lane, precision or device.")
+            return Status.SKIPPED, Reason(
+                Code.NOT_OFFERED, str(error), "Choose another lane, precision, device or settings."
+            )
         case DeviceUnavailable():
             return Status.WRONG_DEVICE, Reason(
                 Code.WRONG_DEVICE, str(error), "Run kit doctor: it checks driver, toolkit and GPU."
@@ -60,10 +64,7 @@ def run(request: Request, io: Path, data: Path | None) -> Result:
     """One launch from request to result; every exception becomes a status with a reason."""
     launch = Launch(request, io, data)
     try:
-        if request.purpose == "probe":
-            probe_ceilings(launch)
-        else:
-            measure_launch(launch)
+        PURPOSES[request.purpose](launch)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever a framework raises is a result, not a crash
         traceback.print_exc()
         return launch.result(*explain(error, request))

@@ -26,7 +26,7 @@ def works(asked: Request, folder: LaunchFolder) -> Completion:
 class FakeEngine:
     """Meets `kit.engines.base.Engine`. worker: what a launch does. on_call: told of each call, and may raise.
 
-    refused: (framework, device) to the reason. launched, probed: keys and launch numbers of what ended, in order.
+    refused: (framework, device) to the reason. launched, probed, tuned: keys and launch numbers of what ended.
     running: run ids of containers that exist; a launch that is killed leaves one there.
     """
 
@@ -38,6 +38,7 @@ class FakeEngine:
     running: list[str] = field(default_factory=list)
     launched: list[tuple[str, int]] = field(default_factory=list)
     probed: list[tuple[str, int]] = field(default_factory=list)
+    tuned: list[tuple[str, int]] = field(default_factory=list)
     limits: list[Limits] = field(default_factory=list)
 
     def _called(self, name: str) -> None:
@@ -73,7 +74,8 @@ class FakeEngine:
         asked = from_json(Request, (folder.scratch / REQUEST_FILE).read_bytes())
         completion = self.worker(asked, folder)
         self._called("launched")
-        (self.probed if asked.purpose == "probe" else self.launched).append((asked.key, asked.launch))
+        ended = {"measure": self.launched, "probe": self.probed, "tune": self.tuned}
+        ended[asked.purpose].append((asked.key, asked.launch))
         self.running.remove(labels["run"])
         return completion
 

@@ -1,7 +1,7 @@
 """Runs the contract suite in the environment of every framework found: `python -m tests.run_contract [FRAMEWORK ...]`.
 
 The environments are the local engine's own. The suite's tools are installed beside them, not into them. Weights
-trained in one framework are handed to the others in a second pass.
+trained in one framework are handed to the others in a second pass. A third takes the tuned lane.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from kit.model import Environment
 from kit.sources import Sources
 
 SUITE = Path(__file__).parent / "contract"
+TUNED = "test_model or test_training or (test_proof and not catdog)"  # the rest does not depend on the lane
 NO_TESTS = 5  # pytest's exit code where a pass has nothing for this framework
 
 
@@ -38,9 +39,10 @@ def install_tools(folder: Path, python: str) -> None:
     )
 
 
-def run_suite(environment: Environment, tools: Path, exchange: Path, *selection: str) -> bool:
+def run_suite(environment: Environment, tools: Path, exchange: Path, *selection: str, tuned: bool = False) -> bool:
     """One pytest run inside the environment; True where nothing failed."""
     variables = {
+        **({"KIT_TEST_TUNED": "1"} if tuned else {}),
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(assets.ROOT), str(tools)]),
         "KIT_TEST_FRAMEWORK": environment.framework,
@@ -48,7 +50,8 @@ def run_suite(environment: Environment, tools: Path, exchange: Path, *selection:
     }
     command = [environment.reference, "-P", "-m", "pytest", str(SUITE), "--quiet", *selection]
     done = subprocess.run(command, env=variables, cwd=exchange, capture_output=True, text=True, check=False)
-    sys.stdout.write(f"== {environment.framework}: contract suite {' '.join(selection)}\n{done.stdout}{done.stderr}")
+    lane = "tuned lane" if tuned else "stock lane"
+    sys.stdout.write(f"== {environment.framework}: {lane} {' '.join(selection)}\n{done.stdout}{done.stderr}")
     sys.stdout.flush()
     return done.returncode in (0, NO_TESTS)
 
@@ -71,6 +74,7 @@ def main(names: list[str]) -> int:
         with ThreadPoolExecutor(len(usable_cpus())) as pool:  # one CPU each: that is what the suite asks for
             for selection in ("not exchange_import", "exchange_import"):
                 passed += pool.map(lambda e, which=selection: run_suite(e, tools, exchange, "-k", which), made)
+            passed += pool.map(lambda e: run_suite(e, tools, exchange, "-k", TUNED, tuned=True), made)
     return 0 if all(passed) else 1
 
 

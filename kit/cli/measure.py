@@ -118,6 +118,8 @@ def run(
         str, typer.Option("--timeout", help="Longest time of one launch, as 90s or 10m.", metavar="TIME")
     ] = "",
     memory: Annotated[str, typer.Option("--memory", help="Most memory of one launch, as 4g.", metavar="SIZE")] = "",
+    tune: options.Tune = "",
+    settings: options.Settings = None,
     gpus: Annotated[
         str, typer.Option("--gpus", help="GPUs by number or UUID, with commas, or all; default: the first idle one.")
     ] = "",
@@ -139,6 +141,7 @@ def run(
     from kit.plan import Options
     from kit.runs import find_run
     from kit.store import RunFolder
+    from kit.tuned import read_pins
     from kit.units import parse_bytes, parse_duration
 
     sources = options.sources(base_image, index_url, find_links, ca_bundle)
@@ -163,6 +166,8 @@ def run(
             threads=threads,
             gpus=gpus or None,
             identify=identify,
+            tune_s=parse_duration(tune) if tune else None,
+            pinned=read_pins(settings) if settings else {},
         )
         prospect = session.prepare(selection, wishes, sources)
         with show_progress(quiet=as_json) as progress:
@@ -185,6 +190,25 @@ def report(
     from kit.store import RunFolder
 
     _show(session.report(RunFolder.open(find_run(name, options.DEFAULT_OUT)), out), as_json=as_json)
+
+
+@app.command(epilog="Example: kit settings 20261120-110210-ab12 --out settings.json")
+def settings(
+    name: Annotated[str, typer.Argument(metavar="RUN", help="The run's folder, or its id below reports/.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Write them there.", metavar="FILE")] = None,
+) -> None:
+    """Show the settings that a run's tuned cells were measured with, as JSON that `kit run --settings` takes."""
+    from kit.console import print_text
+    from kit.runs import find_run
+    from kit.store import RunFolder, writing
+    from kit.tuned import pins
+
+    text = pins(RunFolder.open(find_run(name, options.DEFAULT_OUT))).to_json()
+    if out is None:
+        print_text(text.rstrip())
+        return
+    with writing(out):
+        out.write_text(text, encoding="utf-8")
 
 
 def _show(outcome: Outcome, *, as_json: bool) -> None:

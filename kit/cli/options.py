@@ -51,6 +51,13 @@ MeasuringBudget = Annotated[
         metavar="TIME",
     ),
 ]
+Tune = Annotated[
+    str, Option("--tune", help="Tuned lane: time of the search for a cell's settings. As 60s.", metavar="TIME")
+]
+Settings = Annotated[
+    Path | None,
+    Option(help="Tuned lane: settings to measure with, a file of `kit settings`.", metavar="FILE", show_default=False),
+]
 Engine = Annotated[str, Option("--engine", help="auto, docker, podman or local.", metavar="NAME")]
 Env = Annotated[
     str,

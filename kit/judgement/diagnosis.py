@@ -159,7 +159,7 @@ def _throttled(step: Step) -> Finding | None:
 
 def _crowded_out(step: Step) -> Finding | None:
     """Others take the CPUs that it asks for. Goes before all that rests on times: they tell of that load by chance."""
-    threads, cpus = step.request.threads, step.machine.logical_cpus
+    threads, cpus = step.request.working_threads, step.machine.logical_cpus
     if not step.on_cpu or step.others is None or step.cores >= THREADS_SHARE * threads:
         return None
     if step.cores + step.others < CROWDED_SHARE * cpus or step.cores < LEAST_CROWDED:
@@ -184,7 +184,7 @@ def _input_bound(step: Step) -> Finding | None:
     )
     jpeg = ceiling(step.ceilings, "cpu", "jpeg")
     if DATASETS[step.scenario.dataset].shape is None and jpeg:
-        threads, trained = step.request.threads, step.request.batch / step.seconds
+        threads, trained = step.request.working_threads, step.request.batch / step.seconds
         evidence += (
             f" One core decodes {jpeg:,.0f} photos/s, so that {threads} threads decode "
             f"{jpeg * threads:,.0f} at most; it trained on {trained:,.0f}."
@@ -255,7 +255,7 @@ def _idle(step: Step) -> str:
 
 
 def _starved_of_threads(step: Step) -> Finding | None:
-    threads = step.request.threads
+    threads = step.request.working_threads
     if not step.on_cpu or threads == 1 or min(step.cores, step.busy_threads) >= THREADS_SHARE * threads:
         return None
     load = f"; other processes used {step.others:.1f}" if step.others is not None else ""

@@ -25,12 +25,19 @@ class Judgement:
     ceilings: Ceilings
     cautions: list[Caution]
     diagnoses: list[Diagnosis]
+    tunings: Sequence[Record]
 
 
 def judge(
-    plan: Plan, machine: Machine, records: Sequence[Record], probes: Sequence[Record], catalogue: Scenarios
+    plan: Plan,
+    machine: Machine,
+    records: Sequence[Record],
+    probes: Sequence[Record],
+    catalogue: Scenarios,
+    tunings: Sequence[Record] = (),
 ) -> Judgement:
-    """Conclude. machine: of the run. probes: the records of its ceilings. catalogue: as it is today."""
+    """Conclude. machine: of the run. probes: the records of its ceilings. catalogue: as it is today. tunings: the
+    records of its searches for settings."""
     scenarios = unchanged(catalogue, records)
     return Judgement(
         plan=plan,
@@ -41,6 +48,7 @@ def judge(
         ceilings=best(probes),
         cautions=cautions(plan, machine, records, probes),
         diagnoses=diagnose_all(records, probes, scenarios, machine),
+        tunings=tunings,
     )
 
 

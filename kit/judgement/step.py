@@ -127,7 +127,7 @@ def step_of(
         cores=statistics.median(launch.telemetry.cpu_cores for launch, _ in taken),
         others=statistics.median(others) if others else None,
         # 0 stands for unknown in records of the first version.
-        busy_threads=statistics.median(launch.telemetry.busy_threads or request.threads for launch, _ in taken),
+        busy_threads=statistics.median(launch.telemetry.busy_threads or request.working_threads for launch, _ in taken),
     )
 
 

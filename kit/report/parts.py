@@ -83,6 +83,8 @@ class View:
     speedups: Table | None
     sections: tuple[Section, ...]
     cautions: Table | None
+    tuned: Table | None
+    tried: Table | None
     diagnoses: Table | None
     ceilings: Table | None
     energy: Table | None

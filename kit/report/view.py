@@ -11,7 +11,7 @@ from kit.intervals import Interval
 from kit.judgement.judge import Judgement
 from kit.model import Scenarios
 from kit.records import Machine, Plan, Record
-from kit.report import conditions, evidence, text
+from kit.report import conditions, evidence, text, tuned
 from kit.report.parts import Bar, Point, Section, Table, View
 from scenarios.spec import DATASETS, Scenario
 
@@ -70,6 +70,8 @@ def make_view(judgement: Judgement, titles: Mapping[str, str]) -> View:
         speedups=_speedups(pairs, ok, titles),
         sections=tuple(_sections(ok, judgement.scenarios, titles)),
         cautions=conditions.cautions_table(judgement.cautions, names),
+        tuned=tuned.chosen_table(judgement.tunings, plan.pinned, [r for r in compared if r.kind == "lane"], names),
+        tried=tuned.tried_table(judgement.tunings, names),
         diagnoses=conditions.diagnoses_table(judgement.diagnoses, names),
         ceilings=conditions.ceilings_table(judgement.ceilings),
         energy=conditions.energy_table(records, names),

@@ -15,6 +15,7 @@ from PIL import Image
 from scenarios.spec import Augment
 
 Matrix = npt.NDArray[np.float64]
+Bytes = npt.NDArray[np.uint8]
 
 
 def draw_maps(augment: Augment, size: tuple[int, int], count: int, rng: np.random.Generator) -> Matrix:
@@ -37,7 +38,16 @@ def draw_maps(augment: Augment, size: tuple[int, int], count: int, rng: np.rando
     return maps
 
 
-def warp(image: npt.NDArray[np.uint8], matrix: Matrix) -> npt.NDArray[np.uint8]:
+def reach(augment: Augment, size: tuple[int, int]) -> int:
+    """Pixels by which the furthest of all maps that can be drawn shows what lies outside of a picture of `size`."""
+    height, width = size
+    shear = math.radians(augment.shear)
+    columns = (1 + augment.zoom) * ((width - 1) + math.sin(shear) * (height - 1)) - (width - 1)
+    rows = augment.zoom * (height - 1)
+    return math.ceil(max(columns, rows) / 2)
+
+
+def warp(image: Bytes, matrix: Matrix) -> Bytes:
     """`image` (H, W, 3) seen through one map of `draw_maps`: bilinear, edge pixels repeated outside.
 
     Values are truncated to bytes: up to one grey level below the exact ones.
@@ -45,12 +55,24 @@ def warp(image: npt.NDArray[np.uint8], matrix: Matrix) -> npt.NDArray[np.uint8]:
     height, width = image.shape[:2]
     corners = np.array([[0, width - 1, 0, width - 1], [0, 0, height - 1, height - 1], [1, 1, 1, 1]])
     places = matrix @ corners
-    # Where the map reaches furthest outside is at a corner; Pillow would paint that black.
+    # Where the map reaches furthest outside is at a corner.
     beyond = max(-places.min(), (places[0] - (width - 1)).max(), (places[1] - (height - 1)).max(), 0.0)
-    margin = math.ceil(beyond) + 1
-    padded = Image.fromarray(np.pad(image, ((margin, margin), (margin, margin), (0, 0)), mode="edge"))
-    (a, b, c), (d, e, f) = matrix.tolist()
-    # Pillow's coordinates count from the corner of a pixel, half a pixel before its centre.
-    shift = margin + 0.5
-    data = (a, b, c + shift - 0.5 * (a + b), d, e, f + shift - 0.5 * (d + e))
-    return np.asarray(padded.transform((width, height), Image.Transform.AFFINE, data, Image.Resampling.BILINEAR))
+    canvas = Canvas(image, math.ceil(beyond))
+    return canvas.seen(matrix)
+
+
+class Canvas:
+    """A picture (H, W, 3) whose edge pixels are repeated, to be seen through maps that reach at most `margin` pixels
+    beyond it: Pillow would paint what is outside black."""
+
+    def __init__(self, image: Bytes, margin: int) -> None:
+        self._size = image.shape[1], image.shape[0]
+        self._shift = margin + 1.5  # Pillow counts from the corner of a pixel, half a pixel before its centre
+        around = (margin + 1, margin + 1)  # one more, to interpolate with
+        self._padded = Image.fromarray(np.pad(image, (around, around, (0, 0)), mode="edge"))
+
+    def seen(self, matrix: Matrix) -> Bytes:
+        """The picture through one map: bilinear."""
+        (a, b, c), (d, e, f) = matrix.tolist()
+        data = (a, b, c + self._shift - 0.5 * (a + b), d, e, f + self._shift - 0.5 * (d + e))
+        return np.asarray(self._padded.transform(self._size, Image.Transform.AFFINE, data, Image.Resampling.BILINEAR))

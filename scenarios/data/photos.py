@@ -6,7 +6,7 @@ Pillow lets go of the interpreter lock while it decodes, scales and warps, so th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from scenarios.data.augment import draw_maps, warp
+from scenarios.data.augment import Bytes, Canvas, Matrix, draw_maps, reach, warp
 from scenarios.data.errors import DataCorrupt
 from scenarios.data.readers import short
 from scenarios.frameworks.base import Images, Labels, Photos
@@ -25,7 +25,7 @@ Batch = tuple[Images, Labels]
 AHEAD = 2  # batches per worker that may be finished or under way while one is being used
 
 
-def decode(path: Path, size: tuple[int, int]) -> npt.NDArray[np.uint8]:
+def decode(path: Path, size: tuple[int, int]) -> Bytes:
     """One JPEG file as RGB, scaled to `size` (H, W) whatever its aspect: Pillow's bilinear filter, which averages
     over the pixels it drops. (H, W, 3). EXIF orientation is ignored, as the frameworks' loaders do.
 
@@ -46,16 +46,44 @@ def decode(path: Path, size: tuple[int, int]) -> npt.NDArray[np.uint8]:
         ) from error
 
 
+def decode_all(
+    photos: Photos, workers: int, read: Callable[[Path, tuple[int, int]], Bytes] = decode
+) -> Iterator[Bytes]:
+    """Every photo in its own order, (H, W, 3) each, not augmented."""
+    with ThreadPoolExecutor(max(1, workers), thread_name_prefix="photos") as pool:
+        yield from pool.map(lambda path: read(path, photos.size), photos.paths)
+
+
+class PhotoCache:
+    """All photos of a set as bytes, ready to be augmented: 26 kB a photo at 64x64, since Pillow keeps four bytes a
+    pixel and the edges are repeated around it. decoded: (H, W, 3) each, in the set's order."""
+
+    def __init__(self, photos: Photos, decoded: Iterable[Bytes]) -> None:
+        margin = reach(photos.augment, photos.size) if photos.augment else 0
+        if photos.augment:
+            self._canvases = [Canvas(pixels, margin) for pixels in decoded]
+        else:
+            self._pixels = list(decoded)
+
+    def pixels(self, index: int, matrix: Matrix | None) -> Bytes:
+        """One photo, seen through a map where the set is augmented."""
+        return self._pixels[index] if matrix is None else self._canvases[index].seen(matrix)
+
+
 class PhotoLoader:
     """The batches of one epoch: (images (b, H, W, 3) float32 in [0, 1], labels (b,)), the short last one included.
 
     Order and augmentation depend on (seed, epoch) alone, not on the number of threads. At most AHEAD * workers
     batches are held in advance; an iteration that is given up stops its threads. What goes wrong in a thread is
-    raised where the batch would have come: DataCorrupt for an unreadable photo.
+    raised where the batch would have come: DataCorrupt for an unreadable photo. cache: of these photos, None to decode
+    each when it is needed.
     """
 
-    def __init__(self, photos: Photos, batch: int, seed: int, epoch: int, workers: int) -> None:
+    def __init__(
+        self, photos: Photos, batch: int, seed: int, epoch: int, workers: int, cache: PhotoCache | None = None
+    ) -> None:
         self._photos = photos
+        self._pixels = cache.pixels if cache else self._decoded
         self._workers = max(1, workers)
         rng = np.random.default_rng([seed, epoch])
         order = rng.permutation(len(photos))
@@ -82,21 +110,18 @@ class PhotoLoader:
     def _load(self, indices: npt.NDArray[np.int64]) -> Batch:
         images = np.empty((len(indices), *self._photos.size, 3), np.float32)
         for place, index in enumerate(indices):
-            pixels = decode(self._photos.paths[index], self._photos.size)
-            if self._maps is not None:
-                pixels = warp(pixels, self._maps[index])
+            pixels = self._pixels(index, None if self._maps is None else self._maps[index])
             np.divide(pixels, np.float32(255), out=images[place])
         return images, self._photos.labels[indices]
+
+    def _decoded(self, index: int, matrix: Matrix | None) -> Bytes:
+        pixels = decode(self._photos.paths[index], self._photos.size)
+        return pixels if matrix is None else warp(pixels, matrix)
 
 
 def read_photos(photos: Photos, workers: int) -> Images:
     """All photos in their own order, without augmentation: (N, H, W, 3) float32 in [0, 1]."""
     images = np.empty((len(photos), *photos.size, 3), np.float32)
-
-    def read(index: int) -> None:
-        np.divide(decode(photos.paths[index], photos.size), np.float32(255), out=images[index])
-
-    with ThreadPoolExecutor(max(1, workers), thread_name_prefix="photos") as pool:
-        for _ in pool.map(read, range(len(photos))):
-            pass
+    for index, pixels in enumerate(decode_all(photos, workers)):
+        np.divide(pixels, np.float32(255), out=images[index])
     return images

@@ -25,7 +25,8 @@ class Runtime:
     def __init__(self, options: Options) -> None:
         self.device = options.device
         self._provider = PROVIDERS[options.device]
-        self._threads = options.threads
+        self._threads = options.intra_op_threads
+        self._settings = options.settings
         self._provider_options: dict[str, str] = {}
         if options.device == "cuda":
             self._provider_options = {"device_id": "0", "use_tf32": str(int(options.precision == "tf32"))}
@@ -42,9 +43,15 @@ class Runtime:
         settings.intra_op_num_threads = self._threads
         settings.inter_op_num_threads = 1
         settings.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
-        settings.enable_mem_pattern = plan_memory
+        settings.enable_mem_pattern = plan_memory or self._settings.get("memory") == "planned"
+        settings.enable_cpu_mem_arena = self._settings.get("memory") != "no arena"
         settings.log_severity_level = WARNING
         settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+        settings.add_session_config_entry(
+            "session.intra_op.allow_spinning", str(int(self._settings.get("idle") != "sleep"))
+        )
+        if self._settings.get("denormals") == "flushed":
+            settings.add_session_config_entry("session.set_denormal_as_zero", "1")
         if self.device != "cpu":
             settings.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
         providers = [(self._provider, self._provider_options)]

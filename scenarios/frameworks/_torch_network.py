@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - PyTorch's own name for it
 from torch import nn
 
 from scenarios import spec
+from scenarios.frameworks._torch_settings import ConvolvedLinear
 from scenarios.spec import Adadelta, Adam, Conv, Dense, Dropout, Flatten, MaxPool, Scenario, Sgd
 from scenarios.weights import Weights
 
 LossFunction = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-def build_net(scenario: Scenario) -> nn.Sequential:
-    """The network up to the logits; the last activation is left to loss and predictor."""
+def build_net(scenario: Scenario, settings: Mapping[str, str]) -> nn.Sequential:
+    """The network up to the logits; the last activation is left to loss and predictor. settings: of
+    `_torch_settings.offered`."""
+    dense = ConvolvedLinear if settings.get("dense") == "convolution" else nn.Linear
     modules: list[nn.Module] = []
     for _, layer, before, _ in spec.shapes(scenario):
         match layer:
@@ -31,9 +35,9 @@ def build_net(scenario: Scenario) -> nn.Sequential:
             case Flatten():
                 modules.append(nn.Flatten())
             case Dense(units=units):
-                modules.append(nn.Linear(before[0], units))
+                modules.append(dense(before[0], units))
         if isinstance(layer, Conv | Dense) and layer.activation == "relu":
-            modules.append(nn.ReLU())
+            modules.append(nn.ReLU(inplace=settings.get("relu") == "in place"))
     return nn.Sequential(*modules)
 
 
@@ -90,18 +94,21 @@ def find_slots(scenario: Scenario, net: nn.Sequential) -> list[Slot]:
     return slots
 
 
-def build_optimizer(optimizer: spec.Optimizer, net: nn.Module) -> torch.optim.Optimizer:
-    """PyTorch's own optimizer, every hyper-parameter that changes the update spelled out."""
+def build_optimizer(optimizer: spec.Optimizer, net: nn.Module, how: str | None = None) -> torch.optim.Optimizer:
+    """PyTorch's own optimizer, every hyper-parameter that changes the update spelled out. how: its implementation, of
+    `_torch_settings.offered`; None for PyTorch's own choice."""
     parameters = net.parameters()
+    forms: dict[str, Any] = {"loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
+    form = forms.get(how or "", {})
     match optimizer:
         case Sgd(learning_rate=rate):
-            return torch.optim.SGD(parameters, lr=rate, momentum=0, dampening=0, weight_decay=0, nesterov=False)
+            return torch.optim.SGD(parameters, lr=rate, momentum=0, dampening=0, weight_decay=0, nesterov=False, **form)
         case Adam(learning_rate=rate, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon):
             return torch.optim.Adam(
-                parameters, lr=rate, betas=(beta_1, beta_2), eps=epsilon, weight_decay=0, amsgrad=False
+                parameters, lr=rate, betas=(beta_1, beta_2), eps=epsilon, weight_decay=0, amsgrad=False, **form
             )
         case Adadelta(learning_rate=rate, rho=rho, epsilon=epsilon):
-            return torch.optim.Adadelta(parameters, lr=rate, rho=rho, eps=epsilon, weight_decay=0)
+            return torch.optim.Adadelta(parameters, lr=rate, rho=rho, eps=epsilon, weight_decay=0, **form)
 
 
 def loss_function(scenario: Scenario) -> LossFunction:

@@ -25,6 +25,7 @@ Labels = npt.NDArray[np.int64]
 Logits = npt.NDArray[np.float32]
 
 
+Axes = dict[str, dict[str, list[str]]]  # by objective, then by name: values, stock's own first
 KernelName = Literal["matmul", "convolution", "memory", "upload", "launch"]
 
 
@@ -47,6 +48,22 @@ class Options:
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
     seed: int = 0
     settings: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.settings and self.lane != "tuned":
+            raise NotOffered("Settings go with the tuned lane alone.")
+
+    @property
+    def thread_counts(self) -> list[str]:
+        """What the setting `threads` can be: as many as are asked for, or half, as hyperthreads share cores."""
+        return [str(self.threads), *([str(self.threads // 2)] if self.threads > 1 else [])]
+
+    @property
+    def intra_op_threads(self) -> int:
+        """Threads to be set. Raises NotOffered for a setting that goes with another number of them."""
+        if (found := self.settings.get("threads", str(self.threads))) not in self.thread_counts:
+            raise NotOffered(f"The setting threads = {found} does not go with {self.threads} threads.")
+        return int(found)
 
 
 @dataclass(frozen=True)
@@ -85,12 +102,28 @@ class Sums:
     correct: int
 
 
+def require_offered(axes: Callable[[Options, Scenario], Axes], options: Options, scenario: Scenario) -> None:
+    """Raise NotOffered for settings that the axes do not have. One without values is of other scenarios, and changes
+    nothing in this one."""
+    if not options.settings:
+        return
+    offered = {name: values for objective in axes(options, scenario).values() for name, values in objective.items()}
+    for name, value in options.settings.items():
+        values = offered.get(name)
+        if values is None or (values and value not in values):
+            raise NotOffered(f"There is no setting {name} = {value} here; offered: {', '.join(values or ['none'])}.")
+
+
 class Meter(Protocol):
     """The clock that a training loop carries. The loop calls `begin` once, right before it asks for its first batch,
-    `step` after each step, and, where that returns True, waits for the device and calls `mark`."""
+    `step` after each step, and, where that returns True, waits for the device and calls `mark`. One that makes several
+    steps at once makes at most `due()` of them, and calls `step` for each afterwards."""
 
     def begin(self) -> None:
         """A new epoch starts."""
+
+    def due(self) -> int:
+        """Steps until the window ends, at least 1."""
 
     def step(self, images: int) -> bool:
         """Count one step over `images` images; True where a window ends here."""
@@ -145,6 +178,11 @@ class Adapter(Protocol):
 
     name: ClassVar[str]
     optimizer_form: ClassVar[Literal["keras", "torch"]]
+
+    @staticmethod
+    def axes(options: Options, scenario: Scenario) -> Axes:
+        """The settings that the tuner may try for this cell, by objective (`training`; `latency` and `throughput` of
+        inference). Runs nothing of the framework: the process will fork."""
 
     def __init__(self, options: Options) -> None:
         """Configure the process: threads, device, precision, seeds. Raises DeviceUnavailable, NotOffered."""

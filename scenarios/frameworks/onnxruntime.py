@@ -19,11 +19,12 @@ import numpy.typing as npt
 import onnxruntime as ort
 
 from scenarios.contract import Placement
-from scenarios.data.photos import PhotoLoader, read_photos
+from scenarios.data.photos import PhotoCache, PhotoLoader, decode_all, read_photos
 from scenarios.frameworks import _step_graph
 from scenarios.frameworks._onnx_kernels import denormals, make_kernel
 from scenarios.frameworks._onnx_optimizers import update_of
 from scenarios.frameworks._onnx_session import Runtime, nodes_by_provider, process_bytes_on_gpu
+from scenarios.frameworks._onnx_settings import offered
 from scenarios.frameworks._onnx_trainer import Trainer
 from scenarios.frameworks._step_graph import CORRECT, IMAGES, LOSS_SUM
 from scenarios.frameworks.base import (
@@ -37,6 +38,7 @@ from scenarios.frameworks.base import (
     Photos,
     Sums,
     TrainSet,
+    require_offered,
 )
 from scenarios.spec import Scenario
 from scenarios.weights import Weights
@@ -47,6 +49,8 @@ class OnnxRuntimeAdapter:
 
     name: ClassVar[str] = "onnxruntime"
     optimizer_form: ClassVar[Literal["keras", "torch"]] = "keras"
+
+    axes = staticmethod(offered)
 
     def __init__(self, options: Options) -> None:
         _refuse(options)
@@ -65,6 +69,7 @@ class OnnxRuntimeAdapter:
 
     def build(self, scenario: Scenario, weights: Weights) -> OnnxRuntimeModel:
         """A model with these weights; its training session is open."""
+        require_offered(self.axes, self._options, scenario)
         return OnnxRuntimeModel(self._options, self._runtime, scenario, weights)
 
     def kernel(self, name: KernelName, size: int) -> Callable[[int], None]:
@@ -92,6 +97,7 @@ class OnnxRuntimeModel:
         self._trainer = Trainer(runtime, self._step)
         self._evaluator: ort.InferenceSession | None = None
         self._loader = "none: no epoch trained yet"
+        self._cached: tuple[Photos, PhotoCache] | None = None
         self.load(weights)
 
     def weights(self) -> Weights:
@@ -117,9 +123,10 @@ class OnnxRuntimeModel:
         """One pass in a seeded permutation. ONNX Runtime returns from a step when it is finished, on the GPU too; loss
         and hits are summed on the device."""
         self._clear_sums()
+        batches = self._batches(train, epoch)
         seen = 0
         meter.begin()
-        for images, labels in self._batches(train, epoch):
+        for images, labels in batches:
             self._run(images, labels)
             seen += len(labels)
             if meter.step(len(labels)):
@@ -202,18 +209,23 @@ class OnnxRuntimeModel:
         """The batches of one epoch, the short last one included, in an order given by (seed, epoch)."""
         batch, seed, threads = self._scenario.batch, self._options.seed, self._options.threads
         if isinstance(train, Photos):
-            self._loader = f"kit photo loader (Pillow), {threads} threads"
-            return PhotoLoader(train, batch, seed, epoch, threads)
+            cache = self._cache(train) if self._options.settings.get("feed") == "cached" else None
+            once = ", photos decoded once" if cache else ""
+            self._loader = f"kit photo loader (Pillow), {threads} threads{once}"
+            return PhotoLoader(train, batch, seed, epoch, threads, cache)
         self._loader = "numpy gather, in the training thread"
         order = np.random.default_rng([seed, epoch]).permutation(len(train))
         chosen = (order[start : start + batch] for start in range(0, len(order), batch))
         return ((train.images[indices], train.labels[indices]) for indices in chosen)
 
+    def _cache(self, photos: Photos) -> PhotoCache:
+        if self._cached is None or self._cached[0] is not photos:
+            self._cached = photos, PhotoCache(photos, decode_all(photos, self._options.threads))
+        return self._cached[1]
+
 
 def _refuse(options: Options) -> None:
     """Raise NotOffered for what this adapter does not do."""
-    if options.lane != "stock" or options.settings:
-        raise NotOffered("The ONNX Runtime adapter offers the stock lane alone, which takes no settings.")
     if options.devices != 1:
         raise NotOffered("The ONNX Runtime adapter trains on one device.")
     if options.precision == "bf16":

@@ -21,9 +21,11 @@ from tensorflow import keras
 from scenarios import spec
 from scenarios.contract import Placement
 from scenarios.frameworks import _tensorflow_feeds as feeds
+from scenarios.frameworks import _tensorflow_settings
 from scenarios.frameworks._tensorflow_kernels import denormals, make_kernel, onednn_version, rounds_to_tf32
+from scenarios.frameworks._tensorflow_loop import GraphFeed, GraphLoop
+from scenarios.frameworks._tensorflow_network import accuracy, build_layers, build_optimizer, loss_function
 from scenarios.frameworks.base import (
-    Arrays,
     DeviceUnavailable,
     Images,
     KernelName,
@@ -35,14 +37,16 @@ from scenarios.frameworks.base import (
     Photos,
     Sums,
     TrainSet,
+    require_offered,
 )
-from scenarios.spec import Adadelta, Adam, Conv, Dense, Dropout, Flatten, MaxPool, Scenario, Sgd
+from scenarios.spec import Scenario
 from scenarios.weights import Weights
 
 # Two, as Keras' loader runs on these threads too and should not wait for a step; more would compete with the
 # intra-op threads, which already fill the machine.
 INTER_OP_THREADS = 2
 
+Feed = feeds.ArrayFeed | feeds.PhotoFeed | feeds.CachedFeed | GraphFeed
 TrainStep = Callable[[Any], dict[str, Any]]  # an iterator over batches to Keras' running means
 
 
@@ -52,6 +56,8 @@ class TensorFlowAdapter:
     name: ClassVar[str] = "tensorflow"
     optimizer_form: ClassVar[Literal["keras", "torch"]] = "keras"
 
+    axes = staticmethod(_tensorflow_settings.offered)
+
     def __init__(self, options: Options) -> None:
         refuse(options)
         gpus = tf.config.list_physical_devices("GPU")
@@ -59,7 +65,7 @@ class TensorFlowAdapter:
             built = "was built with CUDA" if tf.test.is_built_with_cuda() else "was built without CUDA"
             raise DeviceUnavailable(f"TensorFlow {tf.__version__} sees no GPU; it {built}.")
         set_devices(gpus[:1] if options.device == "cuda" else [])
-        set_threads(options.threads)
+        set_threads(options.intra_op_threads)
         tf.config.experimental.enable_tensor_float_32_execution(options.precision == "tf32")
         keras.config.set_image_data_format("channels_last")
         keras.config.set_floatx("float32")
@@ -82,6 +88,7 @@ class TensorFlowAdapter:
 
     def build(self, scenario: Scenario, weights: Weights) -> KerasModel:
         """A compiled model with these weights on the adapter's device."""
+        require_offered(self.axes, self._options, scenario)
         return KerasModel(self._options, scenario, weights)
 
     def kernel(self, name: KernelName, size: int) -> Callable[[int], None]:
@@ -101,17 +108,16 @@ class KerasModel:
     """Meets `base.Model`."""
 
     def __init__(self, options: Options, scenario: Scenario, weights: Weights) -> None:
-        self._options = options
+        self._options, self._settings = options, options.settings
         self._scenario = scenario
         self._parameters = spec.parameters(scenario)
         inputs, logits, outputs = build_layers(scenario, options.precision)
         self._keras = keras.Model(inputs, outputs)
         self._keras.compile(
-            build_optimizer(scenario.optimizer),
+            build_optimizer(scenario.optimizer, fused=self._settings.get("optimizer") == "fused"),
             loss_function(scenario),
             metrics=[accuracy(scenario)],
-            # "auto" is XLA wherever a GPU is plugged in, even one hidden from this process
-            jit_compile="auto" if options.device == "cuda" else False,
+            jit_compile=self._jit_compile("network"),
         )
         # left to the first step, making the optimizer's variables would have it traced twice
         self._keras.optimizer.build(self._keras.trainable_variables)
@@ -122,7 +128,10 @@ class KerasModel:
             lambda images: tf.cast(up_to_logits(images, training=False), tf.float32),
             input_signature=[tf.TensorSpec((None, *scenario.image), tf.float32)],
         )
-        self._fed: tuple[TrainSet, feeds.ArrayFeed | feeds.PhotoFeed] | None = None
+        self._loop: GraphLoop | None = None
+        if self._settings.get("loop") == "graph":
+            self._loop = GraphLoop(self._keras, scenario.image, self._keras.trainable_variables[0].value.device)
+        self._fed: tuple[TrainSet, Feed] | None = None
         self.load(weights)
 
     def weights(self) -> Weights:
@@ -141,25 +150,33 @@ class KerasModel:
         self._seed_dropout(0)
 
     def step(self, images: Images, labels: Labels) -> float:
-        """One step of the very function that `fit` calls; returns the mean loss before the update."""
+        """One step of the very function that `fit` calls, or of the loop in the graph; returns the mean loss before the
+        update."""
         self._keras.reset_metrics()
+        if self._loop is not None:
+            self._loop.place(images, labels)(np.arange(len(labels)), len(labels), 0, 1)
+            return float(self._keras.get_metrics_result()["loss"])
         batch = tf.data.Dataset.from_tensor_slices((images, labels)).batch(len(labels))
         return float(self._train_step(iter(batch))["loss"])
 
     def train_epoch(self, train: TrainSet, epoch: int, meter: Meter) -> Sums:
-        """One epoch of `Model.fit`.
-
-        Steps are counted around the function that `fit` calls for each: a callback at the end of a batch would make
-        Keras wait for the device after every step, to hand it the losses as numbers.
-        """
-        batches = self._feed(train).epoch(epoch)
+        """One epoch of `Model.fit`, or of the loop in the graph."""
+        feed = self._feed(train)
         self._seed_dropout(epoch)
+        if isinstance(feed, GraphFeed):
+            return self._loop_epoch(feed, epoch, meter)
+        with feeds.unreadable_named(train) if isinstance(train, Photos) else nullcontext():
+            return self._fit_epoch(feed.epoch(epoch), len(train), meter)
+
+    def _fit_epoch(self, batches: Any, images_in_all: int, meter: Meter) -> Sums:
+        """Steps are counted around the function that `fit` calls for each: a callback at the end of a batch would make
+        Keras wait for the device after every step, to hand it the losses as numbers."""
         seen = 0
 
         def counted_step(iterator: Any) -> dict[str, Any]:
             nonlocal seen
             logs = self._train_step(iterator)
-            images = min(self._scenario.batch, len(train) - seen)
+            images = min(self._scenario.batch, images_in_all - seen)
             seen += images
             if meter.step(images):
                 tf.test.experimental.sync_devices()
@@ -169,13 +186,21 @@ class KerasModel:
 
         self._keras.train_function = counted_step
         start = keras.callbacks.LambdaCallback(on_epoch_begin=lambda _epoch, _logs: meter.begin())
-        with feeds.unreadable_named(train) if isinstance(train, Photos) else nullcontext():
-            history = self._keras.fit(batches, epochs=1, shuffle=False, verbose=0, callbacks=[start]).history
+        history = self._keras.fit(batches, epochs=1, shuffle=False, verbose=0, callbacks=[start]).history
         return Sums(seen, history["loss"][0] * seen, round(history["accuracy"][0] * seen))
 
+    def _loop_epoch(self, feed: GraphFeed, epoch: int, meter: Meter) -> Sums:
+        self._keras.reset_metrics()
+        seen = feed.epoch(epoch, meter)
+        found = self._keras.get_metrics_result()
+        return Sums(seen, float(found["loss"]) * seen, round(float(found["accuracy"]) * seen))
+
     def resident_steps(self, images: Images, labels: Labels) -> Callable[[int], None]:
-        """The function that `fit` calls for each step, over an iterator that yields this batch again and again. Keras
-        takes any iterator; one of `tf.data` would hand the batch over from the host at each step."""
+        """The function that `fit` calls for each step, over an iterator that yields this batch again and again; or the
+        loop in the graph. Keras takes any iterator; one of `tf.data` would hand the batch over from the host at each
+        step."""
+        if self._loop is not None:
+            return self._resident_loop(self._loop.place(images, labels), len(labels))
         with tf.device(self._keras.trainable_variables[0].value.device):
             batch = tf.convert_to_tensor(images), tf.convert_to_tensor(labels)
 
@@ -184,6 +209,14 @@ class KerasModel:
             self._keras.reset_metrics()
             for _ in range(steps):
                 self._train_step(again)
+            tf.test.experimental.sync_devices()
+
+        return run
+
+    def _resident_loop(self, place: Callable[[Any, int, int, int], None], batch: int) -> Callable[[int], None]:
+        def run(steps: int) -> None:
+            self._keras.reset_metrics()
+            place(np.tile(np.arange(batch), steps), batch, 0, steps)
             tf.test.experimental.sync_devices()
 
         return run
@@ -201,7 +234,7 @@ class KerasModel:
         serve = tf.function(
             lambda images: self._keras.stateless_call(weights, others, images, training=False)[0],
             input_signature=[tf.TensorSpec((batch, *self._scenario.image), tf.float32)],
-            jit_compile=self._keras.jit_compile,
+            jit_compile=bool(self._jit_compile("latency" if batch == 1 else "throughput")),
         )
         serve.get_concrete_function()  # traced here, not in the first call
 
@@ -224,7 +257,7 @@ class KerasModel:
             layout="NHWC",
             tf32=rounds_to_tf32() if cuda else None,
             threads=tf.config.threading.get_intra_op_parallelism_threads(),
-            training=f"Keras fit, keras.optimizers.{type(self._keras.optimizer).__name__}",
+            training=f"Keras {self._settings.get('loop', 'fit')}, {type(self._keras.optimizer).__name__}",
             loader="none, single batches" if self._fed is None else self._fed[1].description,
             denormals=denormals(place.to_string(), jit_compile=self._keras.jit_compile),
             nodes=dict(Counter(map(device_label, places))),
@@ -234,14 +267,25 @@ class KerasModel:
         """Peak of TensorFlow's GPU allocator."""
         return int(tf.config.experimental.get_memory_info("GPU:0")["peak"]) if self._options.device == "cuda" else None
 
-    def _feed(self, train: TrainSet) -> feeds.ArrayFeed | feeds.PhotoFeed:
+    def _jit_compile(self, name: str) -> bool | str:
+        """What Keras takes for the settings' own way, and for stock's: "auto" is XLA wherever a GPU is plugged in, even
+        one hidden from this process."""
+        if name in self._settings:
+            return self._settings[name] == "compiled"
+        return "auto" if self._options.device == "cuda" else False
+
+    def _feed(self, train: TrainSet) -> Feed:
         """The loader over `train`, made once: epochs differ by what its variables hold."""
         if self._fed is None or self._fed[0] is not train:
-            how = self._scenario.batch, self._options.seed, self._options.threads
-            self._fed = (
-                train,
-                feeds.ArrayFeed(train, *how) if isinstance(train, Arrays) else feeds.PhotoFeed(train, *how),
-            )
+            batch, seed, threads = self._scenario.batch, self._options.seed, self._options.threads
+            if isinstance(train, Photos):
+                photo_feed = feeds.CachedFeed if self._settings.get("feed") == "cached" else feeds.PhotoFeed
+                feed: Feed = photo_feed(train, batch, seed, threads)
+            elif self._loop is not None:
+                feed = GraphFeed(self._loop, train, batch, seed)
+            else:
+                feed = feeds.ArrayFeed(train, batch, seed, threads)
+            self._fed = train, feed
         return self._fed[1]
 
     def _seed_dropout(self, epoch: int) -> None:
@@ -251,69 +295,8 @@ class KerasModel:
                 layer.seed_generator.state.assign([int(words[0]), 0])
 
 
-def build_layers(scenario: Scenario, precision: str) -> tuple[Any, Any, Any]:
-    """Symbolic input, logits and output. Weights are zero: the caller loads its own."""
-    policy = keras.DTypePolicy("mixed_bfloat16" if precision == "bf16" else "float32")
-    inputs = values = keras.Input(scenario.image, dtype="float32")
-    for layer in scenario.layers:
-        activation = None if layer is scenario.layers[-1] else getattr(layer, "activation", None)
-        common = {"dtype": policy, "activation": activation, "kernel_initializer": "zeros"}
-        match layer:
-            case Conv(filters=filters, kernel=kernel, padding=padding):
-                values = keras.layers.Conv2D(filters, kernel, padding=padding, **common)(values)
-            case MaxPool(size=size):
-                values = keras.layers.MaxPooling2D(size, dtype=policy)(values)
-            case Dropout(rate=rate):
-                values = keras.layers.Dropout(rate, seed=0, dtype=policy)(values)
-            case Flatten():
-                values = keras.layers.Flatten(dtype=policy)(values)
-            case Dense(units=units):
-                values = keras.layers.Dense(units, **common)(values)
-    outputs = keras.layers.Activation(scenario.output.activation, dtype="float32")(values)
-    return inputs, values, outputs
-
-
-def build_optimizer(optimizer: spec.Optimizer) -> Any:
-    """Keras' own optimizer, every hyper-parameter that changes the update spelled out."""
-    match optimizer:
-        case Sgd(learning_rate=rate):
-            return keras.optimizers.SGD(rate, momentum=0.0, nesterov=False)
-        case Adam(learning_rate=rate, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon):
-            return keras.optimizers.Adam(rate, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon, amsgrad=False)
-        case Adadelta(learning_rate=rate, rho=rho, epsilon=epsilon):
-            return keras.optimizers.Adadelta(rate, rho=rho, epsilon=epsilon)
-
-
-def loss_function(scenario: Scenario) -> Any:
-    """Keras' loss. From softmax or sigmoid outputs it goes back to the logits by itself."""
-    if scenario.loss == "binary":
-        return keras.losses.BinaryCrossentropy(from_logits=scenario.output.activation == "linear")
-    if scenario.output.activation == "sigmoid":
-        return sigmoid_categorical
-    return keras.losses.SparseCategoricalCrossentropy(from_logits=scenario.output.activation == "linear")
-
-
-def sigmoid_categorical(labels: Any, outputs: Any) -> Any:
-    """Keras' categorical loss of outputs that are no softmax: clip, normalise to sum 1, -log of the label's share.
-
-    Keras marks what its sigmoid returns with its logits, and would take their softmax instead. A copy has no mark.
-    """
-    return keras.losses.sparse_categorical_crossentropy(labels, tf.identity(outputs))
-
-
-def accuracy(scenario: Scenario) -> Any:
-    """The metric that Keras takes for "accuracy", with its variables made here rather than in the first step, which
-    would be traced twice. One unit says 1 where it gives better than even odds."""
-    if scenario.loss == "binary":
-        even = 0.0 if scenario.output.activation == "linear" else 0.5
-        return keras.metrics.BinaryAccuracy("accuracy", threshold=even)
-    return keras.metrics.SparseCategoricalAccuracy("accuracy")
-
-
 def refuse(options: Options) -> None:
     """Raise NotOffered for what this adapter does not do."""
-    if options.lane != "stock" or options.settings:
-        raise NotOffered("The TensorFlow adapter offers the stock lane alone, which takes no settings.")
     if options.devices != 1:
         raise NotOffered("The TensorFlow adapter trains on one device.")
     if options.precision == "tf32" and options.device == "cpu":

@@ -16,13 +16,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import DataLoader, TensorDataset
 
 from scenarios.contract import Placement
+from scenarios.frameworks import _torch_settings
+from scenarios.frameworks._torch_feeds import CachedFeed, Feed, LoaderFeed, ResidentFeed, nchw
 from scenarios.frameworks._torch_kernels import denormals, make_kernel, rounds_to_tf32, synchronise
 from scenarios.frameworks._torch_network import build_net, build_optimizer, find_slots, loss_function
 from scenarios.frameworks._torch_photos import photo_loader
 from scenarios.frameworks.base import (
+    Arrays,
     DeviceUnavailable,
     Images,
     KernelName,
@@ -34,6 +36,7 @@ from scenarios.frameworks.base import (
     Photos,
     Sums,
     TrainSet,
+    require_offered,
 )
 from scenarios.spec import Scenario
 from scenarios.weights import Weights
@@ -47,15 +50,19 @@ class TorchAdapter:
     name: ClassVar[str] = "torch"
     optimizer_form: ClassVar[Literal["keras", "torch"]] = "torch"
 
+    axes = staticmethod(_torch_settings.offered)
+
     def __init__(self, options: Options) -> None:
         refuse(options)
         if options.device == "cuda" and not torch.cuda.is_available():
             raise DeviceUnavailable(f"PyTorch {torch.__version__} sees no CUDA device: {cuda_failure()}")
-        torch.set_num_threads(options.threads)
+        torch.set_num_threads(options.intra_op_threads)
         if torch.get_num_interop_threads() != 1:  # may be set only once in a process
             torch.set_num_interop_threads(1)
         set_float32_rounding("tf32" if options.precision == "tf32" else "ieee")
         torch.manual_seed(options.seed)
+        if options.settings.get("denormals") == "flushed":
+            torch.set_flush_denormal(True)  # threads made from here on inherit it
         self._options = options
 
     def versions(self) -> dict[str, str]:
@@ -73,6 +80,7 @@ class TorchAdapter:
 
     def build(self, scenario: Scenario, weights: Weights) -> TorchModel:
         """A model with these weights on the adapter's device."""
+        require_offered(self.axes, self._options, scenario)
         return TorchModel(self._options, scenario, weights)
 
     def kernel(self, name: KernelName, size: int) -> Callable[[int], None]:
@@ -105,7 +113,13 @@ class TorchModel:
         self._options = options
         self._scenario = scenario
         self._device = torch.device(options.device)
-        self._net = build_net(scenario).to(self._device)
+        self._settings = options.settings
+        self._format = torch.channels_last if self._settings.get("layout") == "nhwc" else torch.preserve_format
+        self._net = build_net(scenario, self._settings).to(self._device, memory_format=self._format)
+        self._forward: Callable[[torch.Tensor], torch.Tensor] = self._net
+        self._compiled_for: set[int] | None = None
+        if self._settings.get("network") == "compiled":
+            self._forward, self._compiled_for = _torch_settings.compiled(self._net), set()
         self._slots = find_slots(scenario, self._net)
         self._loss = loss_function(scenario)
         self._autocast: Callable[[], AbstractContextManager[Any]] = (
@@ -113,7 +127,7 @@ class TorchModel:
             if options.precision == "bf16"
             else nullcontext
         )
-        self._fed: tuple[TrainSet, DataLoader[Any]] | None = None
+        self._fed: tuple[TrainSet, Feed] | None = None
         self._seen: tuple[torch.device, bool] | None = None  # facts alone: a tensor held would be memory not reused
         self.load(weights)
 
@@ -125,7 +139,7 @@ class TorchModel:
         """Replace the weights; the optimizer starts anew."""
         for slot in self._slots:
             slot.write(weights)
-        self._optimizer = build_optimizer(self._scenario.optimizer, self._net)
+        self._optimizer = build_optimizer(self._scenario.optimizer, self._net, self._settings.get("optimizer"))
 
     def step(self, images: Images, labels: Labels) -> float:
         """One training step; returns the mean loss before the update."""
@@ -134,16 +148,16 @@ class TorchModel:
         return float(loss)
 
     def train_epoch(self, train: TrainSet, epoch: int, meter: Meter) -> Sums:
-        """One pass in a DataLoader's shuffled order. Loss and hits are summed on the device; the device is waited for
-        only where a window of `meter` ends."""
+        """One pass in the feed's shuffled order. Loss and hits are summed on the device; the device is waited for only
+        where a window of `meter` ends."""
+        feed = self._feed(train)
+        self._net.train()
+        self._compile_for({min(len(train), self._scenario.batch), len(train) % self._scenario.batch})
         seed = int(np.random.SeedSequence([self._options.seed, epoch]).generate_state(1, np.uint64)[0])
         torch.manual_seed(seed)  # dropout
-        loader = self._loader(train)
-        loader.generator.manual_seed(seed)  # order, and with it the seeds of the loader's workers
         sums = self._no_sums()
-        self._net.train()
         meter.begin()
-        for images, labels in loader:
+        for images, labels in feed.batches(seed):
             self._summed_step(images, labels, sums)
             if meter.step(len(images)):
                 synchronise(self._device)
@@ -153,7 +167,7 @@ class TorchModel:
 
     def resident_steps(self, images: Images, labels: Labels) -> Callable[[int], None]:
         """The very steps of `train_epoch`, their sums included, on a batch that already lies on the device."""
-        batch = nchw(images).to(self._device)
+        batch = nchw(images).to(self._device, memory_format=self._format)
         targets = torch.from_numpy(np.array(labels, np.int64)).to(self._device)
 
         def run(steps: int) -> None:
@@ -169,18 +183,27 @@ class TorchModel:
         """(N, units) before the last activation, dropout off."""
         self._net.eval()
         with torch.inference_mode(), self._autocast():
-            found: Logits = self._net(nchw(images).to(self._device)).float().cpu().numpy()
+            inputs = nchw(images).to(self._device, memory_format=self._format)
+            found: Logits = self._net(inputs).float().cpu().numpy()
         return found
 
     def predictor(self, batch: int) -> Callable[[Images], npt.NDArray[np.float32]]:
-        """A copy of the network in evaluation mode under `torch.inference_mode`; takes any batch size."""
-        net = copy.deepcopy(self._net).eval()
+        """A copy of the network in evaluation mode under `torch.inference_mode`."""
+        how = self._settings.get("latency" if batch == 1 else "throughput", "eager")
+        net: Callable[[torch.Tensor], torch.Tensor] = copy.deepcopy(self._net).eval()
+        if how != "eager":
+            example = nchw(np.zeros((batch, *self._scenario.image), np.float32))
+            bf16 = self._options.precision == "bf16"
+            # without a cache: what it holds would become constants of the trace
+            uncached = torch.autocast(self._options.device, torch.bfloat16, enabled=bf16, cache_enabled=False)
+            with torch.no_grad(), uncached:
+                net = _torch_settings.frozen(net, example.to(self._device, memory_format=self._format), how)
         activation = self._scenario.output.activation
 
         def predict(images: Images) -> npt.NDArray[np.float32]:
             with torch.inference_mode():
                 with self._autocast():
-                    outputs = net(nchw(images).to(self._device))
+                    outputs = net(nchw(images).to(self._device, memory_format=self._format))
                 outputs = outputs.float()
                 if activation == "softmax":
                     outputs = outputs.softmax(1)
@@ -197,17 +220,18 @@ class TorchModel:
         if self._seen is None:
             raise RuntimeError("placement is known after a training step")
         device, plain_strides = self._seen
+        strided = not (plain_strides and all(parameter.is_contiguous() for parameter in self._net.parameters()))
         cuda = device.type == "cuda"
         capability = torch.backends.cpu.get_cpu_capability()
         return Placement(
             device=str(device),
             device_name=torch.cuda.get_device_name(device) if cuda else f"CPU with {capability}",
             provider="CUDA, cuDNN" if cuda else f"ATen and oneDNN ({capability})",
-            layout="NCHW" if plain_strides else "NHWC",
+            layout="NHWC" if strided else "NCHW",
             tf32=rounds_to_tf32() if cuda else None,
             threads=torch.get_num_threads(),
-            training=f"eager loop, torch.optim.{type(self._optimizer).__name__}",
-            loader=self._describe_loader(),
+            training=f"{self._settings.get('network', 'eager')} loop, torch.optim.{type(self._optimizer).__name__}",
+            loader=self._fed[1].description if self._fed else "none, single batches",
             denormals=denormals(device),
             nodes=dict(Counter(str(parameter.device) for parameter in self._net.parameters())),
         )
@@ -218,18 +242,33 @@ class TorchModel:
 
     def _step(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Forward, backward, update; returns mean loss and number of hits, both on the device."""
-        images, labels = images.to(self._device), labels.to(self._device)
+        images, labels = images.to(self._device, memory_format=self._format), labels.to(self._device)
         self._optimizer.zero_grad()
-        with self._autocast():
-            logits = self._net(images)
-        logits = logits.float()
-        loss = self._loss(logits, labels)
+        logits, loss = self._forward_and_loss(images, labels)
         loss.backward()
         self._optimizer.step()
         logits = logits.detach()
         self._seen = logits.device, images.is_contiguous()
         predicted = logits.squeeze(1) > 0 if self._scenario.loss == "binary" else logits.argmax(1)
         return loss.detach(), (predicted == labels).sum()
+
+    def _forward_and_loss(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        with self._autocast():
+            logits = self._forward(images)
+        logits = logits.float()
+        return logits, self._loss(logits, labels)
+
+    def _compile_for(self, sizes: set[int]) -> None:
+        """Have forward and backward compiled for these batch sizes before a clock runs: the short last batch would else
+        stop an epoch for as long as that takes. No weight changes."""
+        if self._compiled_for is None:
+            return
+        height, width, channels = self._scenario.image
+        for size in sizes - {0} - self._compiled_for:
+            images = torch.zeros(size, channels, height, width).to(self._device, memory_format=self._format)
+            _, loss = self._forward_and_loss(images, torch.zeros(size, dtype=torch.int64, device=self._device))
+            loss.backward()
+            self._compiled_for.add(size)
 
     def _summed_step(self, images: torch.Tensor, labels: torch.Tensor, sums: RunningSums) -> None:
         loss, hits = self._step(images, labels)
@@ -241,34 +280,23 @@ class TorchModel:
         zero = functools.partial(torch.zeros, (), device=self._device)
         return RunningSums(zero(dtype=torch.float64), zero(dtype=torch.int64))
 
-    def _loader(self, train: TrainSet) -> DataLoader[Any]:
-        """The loader over `train`, made once: epochs differ by the seed of its generator alone."""
+    def _feed(self, train: TrainSet) -> Feed:
+        """What feeds `train`, made once: epochs differ by their seed alone."""
         if self._fed is None or self._fed[0] is not train:
-            batch, generator = self._scenario.batch, torch.Generator()
-            if isinstance(train, Photos):
-                loader = photo_loader(train, batch, self._options.threads, generator)
+            batch = self._scenario.batch
+            if isinstance(train, Arrays) and self._settings.get("feed") == "resident":
+                channels_last = self._format is torch.channels_last
+                feed: Feed = ResidentFeed(train, batch, self._device, channels_last=channels_last)
+            elif isinstance(train, Photos) and self._settings.get("feed") == "cached":
+                feed = CachedFeed(train, batch, self._options.threads)
             else:
-                data = TensorDataset(nchw(train.images), torch.from_numpy(np.array(train.labels, np.int64)))
-                loader = DataLoader(data, batch, shuffle=True, generator=generator)
-            self._fed = train, loader
+                feed = LoaderFeed(train, batch, self._options.threads)
+            self._fed = train, feed
         return self._fed[1]
-
-    def _describe_loader(self) -> str:
-        if self._fed is None:
-            return "none, single batches"
-        data, workers = self._fed[1].dataset, self._fed[1].num_workers
-        return f"DataLoader over a {type(data).__name__}, {workers or 'no'} worker processes"
-
-
-def nchw(images: Images) -> torch.Tensor:
-    """(N, H, W, C) array to a new (N, C, H, W) tensor on the CPU, with the plain strides of that shape."""
-    return torch.from_numpy(np.array(images.transpose(0, 3, 1, 2), np.float32, order="C"))
 
 
 def refuse(options: Options) -> None:
     """Raise NotOffered for what this adapter does not do."""
-    if options.lane != "stock" or options.settings:
-        raise NotOffered("The PyTorch adapter offers the stock lane alone, which takes no settings.")
     if options.devices != 1:
         raise NotOffered("The PyTorch adapter trains on one device.")
     if options.precision == "tf32" and options.device == "cpu":

@@ -5,34 +5,46 @@ KIT_TEST_FRAMEWORK  the adapter: scenarios/frameworks/<it>.py; required
 KIT_TEST_DEVICE     cpu (default) or cuda
 KIT_TEST_THREADS    intra-op threads, 1 by default
 KIT_TEST_SEEDS      seeds of the proof per scenario and variant; 2 by default, 1 at 128x128
+KIT_TEST_TUNED      where set: the tuned lane, each setting at the first value that is not stock's
 KIT_TEST_EXCHANGE   folder through which frameworks hand each other trained weights
 """
 
 from __future__ import annotations
 
-import importlib
 import os
+from dataclasses import replace
 
 import pytest
+from toys import named_adapter
 
+from scenarios import allocators, catalog
 from scenarios.frameworks.base import Adapter, Options
 
 SEED = 11
+# The first is set before a process starts; the second takes minutes to compile every net of the suite.
+LEFT_OUT = {allocators.AXIS, "network"}
 
 
 @pytest.fixture(scope="session")
-def options() -> Options:
-    return Options(
+def adapters() -> type[Adapter]:
+    return named_adapter()
+
+
+@pytest.fixture(scope="session")
+def options(adapters: type[Adapter]) -> Options:
+    stock = Options(
         device=os.environ.get("KIT_TEST_DEVICE", "cpu"),  # type: ignore[arg-type]
         threads=int(os.environ.get("KIT_TEST_THREADS", "1")),
         seed=SEED,
     )
+    if "KIT_TEST_TUNED" not in os.environ:
+        return stock
+    example = catalog.load()["mnist-cnn-dropout"][""]
+    training = adapters.axes(stock, example)["training"]
+    settings = {name: values[1] for name, values in training.items() if len(values) > 1 and name not in LEFT_OUT}
+    return replace(stock, lane="tuned", settings=settings)
 
 
 @pytest.fixture(scope="session")
-def adapter(options: Options) -> Adapter:
-    name = os.environ.get("KIT_TEST_FRAMEWORK")
-    if not name:
-        pytest.exit("KIT_TEST_FRAMEWORK must name the adapter to be tested", returncode=2)
-    made: Adapter = importlib.import_module(f"scenarios.frameworks.{name}").ADAPTER(options)
-    return made
+def adapter(adapters: type[Adapter], options: Options) -> Adapter:
+    return adapters(options)

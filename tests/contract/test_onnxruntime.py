@@ -145,6 +145,9 @@ class Recorder:
     def begin(self):
         assert not self.batches
 
+    def due(self):
+        return 1
+
     def step(self, images):
         self.batches.append(images)
         return True
@@ -204,8 +207,8 @@ def test_loading_starts_the_optimizer_anew_and_a_predictor_keeps_its_weights():
 
 def test_what_is_not_offered_is_refused():
     for refused in (
-        {"lane": "tuned"},
-        {"settings": {"a": "b"}},
+        {"settings": {"memory": "planned"}},
+        {"lane": "tuned", "settings": {"threads": "3"}},
         {"devices": 2},
         {"precision": "bf16"},
         {"precision": "tf32"},

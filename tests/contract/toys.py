@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 
 from scenarios.frameworks.base import Adapter, Images, Labels, Logits, Model
 from scenarios.spec import Activation, Dense, Flatten, Layer, Optimizer, Scenario, Sgd, parameters
 from scenarios.weights import Weights
+
+
+def named_adapter() -> type[Adapter]:
+    """The adapter that the environment names."""
+    name = os.environ.get("KIT_TEST_FRAMEWORK")
+    if not name:
+        pytest.exit("KIT_TEST_FRAMEWORK must name the adapter to be tested", returncode=2)
+    found: type[Adapter] = importlib.import_module(f"scenarios.frameworks.{name}").ADAPTER
+    return found
 
 
 def toy(
@@ -58,9 +70,12 @@ class RecordingMeter:
     def begin(self) -> None:
         self.events.append("begin")
 
+    def due(self) -> int:
+        return self.window - sum(isinstance(event, int) for event in self.events) % self.window
+
     def step(self, images: int) -> bool:
         self.events.append(images)
-        return sum(isinstance(event, int) for event in self.events) % self.window == 0
+        return self.due() == self.window
 
     def mark(self) -> bool:
         self.events.append("mark")

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks import against_itself, container, overhead, processes, slow_meter
+from benchmarks import accuracy, against_itself, container, overhead, processes, slow_meter
 from benchmarks.interleave import half_of, half_plan, half_records, interleaved
 from benchmarks.pairs import Subject, exit_code, median_interval, ratios, summary
 from benchmarks.processes import Command, Extent, compare, compare_in_one
@@ -321,3 +321,17 @@ print(time.monotonic() - began)
         told = subprocess.run(command, env=environ, cwd=copy, capture_output=True, text=True, check=True).stdout
     assert float(told) >= 0.02
     assert not Path(copy).exists()
+
+
+def test_accuracies_are_compared_by_seed_with_students_interval_for_pairs() -> None:
+    cell = ("cifar-cnn", "torch")
+    stock, tuned = {0: 0.70, 1: 0.72, 2: 0.71, 3: 0.5}, {0: 0.71, 1: 0.72, 2: 0.72, 4: 0.9}
+    alone = {(*cell[:1], "tensorflow", "tuned", "fp32"): tuned}
+    found = {(*cell, "stock", "fp32"): stock, (*cell, "tuned", "bf16"): tuned, **alone}
+    ((subject, ours, theirs),) = accuracy.comparisons(found)
+    assert subject == Subject("accuracy", *cell, "bf16")
+    assert (ours, theirs) == ([0.71, 0.72, 0.72], [0.70, 0.72, 0.71])
+    fields = accuracy.difference(ours, theirs)
+    assert (fields["difference"], fields["stock_sd"], fields["n"]) == (0.667, 1.0, 3)
+    # By hand: differences 1, 0, 1; standard error 1/3; t(0.975, 2) = 4.303.
+    assert fields["interval"] == pytest.approx([0.667 - 4.303 / 3, 0.667 + 4.303 / 3], abs=2e-3)

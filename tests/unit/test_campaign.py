@@ -555,3 +555,51 @@ def test_a_gpu_is_the_first_idle_one_or_the_one_asked_for():
         choose_gpus("0", [], busy=[])
     with pytest.raises(UsageError, match="There is: 0, 1, 2"):
         choose_gpus("3", gpus, busy=[])
+
+
+TUNED = Selection(scenarios=("mnist-cnn",), frameworks=("torch",), devices=("cpu",), lanes=("stock", "tuned"))
+TUNED_KEY = "mnist-cnn/torch/cpu/tuned/fp32/b64"
+
+
+def test_a_tuned_cell_is_searched_once_and_measured_with_what_was_found(tmp_path):
+    folder, engine = new_run(tmp_path / "run", TUNED, tune_s=30.0), fakes.FakeEngine()
+    records = {record.request.lane: record for record in go(folder, engine)}
+    assert engine.tuned == [(TUNED_KEY, 1)]
+    assert records["tuned"].request.settings == examples.SETTINGS
+    assert records["tuned"].request.environment == {"LD_PRELOAD": "libtcmalloc_minimal.so.4"}
+    assert (records["stock"].request.settings, records["stock"].request.environment) == ({}, {})
+    (search,) = folder.tunings()
+    assert (search.request.budget.seconds, search.request.settings) == (30.0, {})
+
+    further = fakes.FakeEngine()
+    again = new_run(tmp_path / "again", TUNED, tune_s=30.0)
+    go(again, further)
+    assert further.tuned == [], "what this machine found before is taken"
+    assert again.tunings() == [search]
+    longer = fakes.FakeEngine()
+    go(new_run(tmp_path / "longer", TUNED, tune_s=31.0), longer)
+    assert len(longer.tuned) == 1, "another budget may find something else"
+
+
+def test_pinned_settings_are_not_searched(tmp_path):
+    engine = fakes.FakeEngine()
+    folder = new_run(tmp_path / "run", TUNED, pinned={TUNED_KEY: {"layout": "nhwc"}})
+    settings = {record.request.lane: record.request.settings for record in go(folder, engine)}
+    assert settings == {"stock": {}, "tuned": {"layout": "nhwc"}}
+    assert engine.tuned == []
+    with pytest.raises(UsageError, match="has none"):
+        new_run(tmp_path / "other", ONE, pinned={TUNED_KEY: {}})
+
+
+def test_a_search_that_fails_takes_its_cell_with_it_and_is_tried_again(tmp_path):
+    def searches_fail(asked, folder):
+        return fails(asked, folder) if asked.purpose == "tune" else fakes.works(asked, folder)
+
+    folder = new_run(tmp_path / "run", TUNED)
+    statuses = {record.request.lane: record.status for record in go(folder, fakes.FakeEngine(searches_fail))}
+    assert statuses == {"stock": Status.OK, "tuned": Status.FAILED}
+    engine = fakes.FakeEngine()
+    records = go(folder, engine, retry_failed=True)
+    assert engine.tuned == [(TUNED_KEY, 2)]
+    assert engine.launched == [(TUNED_KEY, 2)]
+    assert {record.status for record in records if record.launch == 2} == {Status.OK}

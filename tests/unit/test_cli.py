@@ -80,6 +80,7 @@ COMMANDS = [
     "build",
     "run",
     "report",
+    "settings",
     "compare",
     "gate",
     "clean",
@@ -122,6 +123,9 @@ BAD = {
     "run --all --ca-bundle /proc/self/mem": ["/proc/self/mem", "cannot be read", "--ca-bundle"],
     "run --all --out /dev/null": ["/dev/null is a file", "Name a folder with --out"],
     "run --all --out /dev/null/runs": ["/dev/null is a file", "Name a folder with --out"],
+    "run --all --tune 0s": ["not a duration"],
+    "run --all --settings /nowhere/s.json": ["/nowhere/s.json cannot be read", "kit settings"],
+    "settings nothing": ["no run 'nothing'"],
     "plan --framework pytorch": ["Did you mean 'torch'?"],
     "build --framework pytorch": ["Did you mean 'torch'?"],
     "build --device gpu": ["device 'gpu'", "cuda"],
@@ -555,3 +559,25 @@ def test_a_closed_stdout_is_no_crash() -> None:
         ["sh", "-c", f"{sys.executable} -m kit list >&-"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_settings_that_were_found_are_written_and_measured_with_elsewhere(
+    kit: Kit, engine: fakes.FakeEngine, tmp_path: Path
+) -> None:
+    one = ("--scenario", "mnist-cnn", "--framework", "torch", "--device", "cpu")
+    first = kit("run", *one, "--lane", "tuned", "--tune", "30s", "--json")
+    assert first.code == 0, first.err
+    assert len(engine.tuned) == 1
+    assert kit("settings", json.loads(first.out)["run"], "--out", "s.json").code == 0
+    key = "mnist-cnn/torch/cpu/tuned/fp32/b64"
+    assert json.loads((tmp_path / "s.json").read_text())["cells"] == {key: examples.SETTINGS}
+
+    second = kit("run", *one, "--lane", "tuned", "--tune", "90s", "--settings", "s.json", "--json")
+    assert second.code == 0, second.err
+    assert len(engine.tuned) == 1, "nothing is searched"
+    assert json.loads(kit("settings", json.loads(second.out)["run"]).out)["cells"] == {key: examples.SETTINGS}
+
+    (tmp_path / "s.json").write_text(json.dumps({"schema": 4, "cells": {key: {"allocator": "/opt/evil.so"}}}))
+    assert "the allocator '/opt/evil.so'" in kit("run", *one, "--lane", "tuned", "--settings", "s.json").err
+    stock = kit("run", *one, "--json")
+    assert kit("settings", json.loads(stock.out)["run"]).code == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from PIL import Image
 
 from scenarios.data.augment import Matrix, draw_maps, warp
 from scenarios.data.errors import DataCorrupt
-from scenarios.data.photos import PhotoLoader, decode, read_photos
+from scenarios.data.photos import PhotoCache, PhotoLoader, decode, decode_all, read_photos
 from scenarios.frameworks.base import Photos
 from scenarios.spec import Augment
 
@@ -100,6 +101,18 @@ def test_batches_do_not_depend_on_the_threads(photos: Photos) -> None:
         np.testing.assert_array_equal(images, other_images)
         np.testing.assert_array_equal(labels, other_labels)
     assert len(PhotoLoader(photos, 4, seed=1, epoch=2, workers=1)) == 3
+
+
+@pytest.mark.parametrize("augment", [None, STRONG, Augment()])
+def test_photos_that_were_decoded_once_give_the_same_batches(photos: Photos, augment: Augment | None) -> None:
+    some = replace(photos, augment=augment)
+    cache = PhotoCache(some, decode_all(some, 2))
+    for epoch in range(20):
+        loaded, cached = (PhotoLoader(some, 4, 0, epoch, 2, known) for known in (None, cache))
+        for (images, labels), (others, other_labels) in zip(loaded, cached, strict=True):
+            np.testing.assert_allclose(images, others, atol=1.01 / 255)  # truncated to bytes
+            assert np.abs(images - others).mean() < 0.01 / 255
+            np.testing.assert_array_equal(labels, other_labels)
 
 
 def test_every_photo_once_an_epoch_in_another_order_and_with_its_label(photos: Photos) -> None:

@@ -14,21 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.codec import from_json
-from scenarios.contract import RESULT_FILE, Code, Result, Status
+from scenarios.contract import Code, Status
+from tests.workers import copy_assets, request_of, work
 
-ROOT = Path(__file__).parents[2]
 KIT = [sys.executable, "-m", "kit"]
 
 
 @pytest.fixture(scope="module")
 def assets(tmp_path_factory) -> Path:
     """The folders `docker` and `scenarios` with the example's files added."""
-    folder = tmp_path_factory.mktemp("assets")
-    for source in (ROOT, ROOT / "tests/example"):
-        for name in ("docker", "scenarios"):
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(source / name, folder / name, dirs_exist_ok=True, ignore=ignored)
+    folder: Path = tmp_path_factory.mktemp("assets")
+    copy_assets(folder)
     return folder
 
 
@@ -76,46 +72,6 @@ def test_added_files_are_found_planned_and_run_to_a_report(kit, tmp_path):
     assert "tiny-cnn" in (record_file.parents[1] / "index.html").read_text()
 
 
-def request_of(assets: Path, io: Path, **changes: object) -> None:
-    """Write a request for the example into `io`."""
-    variables = {**os.environ, "PYTHONPATH": str(assets)}
-    program = (
-        "import json, sys; from scenarios import catalog, spec; s = catalog.load()['tiny-cnn'][''];"
-        "print(json.dumps({'scenario': s.name, 'variant': '', 'spec': spec.digest(s), 'batch': s.batch}))"
-    )
-    command = [sys.executable, "-c", program]
-    found = subprocess.run(command, env=variables, cwd=io, capture_output=True, text=True, check=True)
-    fields: dict[str, object] = {
-        "schema": 1,
-        "key": "tiny-cnn/plain/cpu/stock/fp32/b32",
-        "launch": 1,
-        "framework": "plain",
-        "device": "cpu",
-        "devices": 1,
-        "lane": "stock",
-        "precision": "fp32",
-        "seed": 0,
-        "threads": 1,
-        "data": "synthetic",
-        "budget": {"steps": 3, "test_images": 20},
-        **json.loads(found.stdout),
-        **changes,
-    }
-    (io / "request.json").write_text(json.dumps(fields))
-
-
-def work(assets: Path, io: Path, **variables: str) -> Result:
-    """Run the worker as an engine would."""
-    subprocess.run(
-        [sys.executable, "-m", "scenarios.worker", str(io)],
-        env={**os.environ, "PYTHONPATH": str(assets), **variables},
-        cwd=io,
-        check=True,
-        capture_output=True,
-    )
-    return from_json(Result, (io / RESULT_FILE).read_bytes())
-
-
 def test_the_worker_tells_its_phases_and_reports_whole_epochs(assets, tmp_path):
     request_of(assets, tmp_path, budget={"epochs": 1, "test_images": 500})
     result = work(assets, tmp_path)
@@ -137,7 +93,9 @@ def test_the_worker_tells_its_phases_and_reports_whole_epochs(assets, tmp_path):
         ({"spec": "0" * 64}, Status.FAILED, Code.SPEC_MISMATCH),
         ({"scenario": "gone"}, Status.FAILED, Code.SPEC_MISMATCH),
         ({"device": "cuda"}, Status.WRONG_DEVICE, Code.WRONG_DEVICE),
-        ({"lane": "tuned"}, Status.SKIPPED, Code.NOT_OFFERED),
+        ({"precision": "bf16"}, Status.SKIPPED, Code.NOT_OFFERED),
+        ({"settings": {"threads": "1"}}, Status.SKIPPED, Code.NOT_OFFERED),  # in the stock lane
+        ({"lane": "tuned", "settings": {"pace": "fast"}}, Status.SKIPPED, Code.NOT_OFFERED),
         ({"data": "real"}, Status.FAILED, Code.DATA_UNAVAILABLE),
         ({"environment": {"KIT_TEST_VARIABLE": "1"}}, Status.FAILED, Code.MISSING_PROOF),
         ({"framework": "nowhere"}, Status.FAILED, Code.WORKER_ERROR),

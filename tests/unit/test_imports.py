@@ -9,13 +9,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FRAMEWORKS = {"torch", "tensorflow", "keras", "onnx", "onnxruntime", "jax"}
-SHARED = {f"scenarios.{name}" for name in ("codec", "contract", "spec", "catalog", "flops", "caches")}
+SHARED = {f"scenarios.{name}" for name in ("codec", "contract", "spec", "catalog", "flops", "caches", "allocators")}
 STANDARD_LIBRARY_ONLY = [
     "scenarios/codec.py",
     "scenarios/contract.py",
     "scenarios/spec.py",
     "scenarios/flops.py",
     "scenarios/caches.py",
+    "scenarios/allocators.py",
     *(str(p.relative_to(ROOT)) for p in (ROOT / "scenarios/catalog").glob("*.py")),
 ]
 PURE = [
@@ -44,6 +45,7 @@ PURE = [
     "kit/verdict.py",
     "kit/report/conditions.py",
     "kit/report/evidence.py",
+    "kit/requests.py",
     "kit/report/view.py",
 ]
 

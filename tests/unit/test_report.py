@@ -18,7 +18,7 @@ from kit.report import charts, text
 from kit.report.parts import Bar
 from kit.report.render import render, write_report
 from kit.report.view import make_view
-from scenarios.contract import Status
+from scenarios.contract import Search, Status, Tried, Tuning
 from tests import examples
 from tests.examples import cell, failed, machine, record, request
 
@@ -48,10 +48,10 @@ def plan(requests):
     return examples.plan([PlannedLaunch(named=False, **{name: getattr(r, name) for name in fields}) for r in requests])
 
 
-def view_of(records, requests=None, probes=()):
+def view_of(records, requests=None, probes=(), tunings=(), **changes):
     titles = {name: f.title for name, f in catalog.frameworks().items()}
-    planned = plan(requests or [r.request for r in records])
-    return make_view(judge(planned, machine(), records, probes, catalog.scenarios()), titles)
+    planned = plan(requests or [r.request for r in records]).model_copy(update=changes)
+    return make_view(judge(planned, machine(), records, probes, catalog.scenarios(), tunings), titles)
 
 
 def document(records, requests=None, probes=()) -> Document:
@@ -314,3 +314,34 @@ def test_what_the_host_saw_becomes_warnings_charts_and_energy():
     assert "svg" in charts.timeline(busy.timelines[0])
     assert any("Sampling the host took 0.20 % of one CPU" in paragraph for paragraph in busy.method)
     assert busy.launches.rows[0][-1] == "100 % / 50 %"
+
+
+def test_what_made_a_tuned_cell_fast_is_shown_with_all_that_was_tried():
+    stock = cell()
+    tuned = replace(stock, lane="tuned")
+    records = [
+        record(request(of, launch=n), images_per_s=speed * (1 + 0.001 * n))
+        for of, speed in ((stock, 1000.0), (tuned, 1600.0))
+        for n in (1, 2, 3)
+    ]
+    search = record(request(tuned, purpose="tune"))
+    tried = [Tried(examples.SETTINGS, [1.5, 1.4], [1500.0]), Tried({"layout": "nhwc"}, [], [], "It crashed.")]
+    tuning = Tuning(examples.SETTINGS, [Search("training", examples.SETTINGS, [Tried({}, [], [1000.0]), *tried], 50.0)])
+    search = search.model_copy(update={"result": replace(search.result, tuning=tuning)})
+    view = view_of(records, tunings=[search])
+    ((name, settings, source, gain, interval),) = view.tuned.rows
+    assert (name, settings) == ("mnist-cnn/torch/cpu/tuned/fp32", "layout: nhwc, allocator: tcmalloc")
+    assert (source, gain) == ("searched 2026-01-01 00:00 UTC", "1.6×")
+    assert re.fullmatch(r"1\.\d+ to 1\.\d+", interval)
+    assert [row[2:] for row in view.tried.rows] == [
+        ("layout: nhwc, allocator: tcmalloc", "1.45×", "1.40 to 1.50", "1,500 images/s", "chosen"),
+        ("as in stock", text.MISSING, "", "1,000 images/s", ""),
+        ("layout: nhwc", text.MISSING, "", "", "It crashed."),
+    ]
+    page = Document(render(view)).text
+    assert "What made it fast" in page
+    assert "It crashed." in page
+    pinned = view_of(records, pinned={tuned.key: {}})
+    assert [row[1:3] for row in pinned.tuned.rows] == [("as in stock", "pinned")]
+    assert pinned.tried is None
+    assert "What made it fast" not in document([record(request(stock))]).text

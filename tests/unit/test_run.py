@@ -16,7 +16,7 @@ from kit.model import Completion, Environment, Limits
 from kit.reference_cache import ReferenceCache
 from kit.run import Job, Setting, log_tail, record_without_launch, run_launch
 from scenarios import codec, contract
-from scenarios.contract import REFERENCE_FILE, RESULT_FILE, Check, Code, Evidence, Reason, Status, Timings
+from scenarios.contract import REFERENCE_FILE, RESULT_FILE, Budget, Check, Code, Evidence, Reason, Status, Timings
 from tests import examples, fakes
 
 DONE = Completion(exit_code=0, seconds=1.0)
@@ -189,7 +189,7 @@ def result_text(**changes):
         result_text().replace('"epoch_images": ', '"epoch_images": 9223372036854775808'),
         "[" * 100_000,
         result_text().replace('"steady_from": 1', '"steady_from": 2'),
-        result_text().replace('"schema": 2', '"schema": 2, "extra": 0'),
+        result_text().replace(f'"schema": {contract.SCHEMA}', f'"schema": {contract.SCHEMA}, "extra": 0'),
     ],
 )
 def test_a_result_that_is_none_breaks_the_contract(setting, job, text):
@@ -447,3 +447,20 @@ def test_a_launch_that_never_ran_has_a_record_too(setting):
     record = record_without_launch(setting, examples.request(device="cuda"), cause)
     assert (record.status, record.result, record.image, record.seconds) == (Status.SKIPPED, None, None, 0)
     assert record.reason.message == "No GPU, says ~/x."
+
+
+def test_a_search_that_chose_what_cannot_be_started_breaks_the_contract(setting, job):
+    asked = replace(job.request, purpose="tune", budget=Budget(seconds=60.0))
+    good = examples.result(asked).tuning
+    evil = replace(good, settings={"allocator": "/opt/evil.so"})
+    for tuning, code in ((good, None), (evil, Code.INVALID_RESULT)):
+        record = run(setting, replace(job, request=asked), leaves(tuning=tuning))
+        assert (record.reason and record.reason.code) == code
+
+
+def test_threads_that_were_tuned_are_those_that_must_have_run(setting, job):
+    for threads, status in (("1", Status.OK), ("2", Status.FAILED)):
+        asked = replace(job.request, lane="tuned", settings={"threads": threads})
+        evidence = examples.result(asked).evidence
+        evidence = replace(evidence, placement=replace(evidence.placement, threads=1))
+        assert run(setting, replace(job, request=asked), leaves(evidence=evidence)).status is status

@@ -10,6 +10,7 @@ import math
 import platform
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from scenarios.data.photos import PhotoLoader, read_photos
 from scenarios.frameworks import _probes
 from scenarios.frameworks.base import (
     Arrays,
+    Axes,
     DeviceUnavailable,
     Images,
     KernelName,
@@ -31,6 +33,7 @@ from scenarios.frameworks.base import (
     Photos,
     Sums,
     TrainSet,
+    require_offered,
 )
 from scenarios.spec import Dropout, Scenario, shapes
 from scenarios.weights import Weights
@@ -42,12 +45,17 @@ class PlainAdapter:
     name: ClassVar[str] = "plain"
     optimizer_form: ClassVar[Literal["keras", "torch"]] = "torch"
 
+    @staticmethod
+    def axes(options: Options, scenario: Scenario) -> Axes:
+        """What the tuner may try: fewer threads share out a batch in fewer parts."""
+        return {"training": {"threads": options.thread_counts}}
+
     def __init__(self, options: Options) -> None:
         if options.device != "cpu":
             raise DeviceUnavailable("NumPy computes on the CPU alone.")
-        if options.devices != 1 or options.lane != "stock" or options.precision != "fp32" or options.settings:
-            raise NotOffered("The plain adapter offers one device, the stock lane and fp32, and takes no settings.")
-        self._options = options
+        if options.devices != 1 or options.precision != "fp32":
+            raise NotOffered("The plain adapter offers one device and fp32.")
+        self._options = replace(options, threads=options.intra_op_threads)
 
     def versions(self) -> dict[str, str]:
         """Python, NumPy, and what reads the photos."""
@@ -56,6 +64,7 @@ class PlainAdapter:
 
     def build(self, scenario: Scenario, weights: Weights) -> PlainModel:
         """A model with these weights."""
+        require_offered(self.axes, self._options, scenario)
         return PlainModel(self._options, scenario, weights)
 
     def kernel(self, name: KernelName, size: int) -> Callable[[int], None]:

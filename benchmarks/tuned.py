@@ -1,0 +1,119 @@
+"""What the tuned lane reaches: the best framework's against plain Keras, each framework's against its own stock lane.
+
+`python -m benchmarks.tuned` prints one line of JSON a scenario for the first (`tuned`), one a scenario and framework
+for the second (`tuned-stock`), all at the scenario's batch size. Settings are searched as in `kit run --lane tuned`;
+what was found before on this machine is taken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from benchmarks.overhead import SCENARIOS
+from benchmarks.pairs import Subject, exit_code
+from benchmarks.processes import Command, Extent, alone, compare, on_host
+from kit import catalog, session
+from kit.console import show_progress
+from kit.engines.local import LocalEngine
+from kit.machine import usable_cpus
+from kit.model import Environment
+from kit.plan import TUNE_S, Options, Selection
+from kit.progress import Progress
+from kit.records import Record
+from kit.sources import Sources
+from kit.store import RunFolder
+from kit.tuned import settings_of
+from scenarios import allocators
+from scenarios.contract import Status
+
+PLAIN, PLAIN_FRAMEWORK = "benchmarks.keras_recipes", "tensorflow"
+
+
+def options(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    known = list(catalog.scenarios())
+    parser = argparse.ArgumentParser(prog="benchmarks.tuned", description=__doc__)
+    parser.add_argument("--scenario", action="append", choices=known, help="default: all of them")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of the tuned lane")
+    parser.add_argument("--against", choices=("keras", "stock"), help="default: both")
+    parser.add_argument("--tune", type=float, default=TUNE_S, help="seconds of each search; default: 60")
+    parser.add_argument("--out", type=Path, default=Path("reports"), help="folder for the searches; default: reports")
+    Extent.offer(parser)
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    """Search, then measure with the machine to ourselves."""
+    asked = options()
+    sources, frameworks = Sources.from_environment(), catalog.frameworks()
+    engine = LocalEngine(sources)
+    with show_progress() as progress, tempfile.TemporaryDirectory() as home:
+        found = searched(asked, sources, progress)
+        names = {record.request.framework for record in found} | {PLAIN_FRAMEWORK}
+        environments = {name: engine.prepare(frameworks[name], "cpu", progress) for name in sorted(names)}
+        with alone():
+            for subject, ours, baseline in comparisons(asked, found, environments, Path(home)):
+                compare(subject, ours, baseline, Extent.asked(asked), progress)
+
+
+def searched(asked: argparse.Namespace, sources: Sources, progress: Progress) -> list[Record]:
+    """The records of the searches, each followed by a short launch with what was found."""
+    scenarios = tuple(asked.scenario or catalog.scenarios())
+    selection = Selection(scenarios=scenarios, devices=("cpu",), lanes=("tuned",), precisions=(asked.precision,))
+    wishes = Options("local", profile="smoke", data="synthetic", tune_s=asked.tune)
+    outcome = session.start(session.prepare(selection, wishes, sources), asked.out, progress)
+    return [record for record in RunFolder.open(outcome.folder).tunings() if record.status is Status.OK]
+
+
+def comparisons(
+    asked: argparse.Namespace, found: list[Record], environments: Mapping[str, Environment], home: Path
+) -> Iterator[tuple[Subject, Command, Command]]:
+    """What is measured against what."""
+    by_scenario: dict[str, list[Record]] = {}
+    for record in found:
+        by_scenario.setdefault(record.request.scenario, []).append(record)
+    for scenario, records in by_scenario.items():
+        work = (scenario, "--images", str(asked.images))
+        best = max(records, key=rate)
+        if asked.against != "stock" and scenario in SCENARIOS:
+            subject = Subject("tuned", scenario, best.request.framework, asked.precision)
+            plain = on_host(environments[PLAIN_FRAMEWORK], home, PLAIN, *work)
+            yield subject, kit_side(best, environments, home, *work, settings=settings_of(best)), plain
+        for record in records if asked.against != "keras" else ():
+            subject = Subject("tuned-stock", scenario, record.request.framework, asked.precision)
+            stock = kit_side(record, environments, home, *work)
+            yield subject, kit_side(record, environments, home, *work, settings=settings_of(record)), stock
+
+
+def rate(record: Record) -> float:
+    """Training speed of the settings that a search took, in images/s."""
+    assert record.result is not None
+    assert record.result.tuning is not None
+    training = record.result.tuning.searches[0]
+    (chosen,) = (tried for tried in training.tried if tried.settings == training.chosen)
+    return statistics.median(chosen.rates or [0.0])
+
+
+def kit_side(
+    record: Record,
+    environments: Mapping[str, Environment],
+    home: Path,
+    *work: str,
+    settings: Mapping[str, str] | None = None,
+) -> Command:
+    """The kit's training loop in the record's cell. settings: of the tuned lane; None: the stock lane."""
+    request = record.request
+    who = ("--framework", request.framework, "--threads", str(len(usable_cpus())), "--precision", request.precision)
+    how = ("--settings", json.dumps(settings)) if settings else ()
+    variables = allocators.variables(settings or {})
+    return on_host(environments[request.framework], home, "benchmarks.kit_side", *work, *who, *how, variables=variables)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))

@@ -1,0 +1,106 @@
+"""Settings of tuned cells between runs: what a search found is kept for runs on the same machine; what a person wants
+to be measured with is pinned by a file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from kit import assets
+from kit.errors import UsageError
+from kit.model import Environment
+from kit.records import Machine, Pins, Plan, Record
+from kit.store import RunFolder
+from scenarios import allocators
+from scenarios.contract import Request, Status
+
+
+class TuningCache:
+    """A folder of records of searches, each named by what its outcome depends on. machine: that this is. plan: of the
+    run; a record of one that names host and user is not for others."""
+
+    def __init__(self, folder: Path, machine: Machine, plan: Plan) -> None:
+        self._folder = folder
+        self._machine = machine
+        self._plan = plan
+        self._code = _digest_of(sorted((assets.ROOT / "scenarios").rglob("*.py")))
+
+    def find(self, request: Request, environment: Environment) -> Record | None:
+        """What a search for this very request found here; None where there was none, or its record cannot be read: the
+        search is made anew then."""
+        file = self._file(request, environment)
+        try:
+            return Record.from_json(file.read_bytes(), str(file))
+        except (OSError, UsageError):
+            return None
+
+    def keep(self, record: Record, environment: Environment) -> None:
+        """Keep what a search found. Raises OSError."""
+        file = self._file(record.request, environment)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = file.with_suffix(f".{os.getpid()}.new")
+        try:
+            temporary.write_text(record.to_json(), encoding="utf-8")
+            temporary.replace(file)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _file(self, request: Request, environment: Environment) -> Path:
+        parts = {
+            "key": request.key,
+            "spec": request.spec,
+            "threads": request.threads,
+            "data": request.data,
+            "seconds": request.budget.seconds,
+            "environment": environment.digest,
+            "machine": self._machine.id,
+            "identify": self._plan.identify,
+            "gpus": self._plan.gpus,
+            "allocators": allocators.offered(),
+            "code": self._code,
+        }
+        name = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        return self._folder / f"{name}.json"
+
+
+def settings_of(record: Record) -> dict[str, str]:
+    """What a search found. For records of searches that ended ok."""
+    assert record.status is Status.OK
+    assert record.result is not None
+    assert record.result.tuning is not None
+    return record.result.tuning.settings
+
+
+def read_pins(file: Path) -> dict[str, dict[str, str]]:
+    """Settings by cell from a file that `kit settings` wrote. Raises UsageError."""
+    try:
+        pins = Pins.from_json(file.read_bytes(), str(file)).cells
+    except OSError as error:
+        raise UsageError(
+            f"{file} cannot be read: {error.strerror}.", "Name a file that `kit settings` wrote."
+        ) from error
+    for key, settings in pins.items():
+        allocator = settings.get(allocators.AXIS, allocators.STOCK)
+        if allocator not in allocators.VARIABLES:
+            known = ", ".join(allocators.VARIABLES)
+            raise UsageError(f"{file} has the allocator {allocator!r} for {key}; known are: {known}.", "Correct it.")
+    return pins
+
+
+def pins(folder: RunFolder) -> Pins:
+    """The settings of a run's tuned cells: those that it was given and those that it searched. Raises UsageError where
+    it has none."""
+    found = {record.key: settings_of(record) for record in folder.tunings() if record.status is Status.OK}
+    found |= folder.plan.pinned
+    if not found:
+        raise UsageError(f"{folder.path} has no tuned cells.", "Make a run with --lane tuned.")
+    return Pins(cells=found)
+
+
+def _digest_of(files: list[Path]) -> str:
+    found = hashlib.sha256()
+    for file in files:
+        found.update(file.read_bytes())
+    return found.hexdigest()

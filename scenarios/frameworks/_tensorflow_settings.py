@@ -1,0 +1,23 @@
+"""What the tuner may change in TensorFlow."""
+
+from __future__ import annotations
+
+from scenarios import allocators
+from scenarios.frameworks.base import Axes, Options
+from scenarios.spec import DATASETS, Scenario
+
+
+def offered(options: Options, scenario: Scenario) -> Axes:
+    """See `base.Adapter.axes`. Compiled is compiled by XLA."""
+    on_cpu = options.device == "cpu"
+    arrays = DATASETS[scenario.dataset].shape is not None
+    ways = ["kernels", "compiled"] if on_cpu else ["compiled", "kernels"]
+    training = {
+        **({allocators.AXIS: list(allocators.offered())} if on_cpu else {}),
+        "loop": ["fit", "graph"] if arrays else [],
+        "feed": [] if arrays else ["tf.data", "cached"],
+        "optimizer": ["keras", "fused"],
+        "network": ways,
+        "threads": options.thread_counts,
+    }
+    return {"training": training, "latency": {"latency": ways}, "throughput": {"throughput": ways}}

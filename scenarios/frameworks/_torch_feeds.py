@@ -1,0 +1,90 @@
+"""What feeds a PyTorch training loop: a DataLoader, as its tutorials have it, or batches gathered on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from scenarios.data.photos import PhotoCache, PhotoLoader, decode_all
+from scenarios.frameworks._torch_photos import photo_loader, read_photo
+from scenarios.frameworks.base import Arrays, Images, Photos, TrainSet
+
+
+class Feed(Protocol):
+    """Batches of one set in an order that a seed gives. description: in words for the report."""
+
+    description: str
+
+    def batches(self, seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """One epoch: images (b, C, H, W), labels (b,), the short last batch too."""
+
+
+class LoaderFeed:
+    """A DataLoader, made once: epochs differ by the seed of its generator alone."""
+
+    def __init__(self, train: TrainSet, batch: int, threads: int) -> None:
+        self._generator = torch.Generator()
+        if isinstance(train, Photos):
+            self._loader: DataLoader[Any] = photo_loader(train, batch, threads, self._generator)
+        else:
+            data = TensorDataset(nchw(train.images), labels_of(train))
+            self._loader = DataLoader(data, batch, shuffle=True, generator=self._generator)
+        workers = self._loader.num_workers or "no"
+        self.description = f"DataLoader over a {type(self._loader.dataset).__name__}, {workers} worker processes"
+
+    def batches(self, seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """See `Feed`."""
+        self._generator.manual_seed(seed)  # the order, and with it the seeds of the loader's workers
+        return iter(self._loader)
+
+
+class CachedFeed:
+    """Photos that were decoded once, augmented by the kit's own loader in threads."""
+
+    description = "kit photo loader over decoded photos, threads"
+
+    def __init__(self, photos: Photos, batch: int, threads: int) -> None:
+        self._photos, self._batch, self._threads = photos, batch, threads
+        self._cache = PhotoCache(photos, decode_all(photos, threads, read_photo))
+
+    def batches(self, seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """See `Feed`."""
+        for images, labels in PhotoLoader(self._photos, self._batch, seed, 0, self._threads, self._cache):
+            yield torch.from_numpy(images).permute(0, 3, 1, 2), torch.from_numpy(labels)
+
+
+class ResidentFeed:
+    """The whole set on the device, from which each batch is gathered by index: no image is handled on its own.
+    channels_last: the layout of the batches."""
+
+    description = "batches gathered from the whole set on the device"
+
+    def __init__(self, train: Arrays, batch: int, device: torch.device, *, channels_last: bool) -> None:
+        height, width, channels = train.images.shape[1:]
+        self._batch = batch
+        self._shape = (height, width, channels) if channels_last else (channels, height, width)
+        self._channels_last = channels_last
+        images = torch.from_numpy(np.array(train.images)) if channels_last else nchw(train.images)
+        self._images = images.flatten(1).to(device)
+        self._labels = labels_of(train).to(device)
+
+    def batches(self, seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """See `Feed`."""
+        order = torch.randperm(len(self._labels), generator=torch.Generator().manual_seed(seed))
+        for chosen in order.to(self._images.device).split(self._batch):
+            images = self._images.index_select(0, chosen).unflatten(1, self._shape)
+            yield images.permute(0, 3, 1, 2) if self._channels_last else images, self._labels.index_select(0, chosen)
+
+
+def nchw(images: Images) -> torch.Tensor:
+    """(N, H, W, C) array to a new (N, C, H, W) tensor on the CPU, with the plain strides of that shape."""
+    return torch.from_numpy(np.array(images.transpose(0, 3, 1, 2), np.float32, order="C"))
+
+
+def labels_of(train: Arrays) -> torch.Tensor:
+    """(N,) int64 on the CPU, a copy."""
+    return torch.from_numpy(np.array(train.labels, np.int64))

@@ -1,0 +1,70 @@
+"""What the tuner may change in PyTorch, and the parts that it changes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch._dynamo  # the first optimizer would import it, a second later, in each candidate of a search
+import torch.nn.functional as F  # noqa: N812 - PyTorch's own name for it
+from torch import nn
+
+from scenarios import allocators
+from scenarios.frameworks.base import Axes, Options
+from scenarios.spec import DATASETS, Adadelta, Conv, MaxPool, Scenario
+
+Network = Callable[[torch.Tensor], torch.Tensor]
+
+
+def offered(options: Options, scenario: Scenario) -> Axes:
+    """See `base.Adapter.axes`."""
+    on_cpu = options.device == "cpu"
+    compiled = ["compiled"] if shutil.which("g++") or not on_cpu else []
+    planes = any(isinstance(layer, Conv | MaxPool) for layer in scenario.layers)
+    own, other = ("loop", "foreach") if on_cpu else ("foreach", "loop")
+    fused = [] if isinstance(scenario.optimizer, Adadelta) else ["fused"]  # PyTorch has none of it
+    of_cpu = {
+        "dense": ["linear", "convolution"],
+        "denormals": ["kept", "flushed"],
+        "threads": options.thread_counts,
+    }
+    training = {
+        **({allocators.AXIS: list(allocators.offered())} if on_cpu else {}),
+        "layout": ["nchw", "nhwc"] if planes else [],
+        "optimizer": [own, other, *fused],
+        "feed": ["loader", "resident" if DATASETS[scenario.dataset].shape else "cached"],
+        **(of_cpu if on_cpu else {}),
+        "relu": ["apart", "in place"],
+        "network": ["eager", *compiled],  # the dearest last
+    }
+    ways = ["eager", "frozen", *compiled]
+    return {"training": training, "latency": {"latency": ways}, "throughput": {"throughput": ways}}
+
+
+class ConvolvedLinear(nn.Linear):  # type: ignore[misc]
+    """A dense layer as a 1x1 convolution of one pixel: that goes to oneDNN, which uses instructions on some processors
+    (AVX-512 on AMD's) that the library behind `nn.Linear`, MKL, leaves out there."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(N, in) to (N, out)."""
+        return F.conv2d(x[:, :, None, None], self.weight[:, :, None, None], self.bias).flatten(1)
+
+
+def compiled(net: Network) -> Network:
+    """The network by `torch.compile`, anew for each batch size. Where there are too many of them that is an error:
+    PyTorch would go on without."""
+    torch._dynamo.config.fail_on_recompile_limit_hit = True  # noqa: SLF001 - its documented place
+    made: Network = torch.compile(net, dynamic=False)
+    return made
+
+
+def frozen(net: Network, example: torch.Tensor, how: str) -> Network:
+    """The network for inference at the example's batch size, by `torch.compile` (`compiled`), or traced with its
+    weights as constants and its layers fused (`frozen`). net: in evaluation mode."""
+    if how == "compiled":
+        return compiled(net)
+    traced: Any = torch.jit.freeze(torch.jit.trace(net, example, check_trace=False))
+    fused: Network = torch.jit.optimize_for_inference(traced)
+    return fused

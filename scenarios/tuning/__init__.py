@@ -1,0 +1,1 @@
+"""Finds the settings with which a framework trains a scenario fastest on this machine."""

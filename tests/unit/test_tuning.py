@@ -1,0 +1,118 @@
+"""The search for settings, run for real: fork servers, forks, turns; what hangs, crashes or computes nonsense."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from scenarios.contract import Code, Status
+from tests.workers import copy_assets, request_of, work
+
+ADAPTER = """
+import os
+import time
+
+from scenarios.frameworks.plain import PlainAdapter, PlainModel
+
+REST_S = {"slow": 0.02, "fast": 0.005}
+
+
+class ChoosyModel(PlainModel):
+    def _step(self, images, labels):
+        pace = self._options.settings.get("pace", "slow")
+        if pace == "crash":
+            os.abort()
+        if pace == "hang":
+            time.sleep(1000)
+        if pace == "raise":
+            raise ValueError("out of order")
+        time.sleep(REST_S.get(pace, 0.0))
+        return super()._step(images, labels)
+
+    def logits(self, images):
+        found = super().logits(images)
+        return 1.01 * found if self._options.settings.get("pace") == "wrong" else found
+
+    def predictor(self, batch):
+        predict, rest = super().predictor(batch), 0.0 if self._options.settings.get("latency") == "quick" else 0.01
+
+        def slowed(images):
+            time.sleep(rest)
+            return predict(images)
+
+        return slowed
+
+
+class ChoosyAdapter(PlainAdapter):
+    name = "choosy"
+
+    @staticmethod
+    def axes(options, scenario):
+        training = {"pace": ["slow", "fast", "wrong", "crash", "hang", "raise"]}
+        return {"training": training, "latency": {"latency": ["careful", "quick"]}}
+
+    def versions(self):
+        return {**super().versions(), "choosy": "1"}
+
+    def build(self, scenario, weights):
+        return ChoosyModel(self._options, scenario, weights)
+
+
+ADAPTER = ChoosyAdapter
+"""
+
+
+@pytest.fixture(scope="module")
+def assets(tmp_path_factory):
+    """The example, and an adapter that has settings."""
+    folder = tmp_path_factory.mktemp("assets")
+    copy_assets(folder)
+    (folder / "scenarios/frameworks/choosy.py").write_text(ADAPTER)
+    return folder
+
+
+def tuned(assets, io, **changes):
+    key = "tiny-cnn/choosy/cpu/tuned/fp32/b32"
+    fields = {"framework": "choosy", "key": key, "lane": "tuned", "purpose": "tune", "budget": {"seconds": 36}}
+    request_of(assets, io, **{**fields, **changes})
+    return work(assets, io)
+
+
+def test_a_search_takes_the_fastest_that_computes_the_scenario(assets, tmp_path):
+    result = tuned(assets, tmp_path)
+    assert result.status is Status.OK, result.reason
+    assert result.missing("tune") == []
+    assert result.tuning
+    assert result.tuning.settings == {"pace": "fast", "latency": "quick"}
+    training, latency = result.tuning.searches
+    assert (training.objective, latency.objective) == ("training", "latency")
+    tried = {t.settings.get("pace", "slow"): t for t in training.tried}
+    assert set(tried) == {"slow", "fast", "wrong", "crash", "hang", "raise"}
+    assert {pace: bool(t.failure) for pace, t in tried.items()} == {
+        "slow": False,
+        "fast": False,
+        "wrong": True,
+        "crash": True,
+        "hang": True,
+        "raise": True,
+    }
+    assert "does not compute" in tried["wrong"].failure
+    assert min(tried["wrong"].ratios) > 1
+    assert "no answer" in tried["hang"].failure
+    assert "out of order" in tried["raise"].failure
+    assert all(1 < ratio < 6 for ratio in tried["fast"].ratios)
+    assert training.seconds + latency.seconds < 2 * 36
+    assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in (p.info["cmdline"] or [])]
+
+
+def test_what_was_chosen_is_measured_with(assets, tmp_path):
+    settings = {"pace": "fast", "latency": "quick"}
+    result = tuned(assets, tmp_path, purpose="measure", settings=settings, budget={"steps": 3, "test_images": 20})
+    assert result.status is Status.OK, result.reason
+
+
+def test_a_search_that_cannot_begin_says_why(assets, tmp_path):
+    result = tuned(assets, tmp_path, framework="nowhere")
+    assert (result.status, result.reason and result.reason.code) == (Status.FAILED, Code.WORKER_ERROR)
+    assert result.reason
+    assert "could not begin" in result.reason.message

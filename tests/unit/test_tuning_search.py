@@ -1,0 +1,190 @@
+"""The search over settings: finds what is fastest, loses to nothing, and pays for failures out of their own share."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scenarios.tuning.search import FINAL_PAIRS, FINALISTS, SLICE_S, StockFailed, TrialFailed, search
+
+
+@dataclass
+class Machine:
+    """Each setting multiplies the speed by its factor; a factor of 0 crashes at the start, below 0 hangs for so many
+    seconds first. noise: standard deviation of a turn, relatively."""
+
+    factors: dict[tuple[str, str], float]
+    noise: float = 0.0
+    start_s: float = 1.0
+    now: float = 0.0
+    wrong: set[tuple[str, str]] = field(default_factory=set)
+    open: int = 0
+    started: list[dict[str, str]] = field(default_factory=list)
+    random: random.Random = field(default_factory=lambda: random.Random(0))
+
+    def clock(self) -> float:
+        return self.now
+
+    def start(self, settings):
+        self.started.append(dict(settings))
+        factor = 1.0
+        self.now += self.start_s
+        for item in settings.items():
+            one = self.factors.get(item, 1.0)
+            if one <= 0:
+                self.now += -one
+                raise TrialFailed("it crashed")
+            factor *= one
+        self.open += 1
+        assert self.open <= 2
+        return Running(self, factor)
+
+    def prove(self, settings):
+        if self.wrong & set(settings.items()):
+            raise TrialFailed("it computes something else")
+
+
+@dataclass
+class Running:
+    machine: Machine
+    factor: float
+
+    def measure(self, seconds):
+        assert seconds == SLICE_S
+        self.machine.now += seconds
+        return 1000 * self.factor * self.machine.random.gauss(1, self.machine.noise)
+
+    def close(self):
+        self.machine.open -= 1
+
+
+AXES = {"layout": ("nchw", "nhwc"), "optimizer": ("loop", "foreach", "fused"), "malloc": ("default", "keep")}
+
+
+def outcome(machine, budget_s=60.0, axes=AXES):
+    found = search(axes, machine, budget_s, machine.clock)
+    assert machine.open == 0
+    return found
+
+
+def test_what_gains_alone_is_taken_together():
+    machine = Machine({("layout", "nhwc"): 1.5, ("optimizer", "foreach"): 1.1, ("optimizer", "fused"): 1.3})
+    assert outcome(machine).chosen == {"layout": "nhwc", "optimizer": "fused"}
+
+
+def test_where_nothing_gains_stock_is_taken():
+    found = outcome(Machine({("layout", "nhwc"): 0.5, ("optimizer", "fused"): 1.0}, noise=0.02))
+    assert found.chosen == {}
+
+
+def test_gains_that_do_not_add_up_are_taken_apart():
+    class Clashing(Machine):
+        def start(self, settings):
+            trial = super().start(settings)
+            if len(settings) == 3:
+                trial.factor = 0.9
+            return trial
+
+    factors = {("layout", "nhwc"): 1.5, ("optimizer", "fused"): 1.3, ("malloc", "keep"): 1.1}
+    assert outcome(Clashing(factors)).chosen == {"layout": "nhwc", "optimizer": "fused"}
+
+
+def test_what_gains_only_with_others_is_found():
+    class Helping(Machine):
+        def start(self, settings):
+            trial = super().start(settings)
+            if settings.get("layout") == "nhwc":
+                trial.factor *= 1.3 if settings.get("malloc") == "keep" else 0.9
+            return trial
+
+    axes = dict(reversed(AXES.items()))
+    assert outcome(Helping({("malloc", "keep"): 1.2}), axes=axes).chosen == {"malloc": "keep", "layout": "nhwc"}
+
+
+def test_what_gained_by_luck_is_left_out_again():
+    class Lucky(Machine):
+        def start(self, settings):
+            trial = super().start(settings)
+            if settings == {"layout": "nhwc"}:
+                trial.factor *= 1.1
+            return trial
+
+    found = outcome(Lucky({("layout", "nhwc"): 0.9, ("optimizer", "fused"): 1.5}))
+    assert found.chosen == {"optimizer": "fused"}
+
+
+def test_a_candidate_that_crashes_or_hangs_costs_its_share_and_is_told():
+    machine = Machine({("layout", "nhwc"): -8.0, ("optimizer", "foreach"): 0.0, ("malloc", "keep"): 1.4})
+    found = outcome(machine)
+    assert found.chosen == {"malloc": "keep"}
+    assert [c.settings for c in found.candidates if c.failure] == [{"layout": "nhwc"}, {"optimizer": "foreach"}]
+    assert found.seconds < 60
+
+
+def test_stock_that_fails_is_no_cell():
+    class Broken(Machine):
+        def start(self, settings):
+            raise TrialFailed("no")
+
+    with pytest.raises(StockFailed):
+        outcome(Broken({}))
+
+
+def test_what_computes_something_else_is_not_taken():
+    factors = {("layout", "nhwc"): 1.5, ("optimizer", "fused"): 1.3}
+    found = outcome(Machine(factors, wrong={("layout", "nhwc")}))
+    assert found.chosen == {"optimizer": "fused"}
+    assert {tuple(c.settings.items()) for c in found.candidates if c.failure} == {
+        (("layout", "nhwc"),),
+        (("layout", "nhwc"), ("optimizer", "fused")),
+    }
+
+
+factors = st.floats(0.5, 2) | st.sampled_from([0.0, -5.0])
+
+
+@given(
+    layout=factors,
+    foreach=factors,
+    fused=factors,
+    keep=factors,
+    noise=st.floats(0, 0.05),
+    start_s=st.floats(0.1, 5),
+    budget_s=st.floats(5, 90),
+    seed=st.integers(0, 9),
+)
+def test_the_choice_is_not_slower_than_stock_and_the_budget_holds(
+    layout, foreach, fused, keep, noise, start_s, budget_s, seed
+):
+    known = {
+        ("layout", "nhwc"): layout,
+        ("optimizer", "foreach"): foreach,
+        ("optimizer", "fused"): fused,
+        ("malloc", "keep"): keep,
+    }
+    machine = Machine(known, noise, start_s, random=random.Random(seed))
+    found = outcome(machine, budget_s)
+    truth = 1.0
+    for item in found.chosen.items():
+        truth *= known[item]
+    assert truth > 1 - 2 * noise or not found.chosen
+    finals_s = FINALISTS * 2 * FINAL_PAIRS * SLICE_S
+    assert found.seconds <= budget_s + (1 + FINALISTS) * start_s + finals_s + 5  # for what hangs
+    assert found.candidates[0].settings == {}
+
+
+def test_where_all_are_equal_stock_is_nearly_always_taken():
+    taken = [outcome(Machine({}, noise=0.05, random=random.Random(seed))).chosen for seed in range(200)]
+    assert sum(bool(chosen) for chosen in taken) <= 10
+
+
+def test_nothing_is_taken_without_a_final_of_its_own():
+    found = outcome(Machine({("layout", "nhwc"): 1.5}), budget_s=4.0)
+    assert found.chosen == {}, "there was no time for it"
+    found = outcome(Machine({("layout", "nhwc"): 1.5}))
+    (chosen,) = (c for c in found.candidates if c.settings == {"layout": "nhwc"})
+    assert len(chosen.ratios) >= FINAL_PAIRS + 2
