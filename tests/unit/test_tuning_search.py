@@ -138,10 +138,9 @@ def test_what_computes_something_else_is_not_taken():
     factors = {("layout", "nhwc"): 1.5, ("optimizer", "fused"): 1.3}
     found = outcome(Machine(factors, wrong={("layout", "nhwc")}))
     assert found.chosen == {"optimizer": "fused"}
-    assert {tuple(c.settings.items()) for c in found.candidates if c.failure} == {
-        (("layout", "nhwc"),),
-        (("layout", "nhwc"), ("optimizer", "fused")),
-    }
+    failed = [c.settings for c in found.candidates if c.failure]
+    assert {"layout": "nhwc", "optimizer": "fused"} in failed
+    assert all(settings["layout"] == "nhwc" for settings in failed)
 
 
 factors = st.floats(0.5, 2) | st.sampled_from([0.0, -5.0])
