@@ -149,11 +149,6 @@ class Side:
         self._command, self._process, self._log = command, process, log
         self.work = self._answer()
 
-    def settled_epoch(self) -> float:
-        """The same, after the threads of another side went to sleep."""
-        time.sleep(SETTLE_S)
-        return self.epoch()
-
     def epoch(self, loop: str = COMMAND) -> float:
         """Have it train one epoch; the seconds that it took. Raises KitError where it died."""
         assert self._process.stdin is not None
@@ -161,6 +156,11 @@ class Side:
             self._process.stdin.write(f"{loop}\n")
             self._process.stdin.flush()
         return self._answer()["seconds"]
+
+    def settled_epoch(self) -> float:
+        """`epoch`, begun when the threads of the other side have gone to sleep."""
+        time.sleep(SETTLE_S)
+        return self.epoch()
 
     def _answer(self) -> dict[str, float]:
         assert self._process.stdout is not None

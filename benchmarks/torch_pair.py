@@ -4,7 +4,7 @@
 
 In processes of their own, two runs of one and the same loop differ by several per cent for as long as they live, by
 where their memory lies (T. Mytkowicz et al., Producing wrong data without doing anything obviously wrong, ASPLOS 2009).
-In one process the loop that was built first has a little of that advantage; so who is first changes from launch to
+In one process the loop that was built first may still have such an advantage; so who is first changes from launch to
 launch.
 """
 

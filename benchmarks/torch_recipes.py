@@ -1,8 +1,9 @@
 """The studies' recipes as a person would type them into PyTorch: a DataLoader and the tutorial's eager loop.
 
-What the kit's PyTorch cells are measured against. The loop keeps no loss and no accuracy, and threads are PyTorch's
-default (pytorch.org/tutorials/beginner/basics/optimization_tutorial.html, without what it prints). The one thing that
-is not PyTorch's default is how the weights begin: see `begin_as_keras`.
+What the kit's PyTorch cells are measured against. The loop keeps no loss and no accuracy
+(pytorch.org/tutorials/beginner/basics/optimization_tutorial.html, without what it prints). Not PyTorch's default is how
+the weights begin, see `begin_as_keras`, and what the kit's adapter sets for the whole process that both loops share:
+threads, and how float32 is rounded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the tuned lane reaches: the best framework's against plain Keras, each framework's against its own stock lane.
+"""What the tuned lane reaches: each framework's against plain Keras, and against its own stock lane.
 
-`python -m benchmarks.tuned` prints one line of JSON a scenario for the first (`tuned`), one a scenario and framework
-for the second (`tuned-stock`), all at the scenario's batch size. Settings are searched as in `kit run --lane tuned`;
+`python -m benchmarks.tuned` prints for each scenario and framework one line of JSON for the first (`tuned`) and one for
+the second (`tuned-stock`), all at the scenario's batch size. Settings are searched as in `kit run --lane tuned`;
 what was found before on this machine is taken.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -75,29 +74,16 @@ def comparisons(
     asked: argparse.Namespace, found: list[Record], environments: Mapping[str, Environment], home: Path
 ) -> Iterator[tuple[Subject, Command, Command]]:
     """What is measured against what."""
-    by_scenario: dict[str, list[Record]] = {}
     for record in found:
-        by_scenario.setdefault(record.request.scenario, []).append(record)
-    for scenario, records in by_scenario.items():
-        work = (scenario, "--images", str(asked.images))
-        best = max(records, key=rate)
-        if asked.against != "stock" and scenario in SCENARIOS:
-            subject = Subject("tuned", scenario, best.request.framework, asked.precision)
+        request = record.request
+        work = (request.scenario, "--images", str(asked.images))
+        ours = kit_side(record, environments, home, *work, settings=settings_of(record))
+        if asked.against != "stock" and request.scenario in SCENARIOS:
             plain = on_host(environments[PLAIN_FRAMEWORK], home, PLAIN, *work)
-            yield subject, kit_side(best, environments, home, *work, settings=settings_of(best)), plain
-        for record in records if asked.against != "keras" else ():
-            subject = Subject("tuned-stock", scenario, record.request.framework, asked.precision)
+            yield Subject("tuned", request.scenario, request.framework, request.precision), ours, plain
+        if asked.against != "keras":
             stock = kit_side(record, environments, home, *work)
-            yield subject, kit_side(record, environments, home, *work, settings=settings_of(record)), stock
-
-
-def rate(record: Record) -> float:
-    """Training speed of the settings that a search took, in images/s."""
-    assert record.result is not None
-    assert record.result.tuning is not None
-    training = record.result.tuning.searches[0]
-    (chosen,) = (tried for tried in training.tried if tried.settings == training.chosen)
-    return statistics.median(chosen.rates or [0.0])
+            yield Subject("tuned-stock", request.scenario, request.framework, request.precision), ours, stock
 
 
 def kit_side(

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import geometric_mean, median
 
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks import accuracy, against_itself, container, overhead, processes, slow_meter
+from benchmarks import accuracy, against_itself, container, overhead, processes, slow_meter, tuned
 from benchmarks.interleave import half_of, half_plan, half_records, interleaved
 from benchmarks.pairs import Subject, exit_code, median_interval, ratios, summary
 from benchmarks.processes import Command, Extent, compare, compare_in_one
@@ -25,7 +26,7 @@ from kit.comparison.compare import Run
 from kit.engines.local import LocalEngine
 from kit.errors import KitError
 from kit.intervals import Interval
-from kit.model import Cell
+from kit.model import Cell, Environment
 from kit.progress import Silent
 from kit.records import Plan
 from kit.sources import Sources
@@ -335,3 +336,25 @@ def test_accuracies_are_compared_by_seed_with_students_interval_for_pairs() -> N
     assert (fields["difference"], fields["stock_sd"], fields["n"]) == (0.667, 1.0, 3)
     # By hand: differences 1, 0, 1; standard error 1/3; t(0.975, 2) = 4.303.
     assert fields["interval"] == pytest.approx([0.667 - 4.303 / 3, 0.667 + 4.303 / 3], abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("against", "benches"), [(None, ["tuned", "tuned-stock"]), ("keras", ["tuned"]), ("stock", ["tuned-stock"])]
+)
+def test_every_framework_s_settings_are_held_against_keras_and_against_its_own_stock(against, benches, tmp_path):
+    asked = tuned.options(["--against", against] if against else [])
+    environments = {name: Environment(name, "cpu", "venv", name, "") for name in ("torch", "tensorflow")}
+    searched = [
+        examples.record(replace(examples.request(examples.cell(framework=name)), lane="tuned", purpose="tune"))
+        for name in environments
+    ]
+    found = list(tuned.comparisons(asked, searched, environments, tmp_path))
+    assert [(subject.framework, subject.bench) for subject, _, _ in found] == [
+        (name, bench) for name in environments for bench in benches
+    ]
+    for subject, ours, baseline in found:
+        assert ours.arguments[0] == subject.framework
+        assert json.loads(ours.arguments[ours.arguments.index("--settings") + 1]) == examples.SETTINGS
+        assert "--settings" not in baseline.arguments
+        plain = "benchmarks.keras_recipes" if subject.bench == "tuned" else "benchmarks.kit_side"
+        assert plain in baseline.arguments
