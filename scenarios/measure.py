@@ -48,6 +48,7 @@ class WindowMeter:
         self._pending_steps = 0
         self._pending_images = 0
         self._size = 1
+        self._left = self._window_steps()
         self._full_from: int | None = None
         self._full_s = 0.0  # since then
 
@@ -81,11 +82,16 @@ class WindowMeter:
     def begin(self) -> None:
         """A new epoch starts; what was pending from the last one is dropped."""
         self._epoch_step = self._pending_steps = self._pending_images = 0
+        self._left = self._window_steps()
         self._start = self._clock()
 
     def due(self) -> int:
         """Steps until the window ends."""
-        ends = [self._size - self._pending_steps]
+        return self._left
+
+    def _window_steps(self) -> int:
+        """Of the window that begins now. Counted down from here, as `step` is part of each step that is timed."""
+        ends = [self._size]
         if self.budget.steps is not None:
             ends.append(self.budget.steps - self.steps)
         if self.whole_epochs:
@@ -98,7 +104,8 @@ class WindowMeter:
         self._epoch_step += 1
         self._pending_steps += 1
         self._pending_images += images
-        return self.due() <= 0
+        self._left -= 1
+        return self._left <= 0
 
     def mark(self) -> bool:
         """Close the window; False where the budget is used up."""
@@ -113,6 +120,7 @@ class WindowMeter:
             self._full_s += window.seconds
         self._size = self._next_size(window)
         self._pending_steps = self._pending_images = 0
+        self._left = self._window_steps()
         going_on = not self.finished
         self._start = self._clock()  # last: the search for the end of the warm-up is no part of a window
         return going_on

@@ -94,21 +94,32 @@ def find_slots(scenario: Scenario, net: nn.Sequential) -> list[Slot]:
     return slots
 
 
-def build_optimizer(optimizer: spec.Optimizer, net: nn.Module, how: str | None = None) -> torch.optim.Optimizer:
+def build_optimizer(
+    optimizer: spec.Optimizer, net: nn.Module, how: str | None = None, *, capturable: bool = False
+) -> torch.optim.Optimizer:
     """PyTorch's own optimizer, every hyper-parameter that changes the update spelled out. how: its implementation, of
-    `_torch_settings.offered`; None for PyTorch's own choice."""
+    `_torch_settings.offered`; None for PyTorch's own choice. capturable: keeps its count of steps on the device, so
+    that a CUDA graph can hold a step."""
     parameters = net.parameters()
     forms: dict[str, Any] = {"loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
     form = forms.get(how or "", {})
+    counted = {"capturable": True} if capturable else {}
     match optimizer:
         case Sgd(learning_rate=rate):
             return torch.optim.SGD(parameters, lr=rate, momentum=0, dampening=0, weight_decay=0, nesterov=False, **form)
         case Adam(learning_rate=rate, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon):
             return torch.optim.Adam(
-                parameters, lr=rate, betas=(beta_1, beta_2), eps=epsilon, weight_decay=0, amsgrad=False, **form
+                parameters,
+                lr=rate,
+                betas=(beta_1, beta_2),
+                eps=epsilon,
+                weight_decay=0,
+                amsgrad=False,
+                **form,
+                **counted,
             )
         case Adadelta(learning_rate=rate, rho=rho, epsilon=epsilon):
-            return torch.optim.Adadelta(parameters, lr=rate, rho=rho, eps=epsilon, weight_decay=0, **form)
+            return torch.optim.Adadelta(parameters, lr=rate, rho=rho, eps=epsilon, weight_decay=0, **form, **counted)
 
 
 def loss_function(scenario: Scenario) -> LossFunction:

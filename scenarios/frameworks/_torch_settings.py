@@ -35,7 +35,7 @@ def offered(options: Options, scenario: Scenario) -> Axes:
         "layout": ["nchw", "nhwc"] if planes else [],
         "optimizer": [own, other, *fused],
         "feed": ["loader", "resident" if DATASETS[scenario.dataset].shape else "cached"],
-        **(of_cpu if on_cpu else {}),
+        **(of_cpu if on_cpu else {"step": ["launched", "captured"]}),
         "relu": ["apart", "in place"],
         "network": ["eager", *compiled],  # the dearest last
     }

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -19,10 +19,12 @@ import torch
 
 from scenarios.contract import Placement
 from scenarios.frameworks import _torch_settings
+from scenarios.frameworks._torch_capture import CapturedStep
 from scenarios.frameworks._torch_feeds import CachedFeed, Feed, LoaderFeed, ResidentFeed, nchw
 from scenarios.frameworks._torch_kernels import denormals, make_kernel, rounds_to_tf32, synchronise
 from scenarios.frameworks._torch_network import build_net, build_optimizer, find_slots, loss_function
 from scenarios.frameworks._torch_photos import photo_loader
+from scenarios.frameworks._torch_sums import RunningSums
 from scenarios.frameworks.base import (
     Arrays,
     DeviceUnavailable,
@@ -97,15 +99,6 @@ class TorchAdapter:
 ADAPTER = TorchAdapter
 
 
-@dataclass
-class RunningSums:
-    """Loss in float64 and hits in int64 over the images seen, on the device: reading them would wait for it."""
-
-    loss: torch.Tensor
-    correct: torch.Tensor
-    images: int = 0
-
-
 class TorchModel:
     """Meets `base.Model`."""
 
@@ -127,8 +120,10 @@ class TorchModel:
             if options.precision == "bf16"
             else nullcontext
         )
+        self._moves = self._device.type != "cpu" or self._format is torch.channels_last
+        self._sums = RunningSums(scenario, self._device)
+        self._captures = self._settings.get("step") == "captured"
         self._fed: tuple[TrainSet, Feed] | None = None
-        self._seen: tuple[torch.device, bool] | None = None  # facts alone: a tensor held would be memory not reused
         self.load(weights)
 
     def weights(self) -> Weights:
@@ -139,13 +134,17 @@ class TorchModel:
         """Replace the weights; the optimizer starts anew."""
         for slot in self._slots:
             slot.write(weights)
-        self._optimizer = build_optimizer(self._scenario.optimizer, self._net, self._settings.get("optimizer"))
+        # Facts alone: a tensor held would be memory that is not used again.
+        self._seen: tuple[torch.device, bool] | None = None
+        self._captured: dict[int, CapturedStep] = {}  # by size of the batch
+        form, capturable = self._settings.get("optimizer"), self._captures
+        self._optimizer = build_optimizer(self._scenario.optimizer, self._net, form, capturable=capturable)
 
     def step(self, images: Images, labels: Labels) -> float:
         """One training step; returns the mean loss before the update."""
         self._net.train()
-        loss, _ = self._step(nchw(images), torch.from_numpy(np.array(labels, np.int64)))
-        return float(loss)
+        loss, _, _ = self._step(nchw(images), torch.from_numpy(np.array(labels, np.int64)))
+        return float(loss.detach())
 
     def train_epoch(self, train: TrainSet, epoch: int, meter: Meter) -> Sums:
         """One pass in the feed's shuffled order. Loss and hits are summed on the device; the device is waited for only
@@ -155,15 +154,15 @@ class TorchModel:
         self._compile_for({min(len(train), self._scenario.batch), len(train) % self._scenario.batch})
         seed = int(np.random.SeedSequence([self._options.seed, epoch]).generate_state(1, np.uint64)[0])
         torch.manual_seed(seed)  # dropout
-        sums = self._no_sums()
+        self._sums.begin()
         meter.begin()
         for images, labels in feed.batches(seed):
-            self._summed_step(images, labels, sums)
+            self._sums.add(*self._step(images, labels))
             if meter.step(len(images)):
                 synchronise(self._device)
                 if not meter.mark():
                     break
-        return Sums(sums.images, sums.loss.item(), int(sums.correct.item()))
+        return self._sums.total()
 
     def resident_steps(self, images: Images, labels: Labels) -> Callable[[int], None]:
         """The very steps of `train_epoch`, their sums included, on a batch that already lies on the device."""
@@ -171,10 +170,11 @@ class TorchModel:
         targets = torch.from_numpy(np.array(labels, np.int64)).to(self._device)
 
         def run(steps: int) -> None:
-            sums = self._no_sums()
+            self._sums.begin()
             self._net.train()
             for _ in range(steps):
-                self._summed_step(batch, targets, sums)
+                self._sums.add(*self._step(batch, targets))
+            self._sums.flush()
             synchronise(self._device)
 
         return run
@@ -215,7 +215,7 @@ class TorchModel:
         return predict
 
     def placement(self) -> Placement:
-        """What the last training step ran on, and in which layout; nodes: parameter tensors by device. Raises
+        """What training since `load` ran on, and in which layout; nodes: parameter tensors by device. Raises
         RuntimeError before the first step."""
         if self._seen is None:
             raise RuntimeError("placement is known after a training step")
@@ -230,7 +230,8 @@ class TorchModel:
             layout="NHWC" if strided else "NCHW",
             tf32=rounds_to_tf32() if cuda else None,
             threads=torch.get_num_threads(),
-            training=f"{self._settings.get('network', 'eager')} loop, torch.optim.{type(self._optimizer).__name__}",
+            training=f"{self._settings.get('network', 'eager')} loop, torch.optim.{type(self._optimizer).__name__}"
+            + (", steps replayed as a CUDA graph" if self._captures else ""),
             loader=self._fed[1].description if self._fed else "none, single batches",
             denormals=denormals(device),
             nodes=dict(Counter(str(parameter.device) for parameter in self._net.parameters())),
@@ -240,22 +241,36 @@ class TorchModel:
         """Peak of PyTorch's caching allocator."""
         return int(torch.cuda.max_memory_allocated()) if self._device.type == "cuda" else None
 
-    def _step(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Forward, backward, update; returns mean loss and number of hits, both on the device."""
-        images, labels = images.to(self._device, memory_format=self._format), labels.to(self._device)
+    def _step(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Forward, backward, update; returns mean loss, logits and labels, all on the device."""
+        if self._moves:
+            images, labels = images.to(self._device, memory_format=self._format), labels.to(self._device)
+        step = self._captured_step(images, labels) if self._captures else self._launched_step
+        loss, logits = step(images, labels)
+        if self._seen is None:
+            self._seen = logits.device, images.is_contiguous()
+        return loss, logits, labels
+
+    def _captured_step(self, images: torch.Tensor, labels: torch.Tensor) -> CapturedStep:
+        if (size := len(labels)) not in self._captured:
+            example = images, labels
+            self._captured[size] = CapturedStep(self._launched_step, self._net, self._optimizer, example)
+        return self._captured[size]
+
+    def _launched_step(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         self._optimizer.zero_grad()
         logits, loss = self._forward_and_loss(images, labels)
         loss.backward()
         self._optimizer.step()
-        logits = logits.detach()
-        self._seen = logits.device, images.is_contiguous()
-        predicted = logits.squeeze(1) > 0 if self._scenario.loss == "binary" else logits.argmax(1)
-        return loss.detach(), (predicted == labels).sum()
+        return loss, logits
 
     def _forward_and_loss(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        with self._autocast():
+        if self._options.precision == "bf16":
+            with self._autocast():
+                logits = self._forward(images)
+            logits = logits.float()
+        else:  # not even a context that does nothing: see `RunningSums` on what a step costs beside training
             logits = self._forward(images)
-        logits = logits.float()
         return logits, self._loss(logits, labels)
 
     def _compile_for(self, sizes: set[int]) -> None:
@@ -269,16 +284,6 @@ class TorchModel:
             _, loss = self._forward_and_loss(images, torch.zeros(size, dtype=torch.int64, device=self._device))
             loss.backward()
             self._compiled_for.add(size)
-
-    def _summed_step(self, images: torch.Tensor, labels: torch.Tensor, sums: RunningSums) -> None:
-        loss, hits = self._step(images, labels)
-        sums.loss.add_(loss, alpha=len(images))
-        sums.correct.add_(hits)
-        sums.images += len(images)
-
-    def _no_sums(self) -> RunningSums:
-        zero = functools.partial(torch.zeros, (), device=self._device)
-        return RunningSums(zero(dtype=torch.float64), zero(dtype=torch.int64))
 
     def _feed(self, train: TrainSet) -> Feed:
         """What feeds `train`, made once: epochs differ by their seed alone."""
