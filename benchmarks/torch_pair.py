@@ -1,6 +1,6 @@
 """The kit's PyTorch loop and the bare one, both in one process.
 
-    python -m benchmarks.torch_pair SCENARIO --images 1280 --threads 2 --first kit
+    python -m benchmarks.torch_pair SCENARIO --images 320 --threads 2 --first kit
 
 In processes of their own, two runs of one and the same loop differ by several per cent for as long as they live, by
 where their memory lies (T. Mytkowicz et al., Producing wrong data without doing anything obviously wrong, ASPLOS 2009).

@@ -48,7 +48,7 @@ class WindowMeter:
         self._pending_steps = 0
         self._pending_images = 0
         self._size = 1
-        self._left = self._window_steps()
+        self._left = self._window_steps()  # until the window ends; counted down, since each call of `step` is timed
         self._full_from: int | None = None
         self._full_s = 0.0  # since then
 
@@ -90,7 +90,7 @@ class WindowMeter:
         return self._left
 
     def _window_steps(self) -> int:
-        """Of the window that begins now. Counted down from here, as `step` is part of each step that is timed."""
+        """Steps of the window that begins now."""
         ends = [self._size]
         if self.budget.steps is not None:
             ends.append(self.budget.steps - self.steps)

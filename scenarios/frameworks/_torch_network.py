@@ -99,11 +99,10 @@ def build_optimizer(
 ) -> torch.optim.Optimizer:
     """PyTorch's own optimizer, every hyper-parameter that changes the update spelled out. how: its implementation, of
     `_torch_settings.offered`; None for PyTorch's own choice. capturable: keeps its count of steps on the device, so
-    that a CUDA graph can hold a step."""
+    that a CUDA graph can hold a step; SGD counts none."""
     parameters = net.parameters()
     forms: dict[str, Any] = {"loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
     form = forms.get(how or "", {})
-    counted = {"capturable": True} if capturable else {}
     match optimizer:
         case Sgd(learning_rate=rate):
             return torch.optim.SGD(parameters, lr=rate, momentum=0, dampening=0, weight_decay=0, nesterov=False, **form)
@@ -115,11 +114,13 @@ def build_optimizer(
                 eps=epsilon,
                 weight_decay=0,
                 amsgrad=False,
+                capturable=capturable,
                 **form,
-                **counted,
             )
         case Adadelta(learning_rate=rate, rho=rho, epsilon=epsilon):
-            return torch.optim.Adadelta(parameters, lr=rate, rho=rho, eps=epsilon, weight_decay=0, **form, **counted)
+            return torch.optim.Adadelta(
+                parameters, lr=rate, rho=rho, eps=epsilon, weight_decay=0, capturable=capturable, **form
+            )
 
 
 def loss_function(scenario: Scenario) -> LossFunction:

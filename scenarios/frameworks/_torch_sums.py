@@ -21,45 +21,42 @@ class RunningSums:
 
     def __init__(self, scenario: Scenario, device: torch.device) -> None:
         self._binary = scenario.loss == "binary"
-        self._batch = scenario.batch
         self._loss = torch.zeros((), dtype=torch.float64, device=device)
         self._correct = torch.zeros((), dtype=torch.int64, device=device)
         self._losses = torch.zeros(SUMMED_STEPS, device=device)
-        self._logits = torch.zeros(SUMMED_STEPS, self._batch, scenario.output.units, device=device)
-        self._labels = torch.zeros(SUMMED_STEPS, self._batch, dtype=torch.int64, device=device)
+        self._logits = torch.zeros(SUMMED_STEPS, scenario.batch, scenario.output.units, device=device)
+        self._labels = torch.zeros(SUMMED_STEPS, scenario.batch, dtype=torch.int64, device=device)
         self._places = [*zip(self._losses, self._logits, self._labels, strict=True)]
-        self._sizes: list[int] = []  # of the batches that are not yet added up
-        self._images = 0
+        self._images = self._steps = self._size = 0  # steps that are not yet added up; images of each of those
 
     def begin(self) -> None:
         """Forget what there was."""
         self._loss.zero_()
         self._correct.zero_()
-        self._sizes.clear()
-        self._images = 0
+        self._images = self._steps = 0
 
     def add(self, loss: torch.Tensor, logits: torch.Tensor, labels: torch.Tensor) -> None:
-        """Count a step's batch. loss: its mean, (); logits: (b, units); labels: (b,)."""
-        place = self._places[len(self._sizes)]
-        if (size := len(labels)) != self._batch:
-            place = place[0], place[1][:size], place[2][:size]
-        torch._foreach_copy_(place, (loss.detach(), logits.detach(), labels))
-        self._sizes.append(size)
-        if len(self._sizes) == SUMMED_STEPS:
+        """Count a step's batch. loss: its mean, (); logits: (b, units); labels: (b,); all without a past."""
+        if (size := len(labels)) != self._size:
+            self.flush()
+            self._size = size
+        mean, outputs, targets = self._places[self._steps]
+        torch._foreach_copy_((mean, outputs[:size], targets[:size]), (loss, logits, labels))
+        self._steps += 1
+        if self._steps == SUMMED_STEPS:
             self.flush()
 
     def flush(self) -> None:
         """Add up what is pending."""
-        if not self._sizes:
+        steps, size = self._steps, self._size
+        if not steps:
             return
-        steps, device = len(self._sizes), self._loss.device
-        sizes = torch.tensor(self._sizes).to(device)
-        predicted = self._logits[..., 0] > 0 if self._binary else self._logits.argmax(2)
-        filled = torch.arange(self._batch, device=device) < sizes[:, None]
-        self._correct.add_(((predicted == self._labels)[:steps] & filled).sum())
-        self._loss.add_(self._losses[:steps].double().dot(sizes.double()))
-        self._images += sum(self._sizes)
-        self._sizes.clear()
+        logits, labels = self._logits[:steps, :size], self._labels[:steps, :size]
+        predicted = logits[..., 0] > 0 if self._binary else logits.argmax(2)
+        self._correct.add_((predicted == labels).sum())
+        self._loss.add_(self._losses[:steps].sum(dtype=torch.float64), alpha=size)
+        self._images += steps * size
+        self._steps = 0
 
     def total(self) -> Sums:
         """All of it; waits for the device."""

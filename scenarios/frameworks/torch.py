@@ -19,7 +19,7 @@ import torch
 
 from scenarios.contract import Placement
 from scenarios.frameworks import _torch_settings
-from scenarios.frameworks._torch_capture import CapturedStep
+from scenarios.frameworks._torch_capture import CapturedStep, forget
 from scenarios.frameworks._torch_feeds import CachedFeed, Feed, LoaderFeed, ResidentFeed, nchw
 from scenarios.frameworks._torch_kernels import denormals, make_kernel, rounds_to_tf32, synchronise
 from scenarios.frameworks._torch_network import build_net, build_optimizer, find_slots, loss_function
@@ -102,6 +102,8 @@ ADAPTER = TorchAdapter
 class TorchModel:
     """Meets `base.Model`."""
 
+    _optimizer: torch.optim.Optimizer
+
     def __init__(self, options: Options, scenario: Scenario, weights: Weights) -> None:
         self._options = options
         self._scenario = scenario
@@ -110,9 +112,12 @@ class TorchModel:
         self._format = torch.channels_last if self._settings.get("layout") == "nhwc" else torch.preserve_format
         self._net = build_net(scenario, self._settings).to(self._device, memory_format=self._format)
         self._forward: Callable[[torch.Tensor], torch.Tensor] = self._net
-        self._compiled_for: set[int] | None = None
-        if self._settings.get("network") == "compiled":
-            self._forward, self._compiled_for = _torch_settings.compiled(self._net), set()
+        self._compiles = self._settings.get("network") == "compiled"
+        if self._compiles:
+            self._forward = _torch_settings.compiled(self._net)
+        self._captures = self._settings.get("step") == "captured"
+        self._captured: dict[int, CapturedStep] = {}  # by size of the batch
+        self._prepared: set[int] = set()  # sizes of batches
         self._slots = find_slots(scenario, self._net)
         self._loss = loss_function(scenario)
         self._autocast: Callable[[], AbstractContextManager[Any]] = (
@@ -120,9 +125,9 @@ class TorchModel:
             if options.precision == "bf16"
             else nullcontext
         )
+        # Not even a call that moves nothing: see `RunningSums` on what a step costs beside training.
         self._moves = self._device.type != "cpu" or self._format is torch.channels_last
         self._sums = RunningSums(scenario, self._device)
-        self._captures = self._settings.get("step") == "captured"
         self._fed: tuple[TrainSet, Feed] | None = None
         self.load(weights)
 
@@ -136,22 +141,24 @@ class TorchModel:
             slot.write(weights)
         # Facts alone: a tensor held would be memory that is not used again.
         self._seen: tuple[torch.device, bool] | None = None
-        self._captured: dict[int, CapturedStep] = {}  # by size of the batch
-        form, capturable = self._settings.get("optimizer"), self._captures
-        self._optimizer = build_optimizer(self._scenario.optimizer, self._net, form, capturable=capturable)
+        if self._captured:
+            forget(self._optimizer)
+            return
+        form = self._settings.get("optimizer")
+        self._optimizer = build_optimizer(self._scenario.optimizer, self._net, form, capturable=self._captures)
 
     def step(self, images: Images, labels: Labels) -> float:
         """One training step; returns the mean loss before the update."""
         self._net.train()
         loss, _, _ = self._step(nchw(images), torch.from_numpy(np.array(labels, np.int64)))
-        return float(loss.detach())
+        return float(loss)
 
     def train_epoch(self, train: TrainSet, epoch: int, meter: Meter) -> Sums:
         """One pass in the feed's shuffled order. Loss and hits are summed on the device; the device is waited for only
         where a window of `meter` ends."""
         feed = self._feed(train)
         self._net.train()
-        self._compile_for({min(len(train), self._scenario.batch), len(train) % self._scenario.batch})
+        self._prepare({min(len(train), self._scenario.batch), len(train) % self._scenario.batch})
         seed = int(np.random.SeedSequence([self._options.seed, epoch]).generate_state(1, np.uint64)[0])
         torch.manual_seed(seed)  # dropout
         self._sums.begin()
@@ -231,7 +238,7 @@ class TorchModel:
             tf32=rounds_to_tf32() if cuda else None,
             threads=torch.get_num_threads(),
             training=f"{self._settings.get('network', 'eager')} loop, torch.optim.{type(self._optimizer).__name__}"
-            + (", steps replayed as a CUDA graph" if self._captures else ""),
+            + (", steps replayed as a CUDA graph" if self._captured else ""),
             loader=self._fed[1].description if self._fed else "none, single batches",
             denormals=denormals(device),
             nodes=dict(Counter(str(parameter.device) for parameter in self._net.parameters())),
@@ -245,16 +252,16 @@ class TorchModel:
         """Forward, backward, update; returns mean loss, logits and labels, all on the device."""
         if self._moves:
             images, labels = images.to(self._device, memory_format=self._format), labels.to(self._device)
-        step = self._captured_step(images, labels) if self._captures else self._launched_step
+        step = self._recorded(images, labels) if self._captures else self._launched_step
         loss, logits = step(images, labels)
         if self._seen is None:
             self._seen = logits.device, images.is_contiguous()
         return loss, logits, labels
 
-    def _captured_step(self, images: torch.Tensor, labels: torch.Tensor) -> CapturedStep:
+    def _recorded(self, images: torch.Tensor, labels: torch.Tensor) -> CapturedStep:
+        """The step for batches of this size."""
         if (size := len(labels)) not in self._captured:
-            example = images, labels
-            self._captured[size] = CapturedStep(self._launched_step, self._net, self._optimizer, example)
+            self._captured[size] = CapturedStep(self._launched_step, self._net, self._optimizer, (images, labels))
         return self._captured[size]
 
     def _launched_step(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -262,28 +269,32 @@ class TorchModel:
         logits, loss = self._forward_and_loss(images, labels)
         loss.backward()
         self._optimizer.step()
-        return loss, logits
+        return loss.detach(), logits.detach()
 
     def _forward_and_loss(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         if self._options.precision == "bf16":
             with self._autocast():
                 logits = self._forward(images)
             logits = logits.float()
-        else:  # not even a context that does nothing: see `RunningSums` on what a step costs beside training
+        else:  # not even a context that does nothing
             logits = self._forward(images)
         return logits, self._loss(logits, labels)
 
-    def _compile_for(self, sizes: set[int]) -> None:
-        """Have forward and backward compiled for these batch sizes before a clock runs: the short last batch would else
-        stop an epoch for as long as that takes. No weight changes."""
-        if self._compiled_for is None:
+    def _prepare(self, sizes: set[int]) -> None:
+        """Have steps over batches of these sizes recorded, or forward and backward compiled, before a clock runs: the
+        short last batch would else stop an epoch for as long as that takes. No weight changes."""
+        if not (self._compiles or self._captures):
             return
         height, width, channels = self._scenario.image
-        for size in sizes - {0} - self._compiled_for:
+        for size in sizes - {0} - self._prepared:
             images = torch.zeros(size, channels, height, width).to(self._device, memory_format=self._format)
-            _, loss = self._forward_and_loss(images, torch.zeros(size, dtype=torch.int64, device=self._device))
-            loss.backward()
-            self._compiled_for.add(size)
+            labels = torch.zeros(size, dtype=torch.int64, device=self._device)
+            if self._captures:
+                self._recorded(images, labels)
+            else:
+                _, loss = self._forward_and_loss(images, labels)
+                loss.backward()
+            self._prepared.add(size)
 
     def _feed(self, train: TrainSet) -> Feed:
         """What feeds `train`, made once: epochs differ by their seed alone."""
