@@ -54,3 +54,24 @@ def test_recording_a_step_leaves_no_trace_in_weights_or_optimizer(
         assert float(loss) == pytest.approx(plain.step(images, labels), rel=1e-5)
     for name, values in plain.weights().items():
         np.testing.assert_allclose(model.weights()[name], values, rtol=1e-5, atol=1e-7, err_msg=name)
+
+
+def test_weights_that_are_loaded_begin_anew_in_the_memory_that_recorded_steps_write_to(
+    capture: ModuleType, adapter: Adapter
+) -> None:
+    torch, feeds = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks._torch_feeds")
+    scenario = toy((Flatten(), Dense(8)), optimizer=Adam())
+    weights, (images, labels) = check_weights(scenario, seed=0), noise(scenario, 8)
+    model, plain = (adapter.build(scenario, weights) for _ in range(2))
+    batch = feeds.nchw(images), torch.from_numpy(labels)
+    step = capture.CapturedStep(model._launched_step, model._net, model._optimizer, batch, record=played_back)
+    model._captured[8] = step
+    step(*batch)
+    optimizer = model._optimizer
+    model.load(weights)
+    assert model._optimizer is optimizer
+    for _ in range(2):
+        loss, _ = step(*batch)
+        assert float(loss) == pytest.approx(plain.step(images, labels), rel=1e-5)
+    for name, values in plain.weights().items():
+        np.testing.assert_allclose(model.weights()[name], values, rtol=1e-5, atol=1e-7, err_msg=name)
