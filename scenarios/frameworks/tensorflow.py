@@ -16,7 +16,8 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-from tensorflow import keras
+from tensorflow import cv2
+import keras
 
 from scenarios import spec
 from scenarios.contract import Placement
@@ -73,7 +74,7 @@ class TensorFlowAdapter:
         self._options = options
 
     def versions(self) -> dict[str, str]:
-        """Python, TensorFlow, Keras, numpy, and the CUDA, cuDNN and oneDNN that TensorFlow was built with."""
+        """Python, TensorFlow, Keras, numpy, OpenCV, and the CUDA, cuDNN and oneDNN that TensorFlow was built with."""
         build = tf.sysconfig.get_build_info()
         libraries = {name: str(build[f"{name}_version"]) for name in ("cuda", "cudnn") if f"{name}_version" in build}
         if version := onednn_version():
@@ -83,6 +84,7 @@ class TensorFlowAdapter:
             "tensorflow": str(tf.__version__),
             "keras": str(keras.__version__),
             "numpy": np.__version__,
+            "opencv": cv2.__version__,
             **libraries,
         }
 
