@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Literal
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # the log keeps warnings, not what TensorFlow was built with
 os.environ["KERAS_BACKEND"] = "tensorflow"
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-from tensorflow import cv2
-import keras
+from tensorflow import keras
 
 from scenarios import spec
 from scenarios.contract import Placement
