@@ -12,7 +12,7 @@ from pathlib import Path
 from kit.errors import EngineError, UsageError
 
 LEAST_PYTHON = (3, 11)
-NEEDED = ("numpy", "PIL", "psutil")  # beside the framework; what docker/common.in puts into every image
+NEEDED = ("cv2", "numpy", "PIL", "psutil")  # beside the framework; what docker/common.in puts into every image
 PROBE_S = 60
 
 # Finds modules without importing them: importing a framework takes seconds.

@@ -6,16 +6,16 @@ three together are one map, so each pixel is interpolated once.
 
 from __future__ import annotations
 
-import math
-
+import cv2
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
 
 from scenarios.spec import Augment
 
 Matrix = npt.NDArray[np.float64]
 Bytes = npt.NDArray[np.uint8]
+
+cv2.setNumThreads(1)  # a photo is the work of one thread; who wants several has as many photos under way
 
 
 def draw_maps(augment: Augment, size: tuple[int, int], count: int, rng: np.random.Generator) -> Matrix:
@@ -38,41 +38,14 @@ def draw_maps(augment: Augment, size: tuple[int, int], count: int, rng: np.rando
     return maps
 
 
-def reach(augment: Augment, size: tuple[int, int]) -> int:
-    """Pixels by which the furthest of all maps that can be drawn shows what lies outside of a picture of `size`."""
-    height, width = size
-    shear = math.radians(augment.shear)
-    columns = (1 + augment.zoom) * ((width - 1) + math.sin(shear) * (height - 1)) - (width - 1)
-    rows = augment.zoom * (height - 1)
-    return math.ceil(max(columns, rows) / 2)
-
-
 def warp(image: Bytes, matrix: Matrix) -> Bytes:
-    """`image` (H, W, 3) seen through one map of `draw_maps`: bilinear, edge pixels repeated outside.
-
-    Values are truncated to bytes: up to one grey level below the exact ones.
-    """
+    """`image` (H, W, 3) seen through one map of `draw_maps`: bilinear, edge pixels repeated outside."""
     height, width = image.shape[:2]
-    corners = np.array([[0, width - 1, 0, width - 1], [0, 0, height - 1, height - 1], [1, 1, 1, 1]])
-    places = matrix @ corners
-    # Where the map reaches furthest outside is at a corner.
-    beyond = max(-places.min(), (places[0] - (width - 1)).max(), (places[1] - (height - 1)).max(), 0.0)
-    canvas = Canvas(image, math.ceil(beyond))
-    return canvas.seen(matrix)
-
-
-class Canvas:
-    """A picture (H, W, 3) whose edge pixels are repeated, to be seen through maps that reach at most `margin` pixels
-    beyond it: Pillow would paint what is outside black."""
-
-    def __init__(self, image: Bytes, margin: int) -> None:
-        self._size = image.shape[1], image.shape[0]
-        self._shift = margin + 1.5  # Pillow counts from the corner of a pixel, half a pixel before its centre
-        around = (margin + 1, margin + 1)  # one more, to interpolate with
-        self._padded = Image.fromarray(np.pad(image, (around, around, (0, 0)), mode="edge"))
-
-    def seen(self, matrix: Matrix) -> Bytes:
-        """The picture through one map: bilinear."""
-        (a, b, c), (d, e, f) = matrix.tolist()
-        data = (a, b, c + self._shift - 0.5 * (a + b), d, e, f + self._shift - 0.5 * (d + e))
-        return np.asarray(self._padded.transform(self._size, Image.Transform.AFFINE, data, Image.Resampling.BILINEAR))
+    seen = cv2.warpAffine(
+        image,
+        matrix,
+        (width, height),
+        flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,  # the map leads from the outcome to the original
+        borderMode=cv2.BORDER_REPLICATE,
+    )
+    return seen.astype(np.uint8, copy=False)  # as it is

@@ -1,49 +1,80 @@
-"""Photos to batches: decode, scale, augment in worker threads. Pillow and numpy only.
+"""Photos to batches: decode, scale, augment in worker threads.
 
-Pillow lets go of the interpreter lock while it decodes, scales and warps, so threads do run side by side.
+OpenCV lets go of the interpreter lock while it decodes, scales and warps, so threads do run side by side.
 """
 
 from __future__ import annotations
 
+import functools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from scenarios.data.augment import Bytes, Canvas, Matrix, draw_maps, reach, warp
+from scenarios.data.augment import Bytes, draw_maps, warp
 from scenarios.data.errors import DataCorrupt
 from scenarios.data.readers import short
 from scenarios.frameworks.base import Images, Labels, Photos
 
 Batch = tuple[Images, Labels]
 
+END = [0xFF, 0xD9]  # of a JPEG file
+REDUCED = {
+    1: cv2.IMREAD_COLOR,
+    2: cv2.IMREAD_REDUCED_COLOR_2,
+    4: cv2.IMREAD_REDUCED_COLOR_4,
+    8: cv2.IMREAD_REDUCED_COLOR_8,
+}
 AHEAD = 2  # batches per worker that may be finished or under way while one is being used
 
 
 def decode(path: Path, size: tuple[int, int]) -> Bytes:
-    """One JPEG file as RGB, scaled to `size` (H, W) whatever its aspect: Pillow's bilinear filter, which averages
-    over the pixels it drops. (H, W, 3). EXIF orientation is ignored, as the frameworks' loaders do.
+    """One JPEG file as RGB, scaled to `size` (H, W) whatever its aspect: (H, W, 3). EXIF orientation is ignored, as the
+    frameworks' loaders do.
 
-    A photo of at least 4 times `size` is decoded at 1/2, 1/4 or 1/8 of its resolution, never below twice `size`.
-    Raises DataCorrupt, naming the file, where it is not a whole JPEG.
+    A large photo is decoded at 1/2, 1/4 or 1/8 of its resolution, never below `size`, which averages over the pixels
+    that are dropped; what is left is scaled bilinearly. Raises DataCorrupt, naming the file, where it is not a whole
+    JPEG.
     """
     height, width = size
     try:
-        with Image.open(path, formats=["JPEG"]) as image:
-            image.draft("RGB", (2 * width, 2 * height))
-            return np.asarray(image.convert("RGB").resize((width, height), Image.Resampling.BILINEAR))
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DataCorrupt(
-            f"{short(path)} is not a readable JPEG file ({type(error).__name__}: {error}).".replace(
-                str(path), short(path)
-            ),
-            "Replace or remove the photo and add the data set anew with `kit data add`.",
-        ) from error
+        data = np.fromfile(path, np.uint8)
+        if data[-2:].tolist() != END:
+            _require_whole(path)
+        pixels = cv2.imdecode(data, REDUCED[_reduction(path, size)] | cv2.IMREAD_IGNORE_ORIENTATION)
+    except (OSError, SyntaxError, Image.DecompressionBombError, cv2.error) as error:
+        raise _unreadable(path, error) from error
+    if pixels is None:
+        raise _unreadable(path, ValueError("it cannot be decoded"))
+    scaled = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_LINEAR)
+    return cv2.cvtColor(scaled, cv2.COLOR_BGR2RGB).astype(np.uint8, copy=False)  # as it is
+
+
+@functools.cache
+def _reduction(path: Path, size: tuple[int, int]) -> int:
+    """By what a photo can be reduced: kept, since only its first bytes, read anew each time, tell how large it is."""
+    with Image.open(path, formats=["JPEG"]) as image:
+        room = min(image.width // size[1], image.height // size[0])
+    return max(factor for factor in REDUCED if factor <= max(1, room))
+
+
+def _require_whole(path: Path) -> None:
+    """Raise OSError for a file that ends too early; OpenCV would paint the rest grey."""
+    with Image.open(path, formats=["JPEG"]) as image:
+        image.load()
+
+
+def _unreadable(path: Path, error: Exception) -> DataCorrupt:
+    return DataCorrupt(
+        f"{short(path)} is not a readable JPEG file ({type(error).__name__}: {error}).".replace(str(path), short(path)),
+        "Replace or remove the photo and add the data set anew with `kit data add`.",
+    )
 
 
 def decode_all(
@@ -54,36 +85,20 @@ def decode_all(
         yield from pool.map(lambda path: read(path, photos.size), photos.paths)
 
 
-class PhotoCache:
-    """All photos of a set as bytes, ready to be augmented: 26 kB a photo at 64x64, since Pillow keeps four bytes a
-    pixel and the edges are repeated around it. decoded: (H, W, 3) each, in the set's order."""
-
-    def __init__(self, photos: Photos, decoded: Iterable[Bytes]) -> None:
-        margin = reach(photos.augment, photos.size) if photos.augment else 0
-        if photos.augment:
-            self._canvases = [Canvas(pixels, margin) for pixels in decoded]
-        else:
-            self._pixels = list(decoded)
-
-    def pixels(self, index: int, matrix: Matrix | None) -> Bytes:
-        """One photo, seen through a map where the set is augmented."""
-        return self._pixels[index] if matrix is None else self._canvases[index].seen(matrix)
-
-
 class PhotoLoader:
     """The batches of one epoch: (images (b, H, W, 3) float32 in [0, 1], labels (b,)), the short last one included.
 
     Order and augmentation depend on (seed, epoch) alone, not on the number of threads. At most AHEAD * workers
     batches are held in advance; an iteration that is given up stops its threads. What goes wrong in a thread is
-    raised where the batch would have come: DataCorrupt for an unreadable photo. cache: of these photos, None to decode
-    each when it is needed.
+    raised where the batch would have come: DataCorrupt for an unreadable photo. cache: these photos as `decode_all`
+    gives them, 12 kB each at 64x64; None to decode each when it is needed.
     """
 
     def __init__(
-        self, photos: Photos, batch: int, seed: int, epoch: int, workers: int, cache: PhotoCache | None = None
+        self, photos: Photos, batch: int, seed: int, epoch: int, workers: int, cache: Sequence[Bytes] | None = None
     ) -> None:
         self._photos = photos
-        self._pixels = cache.pixels if cache else self._decoded
+        self._cache = cache
         self._workers = max(1, workers)
         rng = np.random.default_rng([seed, epoch])
         order = rng.permutation(len(photos))
@@ -110,13 +125,13 @@ class PhotoLoader:
     def _load(self, indices: npt.NDArray[np.int64]) -> Batch:
         images = np.empty((len(indices), *self._photos.size, 3), np.float32)
         for place, index in enumerate(indices):
-            pixels = self._pixels(index, None if self._maps is None else self._maps[index])
+            pixels = (
+                self._cache[index] if self._cache is not None else decode(self._photos.paths[index], self._photos.size)
+            )
+            if self._maps is not None:
+                pixels = warp(pixels, self._maps[index])
             np.divide(pixels, np.float32(255), out=images[place])
         return images, self._photos.labels[indices]
-
-    def _decoded(self, index: int, matrix: Matrix | None) -> Bytes:
-        pixels = decode(self._photos.paths[index], self._photos.size)
-        return pixels if matrix is None else warp(pixels, matrix)
 
 
 def read_photos(photos: Photos, workers: int) -> Images:

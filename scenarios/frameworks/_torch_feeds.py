@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from scenarios.data.photos import PhotoCache, PhotoLoader, decode_all
+from scenarios.data.photos import PhotoLoader, decode_all
 from scenarios.frameworks._torch_photos import photo_loader, read_photo
 from scenarios.frameworks.base import Arrays, Images, Photos, TrainSet
 
@@ -49,7 +49,7 @@ class CachedFeed:
 
     def __init__(self, photos: Photos, batch: int, threads: int) -> None:
         self._photos, self._batch, self._threads = photos, batch, threads
-        self._cache = PhotoCache(photos, decode_all(photos, threads, read_photo))
+        self._cache = list(decode_all(photos, threads, read_photo))
 
     def batches(self, seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """See `Feed`."""

@@ -26,7 +26,7 @@ class RunningSums:
         self._losses = torch.zeros(SUMMED_STEPS, device=device)
         self._logits = torch.zeros(SUMMED_STEPS, scenario.batch, scenario.output.units, device=device)
         self._labels = torch.zeros(SUMMED_STEPS, scenario.batch, dtype=torch.int64, device=device)
-        self._places = [*zip(self._losses, self._logits, self._labels, strict=True)]
+        self._places: list[tuple[torch.Tensor, ...]] = []  # for the outcome of each of the steps
         self._images = self._steps = self._size = 0  # steps that are not yet added up; images of each of those
 
     def begin(self) -> None:
@@ -40,8 +40,8 @@ class RunningSums:
         if (size := len(labels)) != self._size:
             self.flush()
             self._size = size
-        mean, outputs, targets = self._places[self._steps]
-        torch._foreach_copy_((mean, outputs[:size], targets[:size]), (loss, logits, labels))
+            self._places = [*zip(self._losses, self._logits[:, :size], self._labels[:, :size], strict=True)]
+        torch._foreach_copy_(self._places[self._steps], (loss, logits, labels))
         self._steps += 1
         if self._steps == SUMMED_STEPS:
             self.flush()

@@ -14,12 +14,14 @@ from typing import ClassVar, Literal
 # Before the import: the package's telemetry would leave a device id in the cache folder, and send it.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
 from scenarios.contract import Placement
-from scenarios.data.photos import PhotoCache, PhotoLoader, decode_all, read_photos
+from scenarios.data.augment import Bytes
+from scenarios.data.photos import PhotoLoader, decode_all, read_photos
 from scenarios.frameworks import _step_graph
 from scenarios.frameworks._onnx_kernels import denormals, make_kernel
 from scenarios.frameworks._onnx_optimizers import update_of
@@ -58,13 +60,13 @@ class OnnxRuntimeAdapter:
         self._runtime = Runtime(options)
 
     def versions(self) -> dict[str, str]:
-        """Python, ONNX Runtime, onnx (which only writes the graphs), numpy, Pillow; on the GPU NVIDIA's wheels too.
-        No oneDNN: the package is built without it, its CPU kernels are its own."""
+        """Python, ONNX Runtime, onnx (which only writes the graphs), numpy, OpenCV, Pillow; on the GPU NVIDIA's wheels
+        too. No oneDNN: the package is built without it, its CPU kernels are its own."""
         wheels = ["onnx", "numpy", "pillow"]
         if self._options.device == "cuda":
             names = {distribution.name for distribution in importlib.metadata.distributions()}
             wheels += sorted(name for name in names if name.startswith("nvidia-c"))
-        found = {"python": platform.python_version(), "onnxruntime": ort.__version__}
+        found = {"python": platform.python_version(), "onnxruntime": ort.__version__, "opencv": cv2.__version__}
         return found | {name: importlib.metadata.version(name) for name in wheels}
 
     def build(self, scenario: Scenario, weights: Weights) -> OnnxRuntimeModel:
@@ -97,7 +99,7 @@ class OnnxRuntimeModel:
         self._trainer = Trainer(runtime, self._step)
         self._evaluator: ort.InferenceSession | None = None
         self._loader = "none: no epoch trained yet"
-        self._cached: tuple[Photos, PhotoCache] | None = None
+        self._cached: tuple[Photos, list[Bytes]] | None = None
         self.load(weights)
 
     def weights(self) -> Weights:
@@ -211,16 +213,16 @@ class OnnxRuntimeModel:
         if isinstance(train, Photos):
             cache = self._cache(train) if self._options.settings.get("feed") == "cached" else None
             once = ", photos decoded once" if cache else ""
-            self._loader = f"kit photo loader (Pillow), {threads} threads{once}"
+            self._loader = f"kit photo loader (OpenCV), {threads} threads{once}"
             return PhotoLoader(train, batch, seed, epoch, threads, cache)
         self._loader = "numpy gather, in the training thread"
         order = np.random.default_rng([seed, epoch]).permutation(len(train))
         chosen = (order[start : start + batch] for start in range(0, len(order), batch))
         return ((train.images[indices], train.labels[indices]) for indices in chosen)
 
-    def _cache(self, photos: Photos) -> PhotoCache:
+    def _cache(self, photos: Photos) -> list[Bytes]:
         if self._cached is None or self._cached[0] is not photos:
-            self._cached = photos, PhotoCache(photos, decode_all(photos, self._options.threads))
+            self._cached = photos, list(decode_all(photos, self._options.threads))
         return self._cached[1]
 
 

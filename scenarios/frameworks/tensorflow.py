@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # the log keeps warnings, not what TensorFlow was built with
 os.environ["KERAS_BACKEND"] = "tensorflow"
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
@@ -73,7 +74,7 @@ class TensorFlowAdapter:
         self._options = options
 
     def versions(self) -> dict[str, str]:
-        """Python, TensorFlow, Keras, numpy, and the CUDA, cuDNN and oneDNN that TensorFlow was built with."""
+        """Python, TensorFlow, Keras, numpy, OpenCV, and the CUDA, cuDNN and oneDNN that TensorFlow was built with."""
         build = tf.sysconfig.get_build_info()
         libraries = {name: str(build[f"{name}_version"]) for name in ("cuda", "cudnn") if f"{name}_version" in build}
         if version := onednn_version():
@@ -83,6 +84,7 @@ class TensorFlowAdapter:
             "tensorflow": str(tf.__version__),
             "keras": str(keras.__version__),
             "numpy": np.__version__,
+            "opencv": cv2.__version__,
             **libraries,
         }
 

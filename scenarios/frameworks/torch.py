@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -75,6 +76,7 @@ class TorchAdapter:
             "torch": str(torch.__version__),
             "onednn": onednn and onednn[1],
             "cuda": torch.version.cuda,
+            "opencv": cv2.__version__,
             "cudnn": str(torch.backends.cudnn.version() or "") if torch.version.cuda else None,
             **{name: importlib.metadata.version(name) for name in ("numpy", "pillow")},
         }
