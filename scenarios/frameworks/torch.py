@@ -131,6 +131,8 @@ class TorchModel:
         self._moves = self._device.type != "cpu" or self._format is torch.channels_last
         self._sums = RunningSums(scenario, self._device)
         self._fed: tuple[TrainSet, Feed] | None = None
+        # This device's alone: `torch.manual_seed` asks for every backend there might be.
+        self._generator = generator_of(self._device)
         self.load(weights)
 
     def weights(self) -> Weights:
@@ -162,7 +164,7 @@ class TorchModel:
         self._net.train()
         self._prepare({min(len(train), self._scenario.batch), len(train) % self._scenario.batch})
         seed = int(np.random.SeedSequence([self._options.seed, epoch]).generate_state(1, np.uint64)[0])
-        torch.manual_seed(seed)  # dropout
+        self._generator.manual_seed(seed)  # dropout
         self._sums.begin()
         meter.begin()
         for images, labels in feed.batches(seed):
@@ -319,6 +321,13 @@ def refuse(options: Options) -> None:
         raise NotOffered("The PyTorch adapter trains on one device.")
     if options.precision == "tf32" and options.device == "cpu":
         raise NotOffered("TF32 is a mode of NVIDIA GPUs; the CPU has fp32 and bf16.")
+
+
+def generator_of(device: torch.device) -> torch.Generator:
+    """What dropout on this device draws from."""
+    if device.type == "cpu":
+        return torch.default_generator
+    return torch.cuda.default_generators[torch.cuda.current_device()]  # asked for, it makes them
 
 
 def cuda_failure() -> str:
