@@ -186,8 +186,8 @@ def _input_bound(step: Step) -> Finding | None:
     if DATASETS[step.scenario.dataset].shape is None and jpeg:
         threads, trained = step.request.working_threads, step.request.batch / step.seconds
         evidence += (
-            f" One core decodes {jpeg:,.0f} photos/s, so that {threads} threads decode "
-            f"{jpeg * threads:,.0f} at most; it trained on {trained:,.0f}."
+            f" One core decodes {jpeg:,.0f} photos/s at full size, {threads} threads {jpeg * threads:,.0f}; "
+            f"it trained on {trained:,.0f}."
         )
         decoding = trained >= DECODING_SHARE * jpeg * threads
         remedy = (

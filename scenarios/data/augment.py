@@ -38,14 +38,16 @@ def draw_maps(augment: Augment, size: tuple[int, int], count: int, rng: np.rando
     return maps
 
 
-def warp(image: Bytes, matrix: Matrix) -> Bytes:
-    """`image` (H, W, 3) seen through one map of `draw_maps`: bilinear, edge pixels repeated outside."""
+def warp(image: Bytes, matrix: Matrix, out: Bytes | None = None) -> Bytes:
+    """`image` (H, W, 3) seen through one map of `draw_maps`: bilinear, edge pixels repeated outside. out: where to put
+    it, of the same shape."""
     height, width = image.shape[:2]
     seen = cv2.warpAffine(
         image,
         matrix,
         (width, height),
-        flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,  # the map leads from the outcome to the original
-        borderMode=cv2.BORDER_REPLICATE,
+        out,
+        cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,  # the map leads from the outcome to the original
+        cv2.BORDER_REPLICATE,
     )
     return seen.astype(np.uint8, copy=False)  # as it is

@@ -26,7 +26,8 @@ class RunningSums:
         self._losses = torch.zeros(SUMMED_STEPS, device=device)
         self._logits = torch.zeros(SUMMED_STEPS, scenario.batch, scenario.output.units, device=device)
         self._labels = torch.zeros(SUMMED_STEPS, scenario.batch, dtype=torch.int64, device=device)
-        self._places: list[tuple[torch.Tensor, ...]] = []  # for the outcome of each of the steps
+        # For the outcome of each of the steps, by size of the batch.
+        self._places: dict[int, list[tuple[torch.Tensor, ...]]] = {}
         self._images = self._steps = self._size = 0  # steps that are not yet added up; images of each of those
 
     def begin(self) -> None:
@@ -40,8 +41,9 @@ class RunningSums:
         if (size := len(labels)) != self._size:
             self.flush()
             self._size = size
-            self._places = [*zip(self._losses, self._logits[:, :size], self._labels[:, :size], strict=True)]
-        torch._foreach_copy_(self._places[self._steps], (loss, logits, labels))
+            if size not in self._places:
+                self._places[size] = [*zip(self._losses, self._logits[:, :size], self._labels[:, :size], strict=True)]
+        torch._foreach_copy_(self._places[size][self._steps], (loss, logits, labels))
         self._steps += 1
         if self._steps == SUMMED_STEPS:
             self.flush()

@@ -110,7 +110,7 @@ def test_a_loader_that_is_too_slow():
     found = verdict([launch(cell, 0.200, {8: 0.016, 16: 0.031, 32: 0.060})])
     assert found.kind is Kind.INPUT_BOUND
     assert "70 % of the time goes to loading" in found.evidence
-    assert "One core decodes 700 photos/s, so that 2 threads decode 1,400 at most; it trained on 160." in found.evidence
+    assert "One core decodes 700 photos/s at full size, 2 threads 1,400; it trained on 160." in found.evidence
     assert "decoding is not it" in found.remedy
     decoding = verdict([launch(cell, 0.040, {8: 0.004, 16: 0.008, 32: 0.015})])
     assert "it trained on 800." in decoding.evidence
