@@ -24,10 +24,9 @@ from kit.machine import usable_cpus
 from kit.model import Environment
 from kit.plan import TUNE_S, Options, Selection
 from kit.progress import Progress
-from kit.records import Record
+from kit.records import Record, tuning_of
 from kit.sources import Sources
 from kit.store import RunFolder
-from kit.tuned import settings_of
 from scenarios import allocators
 from scenarios.contract import Status
 
@@ -39,6 +38,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     known = list(catalog.scenarios())
     parser = argparse.ArgumentParser(prog="benchmarks.tuned", description=__doc__)
     parser.add_argument("--scenario", action="append", choices=known, help="default: all of them")
+    parser.add_argument("--framework", action="append", choices=list(catalog.frameworks()), help="default: all")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of the tuned lane")
     parser.add_argument("--against", choices=("keras", "stock"), help="default: both")
     parser.add_argument("--tune", type=float, default=TUNE_S, help="seconds of each search; default: 60")
@@ -64,7 +64,13 @@ def main() -> None:
 def searched(asked: argparse.Namespace, sources: Sources, progress: Progress) -> list[Record]:
     """The records of the searches, each followed by a short launch with what was found."""
     scenarios = tuple(asked.scenario or catalog.scenarios())
-    selection = Selection(scenarios=scenarios, devices=("cpu",), lanes=("tuned",), precisions=(asked.precision,))
+    selection = Selection(
+        scenarios=scenarios,
+        frameworks=tuple(asked.framework) if asked.framework else None,
+        devices=("cpu",),
+        lanes=("tuned",),
+        precisions=(asked.precision,),
+    )
     wishes = Options("local", profile="smoke", data="synthetic", tune_s=asked.tune)
     outcome = session.start(session.prepare(selection, wishes, sources), asked.out, progress)
     return [record for record in RunFolder.open(outcome.folder).tunings() if record.status is Status.OK]
@@ -77,7 +83,7 @@ def comparisons(
     for record in found:
         request = record.request
         work = (request.scenario, "--images", str(asked.images))
-        ours = kit_side(record, environments, home, *work, settings=settings_of(record))
+        ours = kit_side(record, environments, home, *work, settings=tuning_of(record).settings)
         if asked.against != "stock" and request.scenario in SCENARIOS:
             plain = on_host(environments[PLAIN_FRAMEWORK], home, PLAIN, *work)
             yield Subject("tuned", request.scenario, request.framework, request.precision), ours, plain

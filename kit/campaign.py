@@ -21,12 +21,12 @@ from kit.model import Environment, Framework, Place
 from kit.places import cache_folder
 from kit.plan import find_profile, find_scenario
 from kit.progress import Progress
-from kit.records import Machine, Plan, PlannedLaunch, Record, reason
+from kit.records import Machine, Plan, PlannedLaunch, Record, reason, tuning_of
 from kit.reference_cache import ReferenceCache
 from kit.run import Job, Setting, record_without_launch, run_launch
 from kit.schedule import further
 from kit.store import RunFolder
-from kit.tuned import TuningCache, settings_of
+from kit.tuned import TuningCache
 from scenarios.contract import Code, Reason, Request, Status
 from scenarios.spec import Scenario
 
@@ -237,7 +237,7 @@ class _Campaign:
         """The launches whose settings are known: stock's, those that were pinned, and those that a search finds, here
         or in an earlier run. A search that fails takes its cell with it; --resume --retry-failed tries it again."""
         records = self.folder.tunings()
-        found = {record.key: settings_of(record) for record in records if record.status is Status.OK}
+        found = {record.key: tuning_of(record).settings for record in records if record.status is Status.OK}
         self.settings = found | self.settings
         tried = Counter(record.key for record in records)
         wanted = {launch.key: launch for launch in launches if launch.lane == "tuned"}
@@ -254,7 +254,7 @@ class _Campaign:
         if known is None or number > 1:
             return self._job(request, source)
         self.folder.save(known)
-        self.settings[launch.key] = settings_of(known)
+        self.settings[launch.key] = tuning_of(known).settings
         self.progress.line(f"{launch.key}: settings as found before, {known.started_at}")
         return None
 
@@ -263,7 +263,10 @@ class _Campaign:
             assert record.reason is not None
             self.no_settings[record.key] = record.reason
             return
-        self.settings[record.key] = settings_of(record)
+        self.settings[record.key] = tuning_of(record).settings
+        if broken := tuning_of(record).broken:
+            self.progress.line(f"{record.key}: the next run searches anew, since this search broke off: {broken}")
+            return
         try:
             self.tunings.keep(record, self.environments[record.request.framework, record.request.device])
         except OSError as error:
@@ -351,7 +354,7 @@ def _told(record: Record) -> str:
         products = [c.value for c in record.result.ceilings if c.name == "matmul"]
         return record.key + "".join(f": {value / 1e9:,.0f} GFLOP/s in matrix products" for value in products)
     if record.request.purpose == "tune" and record.status is Status.OK:
-        chosen = ", ".join(f"{name} {value}" for name, value in settings_of(record).items())
+        chosen = ", ".join(f"{name} {value}" for name, value in tuning_of(record).settings.items())
         return f"{record.key}: {chosen or 'nothing is faster than stock'}"
     if record.result is not None and record.result.training is not None and record.status is Status.OK:
         return f"{record.key}: {record.result.training.images_per_s:,.0f} images/s"

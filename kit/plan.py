@@ -229,6 +229,8 @@ def _check_numbers(options: Options, selection: Selection, profile: Profile) -> 
             f"--budget has no meaning in the profile {profile.name}, whose number of launches is fixed.",
             "Add --profile standard, or leave --budget out.",
         )
+    if options.tune_s is not None and "tuned" not in (selection.lanes or ()):
+        raise UsageError("--tune has no meaning in the stock lane.", "Add --lane tuned, or leave --tune out.")
     numbers: dict[str, float | None] = {
         "--epochs": options.epochs,
         "--timeout": options.timeout_s,

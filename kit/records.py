@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from kit.errors import UsageError
 from kit.plausible import MOST_WHOLE, impossible
-from scenarios.contract import Code, Reason, Request, Result, Status
+from scenarios.contract import Code, Reason, Request, Result, Status, Tuning
 
 SCHEMA = 4
 
@@ -300,3 +300,11 @@ class Pins(Document):
 def reason(code: Code, message: str, remedy: str) -> Reason:
     """Short for `Reason`, in one line of text each."""
     return Reason(code, " ".join(message.split()), " ".join(remedy.split()))
+
+
+def tuning_of(record: Record) -> Tuning:
+    """What a search found. For records of searches that ended ok."""
+    assert record.status is Status.OK
+    assert record.result is not None
+    assert record.result.tuning is not None
+    return record.result.tuning

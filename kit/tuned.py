@@ -11,7 +11,7 @@ from pathlib import Path
 from kit import assets
 from kit.errors import UsageError
 from kit.model import Environment
-from kit.records import Machine, Pins, Plan, Record
+from kit.records import Machine, Pins, Plan, Record, tuning_of
 from kit.store import RunFolder
 from scenarios import allocators
 from scenarios.contract import Request, Status
@@ -65,14 +65,6 @@ class TuningCache:
         return self._folder / f"{name}.json"
 
 
-def settings_of(record: Record) -> dict[str, str]:
-    """What a search found. For records of searches that ended ok."""
-    assert record.status is Status.OK
-    assert record.result is not None
-    assert record.result.tuning is not None
-    return record.result.tuning.settings
-
-
 def read_pins(file: Path) -> dict[str, dict[str, str]]:
     """Settings by cell from a file that `kit settings` wrote. Raises UsageError."""
     try:
@@ -92,7 +84,7 @@ def read_pins(file: Path) -> dict[str, dict[str, str]]:
 def pins(folder: RunFolder) -> Pins:
     """The settings of a run's tuned cells: those that it was given and those that it searched. Raises UsageError where
     it has none."""
-    found = {record.key: settings_of(record) for record in folder.tunings() if record.status is Status.OK}
+    found = {record.key: tuning_of(record).settings for record in folder.tunings() if record.status is Status.OK}
     found |= folder.plan.pinned
     if not found:
         raise UsageError(f"{folder.path} has no tuned cells.", "Make a run with --lane tuned.")

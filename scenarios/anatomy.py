@@ -11,6 +11,7 @@ import dataclasses
 import numpy as np
 
 from scenarios.contract import Anatomy, StepTime
+from scenarios.data import part_of
 from scenarios.frameworks.base import Adapter, Images, Labels, Model, Photos, TrainSet
 from scenarios.measure import batch_of, time_by_turns
 
@@ -20,18 +21,18 @@ SIZE_S = 0.6
 
 def dissect(adapter: Adapter, model: Model, data: TrainSet, batch: int) -> Anatomy:
     """Time resident steps at a quarter, half and all of `batch`. Goes on training: the model's weights change."""
-    images, labels = first_batch(adapter, data, batch)
+    images, labels = a_batch(adapter, data, batch)
     sizes = sorted({max(1, batch // 4), max(1, batch // 2), batch})
     steps = [model.resident_steps(images[:size], labels[:size]) for size in sizes]
     times = time_by_turns(steps, STRETCH_S, SIZE_S)
     return Anatomy([StepTime(size, seconds) for size, seconds in zip(sizes, times, strict=True)])
 
 
-def first_batch(adapter: Adapter, data: TrainSet, batch: int) -> tuple[Images, Labels]:
-    """The first images of the training set, (batch, H, W, C), and their labels, repeated where there are too few;
-    photos as the framework decodes them, not augmented."""
-    labels = np.resize(data.labels, batch)
-    if isinstance(data, Photos):
-        few = dataclasses.replace(data, paths=data.paths[:batch], labels=data.labels[:batch], augment=None)
-        return batch_of(adapter.read_photos(few), batch), labels
-    return batch_of(data.images[:batch], batch), labels
+def a_batch(adapter: Adapter, data: TrainSet, batch: int) -> tuple[Images, Labels]:
+    """Images of the training set, (batch, H, W, C), and their labels, repeated where there are too few; photos as the
+    framework decodes them, not augmented."""
+    few = part_of(data, batch)
+    labels = np.resize(few.labels, batch)
+    if isinstance(few, Photos):
+        return batch_of(adapter.read_photos(dataclasses.replace(few, augment=None)), batch), labels
+    return batch_of(few.images, batch), labels

@@ -343,6 +343,12 @@ class Tuning:
     settings: dict[str, str]
     searches: list[Search]
 
+    @property
+    def broken(self) -> str:
+        """Why something else than the candidates decided: what a search began with failed, or there was no time. Empty
+        where they did."""
+        return next((search.tried[0].failure for search in self.searches if search.tried[0].failure), "")
+
 
 @dataclass(frozen=True)
 class Result:

@@ -184,7 +184,7 @@ def tune_launch(launch: Launch) -> None:
     scenario = find_scenario(request)
     with launch.phase("data"):
         loaded = data_sets.load(scenario, request.data, launch.data, launch.io, request.budget.test_images)
-        handover.save(loaded, folder)
+        handover.save(loaded, scenario.batch, folder)
     del loaded
     with launch.phase("search"):
         try:

@@ -35,12 +35,15 @@ def plan(
     engine: options.Engine = options.DEFAULT_ENGINE,
     env: options.Env = "",
     data: options.Data = "auto",
+    tune: options.Tune = "",
+    settings: options.Settings = None,
     as_json: options.Json = False,
 ) -> None:
     """Show the cells of a run, its time and its disk space. Builds and runs nothing."""
     from kit import session
     from kit.console import print_table
     from kit.plan import Options
+    from kit.tuned import read_pins
     from kit.units import parse_duration
 
     selection = options.selection(scenario, variant, framework, device, lane, precision, batch)
@@ -51,6 +54,8 @@ def plan(
         data=options.data_kind(data),
         epochs=epochs,
         budget_s=parse_duration(budget) if budget else None,
+        tune_s=parse_duration(tune) if tune else None,
+        pinned=read_pins(settings) if settings else {},
     )
     prospect = session.prepare(selection, wishes, options.sources())
     if as_json:

@@ -182,8 +182,8 @@ def _input_bound(step: Step) -> Finding | None:
     remedy = (
         "Feed it faster: larger reads, data that already lies on the device, or, where CPUs are idle, more threads."
     )
-    jpeg = ceiling(step.ceilings, "cpu", "jpeg")
-    if DATASETS[step.scenario.dataset].shape is None and jpeg:
+    jpeg, decodes = ceiling(step.ceilings, "cpu", "jpeg"), step.request.settings.get("feed") != "cached"
+    if DATASETS[step.scenario.dataset].shape is None and jpeg and decodes:
         threads, trained = step.request.working_threads, step.request.batch / step.seconds
         evidence += (
             f" One core decodes {jpeg:,.0f} photos/s at full size, {threads} threads {jpeg * threads:,.0f}; "

@@ -6,10 +6,9 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from kit.analysis import Ratio
-from kit.records import Record
+from kit.records import Record, tuning_of
 from kit.report import text
 from kit.report.parts import Names, Table
-from kit.tuned import settings_of
 from scenarios.contract import Search, Status, Tried
 
 STOCK = "as in stock"
@@ -24,7 +23,7 @@ def chosen_table(
     None where no cell is tuned."""
     over_stock = {ratio.numerator.key: ratio for ratio in lanes}
     found = [(key, settings, "pinned") for key, settings in pinned.items()]
-    found += [(r.key, settings_of(r), f"searched {text.moment(r.started_at)}") for r in _ok(tunings)]
+    found += [(r.key, tuning_of(r).settings, f"searched {text.moment(r.started_at)}") for r in _ok(tunings)]
     if not found:
         return None
     return Table(
@@ -56,9 +55,7 @@ def _ok(tunings: Sequence[Record]) -> list[Record]:
 
 
 def _rows(record: Record, names: Names) -> Iterator[tuple[str, ...]]:
-    assert record.result is not None
-    assert record.result.tuning is not None
-    for search in record.result.tuning.searches:
+    for search in tuning_of(record).searches:
         for tried in sorted(search.tried, key=_order):
             yield (
                 names.get(record.key, record.key),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -81,6 +81,15 @@ def _load_photos(
     chosen = _choose(len(test_paths), test_images)
     test = Photos([test_paths[i] for i in chosen], test_labels[chosen], size)
     return DataSet(Photos(paths, labels, size, scenario.augment), test, kind, digest.hexdigest(), note)
+
+
+def part_of(images: TrainSet, count: int) -> TrainSet:
+    """So many of a set, or all where it has fewer: always the same ones, which are a fair sample. The first ones are
+    not: photos are sorted by class."""
+    chosen = _choose(len(images), count)
+    if isinstance(images, Photos):
+        return replace(images, paths=[images.paths[i] for i in chosen], labels=images.labels[chosen])
+    return Arrays(images.images[chosen], images.labels[chosen])
 
 
 def _choose(available: int, wanted: int | None) -> npt.NDArray[np.int64]:

@@ -6,6 +6,8 @@ three together are one map, so each pixel is interpolated once.
 
 from __future__ import annotations
 
+from typing import cast
+
 import cv2
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,9 @@ from scenarios.spec import Augment
 
 Matrix = npt.NDArray[np.float64]
 Bytes = npt.NDArray[np.uint8]
+
+# A zoom by 1.2 shows a tenth of the edge's length on each side. What reaches further is right, too, and slower.
+REACH = 10
 
 cv2.setNumThreads(1)  # a photo is the work of one thread; who wants several has as many photos under way
 
@@ -38,16 +43,22 @@ def draw_maps(augment: Augment, size: tuple[int, int], count: int, rng: np.rando
     return maps
 
 
-def warp(image: Bytes, matrix: Matrix, out: Bytes | None = None) -> Bytes:
-    """`image` (H, W, 3) seen through one map of `draw_maps`: bilinear, edge pixels repeated outside. out: where to put
-    it, of the same shape."""
+def warp(image: Bytes, matrix: Matrix) -> Bytes:
+    """`image` (H, W, 3) seen through one map of `draw_maps`: bilinear, edge pixels repeated outside.
+
+    Edge pixels are repeated, and a fourth channel lent, beforehand: OpenCV's vector code leaves out what lies near a
+    pixel outside, and is at its best with four channels.
+    """
     height, width = image.shape[:2]
+    margin = max(height, width) // REACH + 2
+    framed = cv2.copyMakeBorder(image, margin, margin, margin, margin, cv2.BORDER_REPLICATE)
+    into_frame = matrix.copy()
+    into_frame[:, 2] += margin
     seen = cv2.warpAffine(
-        image,
-        matrix,
+        cv2.cvtColor(framed, cv2.COLOR_RGB2RGBA),
+        into_frame,
         (width, height),
-        out,
-        cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,  # the map leads from the outcome to the original
-        cv2.BORDER_REPLICATE,
+        flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,  # the map leads from the outcome to the original
+        borderMode=cv2.BORDER_REPLICATE,
     )
-    return seen.astype(np.uint8, copy=False)  # as it is
+    return cast(Bytes, cv2.cvtColor(seen, cv2.COLOR_RGBA2RGB))

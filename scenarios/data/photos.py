@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from typing import cast
 
 import cv2
 import numpy as np
@@ -53,7 +54,7 @@ def decode(path: Path, size: tuple[int, int]) -> Bytes:
     if pixels is None:
         raise _unreadable(path, ValueError("it cannot be decoded"))
     scaled = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_LINEAR)
-    return cv2.cvtColor(scaled, cv2.COLOR_BGR2RGB).astype(np.uint8, copy=False)  # as it is
+    return cast("Bytes", cv2.cvtColor(scaled, cv2.COLOR_BGR2RGB))
 
 
 @functools.cache
@@ -124,13 +125,11 @@ class PhotoLoader:
 
     def _load(self, indices: npt.NDArray[np.int64]) -> Batch:
         images = np.empty((len(indices), *self._photos.size, 3), np.float32)
-        for place, index in enumerate(indices):
-            pixels = (
-                self._cache[index] if self._cache is not None else decode(self._photos.paths[index], self._photos.size)
-            )
+        for image, index in zip(images, indices.tolist(), strict=True):
+            pixels = self._cache[index] if self._cache else decode(self._photos.paths[index], self._photos.size)
             if self._maps is not None:
                 pixels = warp(pixels, self._maps[index])
-            np.divide(pixels, np.float32(255), out=images[place])
+            np.divide(pixels, np.float32(255), out=image)
         return images, self._photos.labels[indices]
 
 

@@ -128,8 +128,8 @@ def read_photo(path: Any, size: tuple[int, int]) -> Any:
     """Decode one JPEG file as RGB and scale it bilinearly, without averaging over the pixels it drops, as Keras'
     `image_dataset_from_directory` does: (H, W, 3) float32 in [0, 1].
 
-    The accurate cosine transform is what Pillow, and so the other frameworks' loaders, see; TensorFlow's faster
-    default is up to 4 % of full scale away from it.
+    The accurate cosine transform is what Pillow and OpenCV, and so the other frameworks' loaders, see; TensorFlow's
+    faster default is up to 4 % of full scale away from it.
     """
     pixels = tf.io.decode_jpeg(tf.io.read_file(path), channels=3, dct_method="INTEGER_ACCURATE")
     return tf.image.resize(pixels, size) / 255

@@ -1,4 +1,4 @@
-"""JPEG files as a PyTorch data set, read by Pillow."""
+"""JPEG files as a PyTorch data set: decoded and scaled by Pillow, augmented by the kit's one map."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,9 @@ from scenarios.frameworks.base import Axes, Options
 from scenarios.spec import DATASETS, Adadelta, Conv, MaxPool, Scenario
 
 Network = Callable[[torch.Tensor], torch.Tensor]
+
+GRAPHS = 64  # a launch needs about ten: for each batch size, in training and for prediction; PyTorch's own limit is 8
+EXPORT_NEEDS = ("onnxruntime", "onnxscript")
 
 
 def offered(options: Options, scenario: Scenario) -> Axes:
@@ -39,7 +43,9 @@ def offered(options: Options, scenario: Scenario) -> Axes:
         "relu": ["apart", "in place"],
         "network": ["eager", *compiled],  # the dearest last
     }
-    ways = ["eager", "frozen", *compiled]
+    # ONNX Runtime for the CPU alone: that for CUDA brings libraries which are not PyTorch's. It computes in float32.
+    exports = on_cpu and options.precision == "fp32" and all(map(importlib.util.find_spec, EXPORT_NEEDS))
+    ways = ["eager", "frozen", *(["exported"] if exports else []), *compiled]
     return {"training": training, "latency": {"latency": ways}, "throughput": {"throughput": ways}}
 
 
@@ -53,18 +59,24 @@ class ConvolvedLinear(nn.Linear):  # type: ignore[misc]
 
 
 def compiled(net: Network) -> Network:
-    """The network by `torch.compile`, anew for each batch size. Where there are too many of them that is an error:
+    """The network by `torch.compile`, anew for each batch size. More than GRAPHS of them in a process are an error:
     PyTorch would go on without."""
-    torch._dynamo.config.fail_on_recompile_limit_hit = True  # noqa: SLF001 - its documented place
+    config = torch._dynamo.config  # noqa: SLF001 - its documented place
+    config.fail_on_recompile_limit_hit = True
+    config.recompile_limit = GRAPHS
     made: Network = torch.compile(net, dynamic=False)
     return made
 
 
-def frozen(net: Network, example: torch.Tensor, how: str) -> Network:
-    """The network for inference at the example's batch size, by `torch.compile` (`compiled`), or traced with its
-    weights as constants and its layers fused (`frozen`). net: in evaluation mode."""
+def frozen(net: nn.Module, example: torch.Tensor, how: str, options: Options) -> Network:
+    """The network for inference at the example's batch size: by `torch.compile` (`compiled`), by ONNX Runtime
+    (`exported`), or traced with its weights as constants and its layers fused (`frozen`). net: in evaluation mode."""
     if how == "compiled":
         return compiled(net)
+    if how == "exported":
+        from scenarios.frameworks._torch_export import exported
+
+        return exported(net, example, options)
     traced: Any = torch.jit.freeze(torch.jit.trace(net, example, check_trace=False))
     fused: Network = torch.jit.optimize_for_inference(traced)
     return fused

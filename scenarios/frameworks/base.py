@@ -103,15 +103,14 @@ class Sums:
 
 
 def require_offered(axes: Callable[[Options, Scenario], Axes], options: Options, scenario: Scenario) -> None:
-    """Raise NotOffered for settings that the axes do not have. One without values is of other scenarios, and changes
-    nothing in this one."""
+    """Raise NotOffered for settings that the axes do not have for this scenario."""
     if not options.settings:
         return
     offered = {name: values for objective in axes(options, scenario).values() for name, values in objective.items()}
     for name, value in options.settings.items():
-        values = offered.get(name)
-        if values is None or (values and value not in values):
-            raise NotOffered(f"There is no setting {name} = {value} here; offered: {', '.join(values or ['none'])}.")
+        values = offered.get(name, [])
+        if value not in values:
+            raise NotOffered(f"There is no setting {name} = {value} here; offered: {', '.join(values) or 'none'}.")
 
 
 class Meter(Protocol):

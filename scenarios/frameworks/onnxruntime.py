@@ -6,13 +6,9 @@ Everything runs on the stock inference package; `_step_graph` says how.
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
 from collections.abc import Callable, Iterable
 from typing import ClassVar, Literal
-
-# Before the import: the package's telemetry would leave a device id in the cache folder, and send it.
-os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 import cv2
 import numpy as np

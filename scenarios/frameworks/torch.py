@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import importlib.metadata
+import importlib.util
 import platform
 import re
 from collections import Counter
@@ -64,13 +65,13 @@ class TorchAdapter:
             torch.set_num_interop_threads(1)
         set_float32_rounding("tf32" if options.precision == "tf32" else "ieee")
         torch.manual_seed(options.seed)
-        if options.settings.get("denormals") == "flushed":
-            torch.set_flush_denormal(True)  # threads made from here on inherit it
+        torch.set_flush_denormal(options.settings.get("denormals") == "flushed")  # threads made from here on inherit it
         self._options = options
 
     def versions(self) -> dict[str, str]:
         """Python, PyTorch, what it was built with, and what reads the images."""
         onednn = re.search(r"(?:MKL-DNN|oneDNN) v([\d.]+)", torch.__config__.show())
+        exporters = [name for name in _torch_settings.EXPORT_NEEDS if importlib.util.find_spec(name)]
         known = {
             "python": platform.python_version(),
             "torch": str(torch.__version__),
@@ -78,7 +79,7 @@ class TorchAdapter:
             "cuda": torch.version.cuda,
             "opencv": cv2.__version__,
             "cudnn": str(torch.backends.cudnn.version() or "") if torch.version.cuda else None,
-            **{name: importlib.metadata.version(name) for name in ("numpy", "pillow")},
+            **{name: importlib.metadata.version(name) for name in ("numpy", "pillow", *exporters)},
         }
         return {name: version for name, version in known.items() if version}
 
@@ -201,14 +202,16 @@ class TorchModel:
     def predictor(self, batch: int) -> Callable[[Images], npt.NDArray[np.float32]]:
         """A copy of the network in evaluation mode under `torch.inference_mode`."""
         how = self._settings.get("latency" if batch == 1 else "throughput", "eager")
-        net: Callable[[torch.Tensor], torch.Tensor] = copy.deepcopy(self._net).eval()
+        module = copy.deepcopy(self._net).eval()
+        net: Callable[[torch.Tensor], torch.Tensor] = module
         if how != "eager":
             example = nchw(np.zeros((batch, *self._scenario.image), np.float32))
             bf16 = self._options.precision == "bf16"
             # without a cache: what it holds would become constants of the trace
             uncached = torch.autocast(self._options.device, torch.bfloat16, enabled=bf16, cache_enabled=False)
             with torch.no_grad(), uncached:
-                net = _torch_settings.frozen(net, example.to(self._device, memory_format=self._format), how)
+                example = example.to(self._device, memory_format=self._format)
+                net = _torch_settings.frozen(module, example, how, self._options)
         activation = self._scenario.output.activation
 
         def predict(images: Images) -> npt.NDArray[np.float32]:
@@ -327,7 +330,8 @@ def generator_of(device: torch.device) -> torch.Generator:
     """What dropout on this device draws from."""
     if device.type == "cpu":
         return torch.default_generator
-    return torch.cuda.default_generators[torch.cuda.current_device()]  # asked for, it makes them
+    index = torch.cuda.current_device()  # makes the generators
+    return torch.cuda.default_generators[index]
 
 
 def cuda_failure() -> str:

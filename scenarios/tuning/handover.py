@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from scenarios.data import DataSet
+from scenarios.data import DataSet, part_of
 from scenarios.frameworks.base import Arrays, Photos, TrainSet
 from scenarios.spec import Scenario
 
-MOST_IMAGES = 5_000  # of a part: more than caches hold, and soon copied
-MOST_PHOTOS = 2_000  # a candidate that decodes all of them first shall still be ready in time
+# Of a part, but a batch at least. Soon copied; photos are fewer, since a candidate that decodes all of them first shall
+# still be ready in time.
+MOST_IMAGES = 5_000
+MOST_PHOTOS = 2_000
 PARTS = ("train", "test")
 
 
@@ -25,25 +27,19 @@ class Sets:
     test: TrainSet
 
 
-def save(data: DataSet, folder: Path) -> None:
-    """Write a data set, or its beginning, into a folder, which is made: arrays as they are, photos by their paths.
-    Raises OSError."""
+def save(data: DataSet, batch: int, folder: Path) -> None:
+    """Write a data set, or whole batches of it, into a folder, which is made: arrays as they are, photos by their
+    paths. Raises OSError."""
     folder.mkdir()
     for part, whole in zip(PARTS, (data.train, data.test), strict=True):
-        found = first(whole, MOST_PHOTOS if isinstance(whole, Photos) else MOST_IMAGES)
+        most = MOST_PHOTOS if isinstance(whole, Photos) else MOST_IMAGES
+        found = part_of(whole, batch * max(1, most // batch))
         np.save(folder / f"{part}-labels.npy", found.labels)
         if isinstance(found, Photos):
             paths = [str(path.resolve()) for path in found.paths]
             (folder / f"{part}-paths.json").write_text(json.dumps(paths), encoding="utf-8")
         else:
             np.save(folder / f"{part}-images.npy", found.images)
-
-
-def first(images: TrainSet, count: int) -> TrainSet:
-    """The first of a set; a view."""
-    if isinstance(images, Photos):
-        return replace(images, paths=images.paths[:count], labels=images.labels[:count])
-    return Arrays(images.images[:count], images.labels[:count])
 
 
 def load(folder: Path, scenario: Scenario) -> Sets:

@@ -37,7 +37,7 @@ class TrialFailed(Exception):
 
 
 class StockFailed(Exception):
-    """What the search began with failed, so that nothing can be held against it. The text says how."""
+    """What the search began with failed, so that nothing more can be held against it. The text says how."""
 
 
 class Trial(Protocol):
@@ -60,6 +60,15 @@ class Trials(Protocol):
         """Hold these settings against the reference. Raises TrialFailed where something else is computed."""
 
 
+@dataclass(frozen=True)
+class Cost:
+    """Seconds. start_s: until its first turn, and after its last. pair_s: a pair of turns: longer than asked for where
+    a step is."""
+
+    start_s: float
+    pair_s: float
+
+
 @dataclass
 class Candidate:
     """What is known of some settings. ratios: over stock, of each pair of turns; rates: its own, of each turn; failure:
@@ -69,7 +78,7 @@ class Candidate:
     ratios: list[float] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
     failure: str = ""
-    start_s: float | None = None  # what it took beside its turns when it last ran
+    cost: Cost | None = None  # when it last ran
 
     @property
     def ratio(self) -> float:
@@ -84,7 +93,8 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Outcome:
-    """chosen: the settings to take. candidates: all that were tried, stock first. seconds: what the search took."""
+    """chosen: the settings to take. candidates: all that were tried, stock first; where stock failed the search ended
+    there, and stock it is. seconds: what the search took."""
 
     chosen: dict[str, str]
     candidates: list[Candidate]
@@ -92,7 +102,7 @@ class Outcome:
 
 
 def search(axes: Axes, trials: Trials, budget_s: float, clock: Callable[[], float] = time.monotonic) -> Outcome:
-    """Find the fastest settings within about `budget_s`, proofs not counted. Raises StockFailed."""
+    """Find the fastest settings within about `budget_s`, proofs not counted."""
     return _Search(trials, budget_s, clock).run(axes)
 
 
@@ -109,16 +119,23 @@ class _Search:
     def run(self, axes: Axes) -> Outcome:
         """See `search`."""
         try:
+            chosen = self._fastest(axes)
+        except StockFailed as error:
+            self._stock.failure = str(error)
+            chosen = self._stock
+        return Outcome(dict(chosen.settings), self._found, self._clock() - self._began)
+
+    def _fastest(self, axes: Axes) -> Candidate:
+        try:
             self._reference = self._trials.start({})
         except TrialFailed as error:
             raise StockFailed(str(error)) from error
         try:
             best = sorted((c for c in self._climb(axes) if c.gains), key=lambda c: -c.ratio)
             self._halve([*best[:2], *_without_parts(self._base), *best[2:RIVALS]], 2 * FIRST_PAIRS)
-            chosen = self._final()
+            return self._final()
         finally:
             self._reference.close()
-        return Outcome(dict(chosen.settings), self._found, self._clock() - self._began)
 
     def _climb(self, axes: Axes) -> list[Candidate]:
         """Try each axis' values on top of the best so far, which ends up in `_base`. All that were tried."""
@@ -167,9 +184,9 @@ class _Search:
         """Whether there was time for all, and a final after it. What is too dear for the time left is passed over."""
         done = True
         for candidate in candidates:
-            start_s = self._start_s(candidate)
-            final_s = start_s + 2 * FINAL_PAIRS * SLICE_S
-            ended = self._clock() + start_s + 2 * pairs * SLICE_S
+            cost = self._expected(candidate)
+            final_s = cost.start_s + FINAL_PAIRS * cost.pair_s
+            ended = self._clock() + cost.start_s + pairs * cost.pair_s
             if ended > until or ended + final_s > self._until:
                 done = False
                 continue
@@ -178,26 +195,30 @@ class _Search:
             self._duel(candidate, pairs)
         return done
 
-    def _start_s(self, candidate: Candidate) -> float:
-        """What it will take beside its turns: what it took before, else what is usual."""
-        if candidate.start_s is not None:
-            return candidate.start_s
-        known = [other.start_s for other in self._found if other.start_s is not None]
-        return statistics.median(known) if known else 0.0
+    def _expected(self, candidate: Candidate) -> Cost:
+        """What it took before, else what is usual."""
+        if candidate.cost:
+            return candidate.cost
+        known = [other.cost for other in self._found if other.cost]
+        if not known:
+            return Cost(0.0, 2 * SLICE_S)
+        return Cost(statistics.median(c.start_s for c in known), statistics.median(c.pair_s for c in known))
 
     def _duel(self, candidate: Candidate, pairs: int) -> None:
         began = self._clock()
         try:
             trial = self._trials.start(candidate.settings)
             try:
+                started = self._clock()
                 for index in range(pairs):
                     self._turns(trial, candidate, index)
+                pairs_s = self._clock() - started
             finally:
                 trial.close()
         except TrialFailed as error:
             candidate.failure = str(error)
         else:
-            candidate.start_s = max(0.0, self._clock() - began - 2 * pairs * SLICE_S)
+            candidate.cost = Cost(self._clock() - began - pairs_s, pairs_s / pairs)
 
     def _turns(self, trial: Trial, candidate: Candidate, index: int) -> None:
         """One pair; who goes first changes from pair to pair."""

@@ -13,11 +13,12 @@ from pathlib import Path
 
 from scenarios import proof, weights
 from scenarios.contract import REFERENCE_FILE, Request
+from scenarios.data import part_of
 from scenarios.frameworks.base import Adapter
 from scenarios.launch import decode, options_of
 from scenarios.measure import batch_of
 from scenarios.spec import Scenario
-from scenarios.tuning.handover import Sets, first
+from scenarios.tuning.handover import Sets
 from scenarios.tuning.messages import Answer, Order, Turn, receive, send
 
 LOOK_S = 0.05  # between looks at the clock, for which the device is waited for
@@ -99,10 +100,12 @@ class TurnMeter:
 
 
 def _train(channel: socket.socket, adapter: Adapter, subject: Subject) -> None:
-    model = adapter.build(subject.scenario, weights.initial_weights(subject.scenario, subject.request.seed))
+    initial = weights.initial_weights(subject.scenario, subject.request.seed)
+    model = adapter.build(subject.scenario, initial)
     train = subject.data.train
     meter = TurnMeter(channel, math.ceil(len(train) / subject.scenario.batch))
     for epoch in itertools.count():
+        model.load(initial)  # a step's cost depends on its numbers, and stock trains for longer than its rivals
         model.train_epoch(train, epoch, meter)
         if not meter.going:
             return
@@ -111,7 +114,7 @@ def _train(channel: socket.socket, adapter: Adapter, subject: Subject) -> None:
 def _predict(channel: socket.socket, adapter: Adapter, subject: Subject, batch: int) -> None:
     model = adapter.build(subject.scenario, weights.initial_weights(subject.scenario, subject.request.seed))
     predict = model.predictor(batch)
-    images = batch_of(decode(adapter, first(subject.data.test, batch)).images, batch)
+    images = batch_of(decode(adapter, part_of(subject.data.test, batch)).images, batch)
     predict(images)
     send(channel, Answer())
     while turn := receive(channel, Turn):

@@ -69,7 +69,7 @@ class ForkServers:
 
 class ForkTrials:
     """Meets `search.Trials` for one objective. base: settings that all candidates, stock's place included, have.
-    limit_s: what a candidate may take until it has made its first step."""
+    limit_s: what a candidate may take until it has made its first step; or twice what stock took."""
 
     def __init__(self, servers: ForkServers, objective: Objective, base: Settings, limit_s: float) -> None:
         self._servers, self._objective, self._base, self._limit_s = servers, objective, base, limit_s
@@ -77,7 +77,10 @@ class ForkTrials:
     def start(self, settings: Settings) -> Fork:
         """See `search.Trials`."""
         order = Order({**self._base, **settings}, self._objective)
+        began = time.monotonic()
         trial = self._servers.fork(order, self._limit_s if settings else STOCK_S)
+        if not settings:
+            self._limit_s = max(self._limit_s, 2 * (time.monotonic() - began))
         try:
             trial.measure(WARM_UP_S)
         except TrialFailed:

@@ -12,12 +12,11 @@ KIT_TEST_EXCHANGE   folder through which frameworks hand each other trained weig
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 import pytest
-from toys import named_adapter
+from toys import each_net_tuned, named_adapter
 
-from scenarios import allocators, catalog
+from scenarios import allocators
 from scenarios.frameworks.base import Adapter, Options
 
 SEED = 11
@@ -27,22 +26,16 @@ LEFT_OUT = {allocators.AXIS, "network"}
 
 @pytest.fixture(scope="session")
 def adapters() -> type[Adapter]:
-    return named_adapter()
+    return each_net_tuned(named_adapter(), LEFT_OUT) if "KIT_TEST_TUNED" in os.environ else named_adapter()
 
 
 @pytest.fixture(scope="session")
-def options(adapters: type[Adapter]) -> Options:
-    stock = Options(
+def options() -> Options:
+    return Options(
         device=os.environ.get("KIT_TEST_DEVICE", "cpu"),  # type: ignore[arg-type]
         threads=int(os.environ.get("KIT_TEST_THREADS", "1")),
         seed=SEED,
     )
-    if "KIT_TEST_TUNED" not in os.environ:
-        return stock
-    example = catalog.load()["mnist-cnn-dropout"][""]
-    training = adapters.axes(stock, example)["training"]
-    settings = {name: values[1] for name, values in training.items() if len(values) > 1 and name not in LEFT_OUT}
-    return replace(stock, lane="tuned", settings=settings)
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ from scenarios.weights import check_weights, digest
 RATE = 1e-3
 COUNT, BATCH, LAST = 35, 8, 3
 ARRAYS = toy(image=(6, 6, 1), optimizer=Sgd(RATE), batch=BATCH)
-PHOTOS = toy(image=(48, 48, 3), optimizer=Sgd(RATE), batch=BATCH)
+PHOTOS = toy(image=(48, 48, 3), optimizer=Sgd(RATE), batch=BATCH, dataset="cats-dogs")
 LABELS = np.arange(COUNT) % 4
 
 
@@ -162,7 +162,7 @@ def test_photos_are_augmented_as_the_scenario_says(adapter: Adapter, tmp_path: P
     copies, batch = 384, 64
     path = save(tmp_path / "photo.jpg", pixels)
     train = Photos([path] * copies, np.zeros(copies, np.int64), (32, 32), AUGMENT)
-    scenario = toy(image=(32, 32, 3), optimizer=Sgd(1e-5), batch=batch)
+    scenario = toy(image=(32, 32, 3), optimizer=Sgd(1e-5), batch=batch, dataset="cats-dogs")
     model = adapter.build(scenario, zeros(scenario))
 
     def mean_image(photos: Photos, epoch: int) -> npt.NDArray[np.float64]:

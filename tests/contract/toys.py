@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from scenarios.frameworks.base import Adapter, Images, Labels, Logits, Model
+from scenarios.frameworks.base import Adapter, Images, Labels, Logits, Model, Options
 from scenarios.spec import Activation, Dense, Flatten, Layer, Optimizer, Scenario, Sgd, parameters
 from scenarios.weights import Weights
 
@@ -33,13 +33,14 @@ def toy(
     units: int = 4,
     optimizer: Optimizer = Sgd(1.0),  # noqa: B008 - frozen
     batch: int = 8,
+    dataset: str = "mnist",
 ) -> Scenario:
     """A scenario of these layers and one Dense layer more."""
     return Scenario(
         name="toy",
         title="Toy",
         study="",
-        dataset="mnist",
+        dataset=dataset,
         image=image,
         layers=(*layers, Dense(units, activation=output)),
         loss="binary" if units == 1 else "categorical",
@@ -47,6 +48,23 @@ def toy(
         batch=batch,
         epochs=1,
     )
+
+
+def each_net_tuned(adapters: type[Adapter], left_out: set[str]) -> type[Adapter]:
+    """The adapter in the tuned lane: every net with all the settings that it has, each at its first value that is not
+    stock's."""
+
+    class EachNetTuned(adapters):  # type: ignore[valid-type, misc]
+        def __init__(self, options: Options) -> None:
+            super().__init__(options)
+            self._stock = options
+
+        def build(self, scenario: Scenario, weights: Weights) -> Model:
+            axes = adapters.axes(self._stock, scenario)["training"]
+            settings = {name: values[1] for name, values in axes.items() if len(values) > 1 and name not in left_out}
+            return adapters(replace(self._stock, lane="tuned", settings=settings)).build(scenario, weights)
+
+    return EachNetTuned
 
 
 def zeros(scenario: Scenario) -> Weights:

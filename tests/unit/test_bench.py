@@ -336,6 +336,9 @@ def test_accuracies_are_compared_by_seed_with_students_interval_for_pairs() -> N
     assert (fields["difference"], fields["stock_sd"], fields["n"]) == (0.667, 1.0, 3)
     # By hand: differences 1, 0, 1; standard error 1/3; t(0.975, 2) = 4.303.
     assert fields["interval"] == pytest.approx([0.667 - 4.303 / 3, 0.667 + 4.303 / 3], abs=2e-3)
+    assert accuracy.difference(stock_like := [0.7, 0.71], stock_like)["interval"] == [0, 0], (
+        "as in a lane that is stock"
+    )
 
 
 @pytest.mark.parametrize(

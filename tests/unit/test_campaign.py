@@ -27,7 +27,7 @@ from kit.plan import Options, Selection, make_plan
 from kit.progress import Silent
 from kit.store import RunFolder
 from scenarios import codec
-from scenarios.contract import RESULT_FILE, Code, Reason, Status
+from scenarios.contract import RESULT_FILE, Code, Reason, Search, Status, Tried, Tuning
 from tests import examples, fakes
 
 ROOT = Path(__file__).parents[2]
@@ -579,6 +579,21 @@ def test_a_tuned_cell_is_searched_once_and_measured_with_what_was_found(tmp_path
     longer = fakes.FakeEngine()
     go(new_run(tmp_path / "longer", TUNED, tune_s=31.0), longer)
     assert len(longer.tuned) == 1, "another budget may find something else"
+
+
+def test_a_search_that_broke_off_is_used_and_made_anew_in_the_next_run(tmp_path):
+    def stock_failed(asked, folder):
+        done = fakes.works(asked, folder)
+        if asked.purpose == "tune":
+            failed = Tuning({}, [Search("training", {}, [Tried({}, [], [], "It crashed.")], 1.0)])
+            codec.write(folder.scratch / RESULT_FILE, replace(examples.result(asked), tuning=failed))
+        return done
+
+    records = {r.request.lane: r for r in go(new_run(tmp_path / "run", TUNED), fakes.FakeEngine(stock_failed))}
+    assert (records["tuned"].status, records["tuned"].request.settings) == (Status.OK, {})
+    engine = fakes.FakeEngine()
+    go(new_run(tmp_path / "again", TUNED), engine)
+    assert engine.tuned == [(TUNED_KEY, 1)]
 
 
 def test_pinned_settings_are_not_searched(tmp_path):

@@ -124,6 +124,8 @@ BAD = {
     "run --all --out /dev/null": ["/dev/null is a file", "Name a folder with --out"],
     "run --all --out /dev/null/runs": ["/dev/null is a file", "Name a folder with --out"],
     "run --all --tune 0s": ["not a duration"],
+    "run --all --tune 30s": ["no meaning in the stock lane", "--lane tuned"],
+    "plan --all --tune 30s": ["no meaning in the stock lane"],
     "run --all --settings /nowhere/s.json": ["/nowhere/s.json cannot be read", "kit settings"],
     "settings nothing": ["no run 'nothing'"],
     "plan --framework pytorch": ["Did you mean 'torch'?"],

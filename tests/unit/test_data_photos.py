@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import ExifTags, Image
 
 from scenarios.data.augment import Matrix, draw_maps, warp
 from scenarios.data.errors import DataCorrupt
@@ -135,6 +135,15 @@ def test_a_photo_is_augmented_anew_each_epoch(photos: Photos) -> None:
     one = Photos(photos.paths[:1], photos.labels[:1], SIZE, STRONG)
     first, second = (next(iter(PhotoLoader(one, 1, 0, epoch, 1)))[0] for epoch in (0, 1))
     assert np.abs(first - second).mean() > 0.01
+
+
+def test_orientation_is_ignored(tmp_path: Path) -> None:
+    upright = Image.fromarray(np.tile(np.arange(0, 256, 8, dtype=np.uint8), (24, 1))).convert("RGB")
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6  # to be turned by a quarter
+    upright.save(tmp_path / "plain.jpg")
+    upright.save(tmp_path / "turned.jpg", exif=exif)
+    np.testing.assert_array_equal(*(decode(tmp_path / f"{name}.jpg", SIZE) for name in ("plain", "turned")))
 
 
 def test_an_unreadable_photo_is_named(photos: Photos, tmp_path: Path) -> None:

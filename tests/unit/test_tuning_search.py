@@ -5,11 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.tuning.search import FINAL_PAIRS, FINALISTS, SLICE_S, StockFailed, TrialFailed, search
+from scenarios.tuning.search import FINAL_PAIRS, FINALISTS, SLICE_S, TrialFailed, search
 
 
 @dataclass
@@ -125,13 +124,48 @@ def test_a_candidate_that_crashes_or_hangs_costs_its_share_and_is_told():
     assert found.seconds < 60
 
 
-def test_stock_that_fails_is_no_cell():
+def test_stock_that_fails_ends_the_search_and_is_told():
     class Broken(Machine):
         def start(self, settings):
             raise TrialFailed("no")
 
-    with pytest.raises(StockFailed):
-        outcome(Broken({}))
+    found = outcome(Broken({}))
+    assert (found.chosen, [c.failure for c in found.candidates]) == ({}, ["no"])
+
+
+def test_stock_that_fails_later_costs_nothing_that_was_measured():
+    class Tiring(Machine):
+        def start(self, settings):
+            trial = super().start(settings)
+            return Exhausted(self, 1.0) if not settings else trial
+
+    @dataclass
+    class Exhausted(Running):
+        def measure(self, seconds):
+            if self.machine.now > 15:
+                raise TrialFailed("it fell asleep")
+            return super().measure(seconds)
+
+    found = outcome(Tiring({("layout", "nhwc"): 1.5}))
+    assert (found.chosen, found.candidates[0].failure) == ({}, "it fell asleep")
+    assert found.candidates[1].ratios
+
+
+def test_steps_that_outlast_their_turns_are_reckoned_with():
+    class Slow(Machine):
+        def start(self, settings):
+            trial = super().start(settings)
+            return Dragging(self, trial.factor)
+
+    @dataclass
+    class Dragging(Running):
+        def measure(self, seconds):
+            self.machine.now += 2.8
+            return super().measure(seconds)
+
+    found = outcome(Slow({("layout", "nhwc"): 1.5}))
+    assert found.chosen == {"layout": "nhwc"}
+    assert found.seconds < 65
 
 
 def test_what_computes_something_else_is_not_taken():

@@ -59,7 +59,7 @@ class PlainAdapter:
 
     def versions(self) -> dict[str, str]:
         """Python, NumPy, and what reads the photos."""
-        known = {name: importlib.metadata.version(name) for name in ("numpy", "pillow")}
+        known = {name: importlib.metadata.version(name) for name in ("numpy", "opencv-python-headless")}
         return {"python": platform.python_version(), "plain": known["numpy"], **known}
 
     def build(self, scenario: Scenario, weights: Weights) -> PlainModel:

@@ -1,0 +1,36 @@
+"""The part of a data set that a search works on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scenarios import catalog
+from scenarios.data import DataSet
+from scenarios.frameworks.base import Arrays, Photos
+from scenarios.tuning import handover
+
+
+def test_photos_sorted_by_class_leave_as_a_fair_sample_of_whole_batches(tmp_path: Path) -> None:
+    labels = np.repeat([0, 1], 4000)
+    paths = [tmp_path / f"{label}" / f"{number}.jpg" for number, label in enumerate(labels)]
+    photos = Photos(paths, labels, (64, 64))
+    handover.save(DataSet(photos, photos, "real", "", ""), 48, tmp_path / "part")
+    found = handover.load(tmp_path / "part", catalog.load()["catdog-cnn"][""]).train
+    assert isinstance(found, Photos)
+    assert len(found) == 41 * 48
+    assert 0.4 < np.mean(found.labels) < 0.6
+    assert [int(path.parent.name) for path in found.paths] == list(found.labels)
+
+
+@pytest.mark.parametrize(("batch", "there", "left"), [(128, 10_000, 4_992), (8_192, 10_000, 8_192), (128, 300, 300)])
+def test_as_many_images_as_make_whole_batches(batch: int, there: int, left: int, tmp_path: Path) -> None:
+    arrays = Arrays(np.random.default_rng(0).random((there, 2, 2, 1), np.float32), np.arange(there) % 10)
+    handover.save(DataSet(arrays, arrays, "real", "", ""), batch, tmp_path / "part")
+    found = handover.load(tmp_path / "part", catalog.load()["mnist-cnn"][""]).train
+    assert isinstance(found, Arrays)
+    assert len(found) == left
+    where = {image.tobytes(): label for image, label in zip(arrays.images, arrays.labels, strict=True)}
+    assert all(where[image.tobytes()] == label for image, label in zip(found.images, found.labels, strict=True))
