@@ -61,4 +61,4 @@ def warp(image: Bytes, matrix: Matrix) -> Bytes:
         flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,  # the map leads from the outcome to the original
         borderMode=cv2.BORDER_REPLICATE,
     )
-    return cast(Bytes, cv2.cvtColor(seen, cv2.COLOR_RGBA2RGB))
+    return cast("Bytes", cv2.cvtColor(seen, cv2.COLOR_RGBA2RGB))
