@@ -48,7 +48,8 @@ def decode(path: Path, size: tuple[int, int]) -> Bytes:
         data = path.read_bytes()  # numpy's `fromfile` takes twice as long
         if not data.endswith(END):
             _require_whole(path)
-        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), REDUCED[_reduction(path, size)] | cv2.IMREAD_IGNORE_ORIENTATION)
+        how = REDUCED[_reduction(path, size)] | cv2.IMREAD_IGNORE_ORIENTATION
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), how)
     except (OSError, SyntaxError, Image.DecompressionBombError, cv2.error) as error:
         raise _unreadable(path, error) from error
     if pixels is None:
