@@ -346,13 +346,13 @@ def cuda_failure() -> str:
 def set_float32_rounding(mode: Literal["ieee", "tf32"]) -> None:
     """How float32 products are rounded on the GPU (and by oneDNN on the CPU), everywhere in this process.
 
-    PyTorch 2.9 brought one switch for each library and forbids mixing it with the older pair of booleans.
+    PyTorch 2.9 brought one switch for each library. Parts of PyTorch still read the older pair of booleans, and raise
+    where these say something else.
     """
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = mode == "tf32"
     if hasattr(torch.backends.cuda.matmul, "fp32_precision"):
         cudnn, mkldnn = torch.backends.cudnn, torch.backends.mkldnn
         for switch in (torch.backends, torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn):
             switch.fp32_precision = mode
         for switch in (mkldnn.matmul, mkldnn.conv, mkldnn.rnn):
             switch.fp32_precision = "ieee"
-    else:
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = mode == "tf32"
