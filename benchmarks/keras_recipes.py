@@ -104,7 +104,25 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
 
 
 class Timekeeper(keras.callbacks.Callback):  # type: ignore[misc]
-    """Starts each epoch of a `fit` when it is asked for, from fresh weights, and answers how long it took."""
+    """Starts each epoch of a `fit` when it is asked for, from fresh weights, and answers how long it took: as a whole,
+    or to_last_step. After that, `fit` waits for a timer of `tf.data`'s autotuner, for up to as long as the epoch took.
+    """
+
+    def __init__(self, *, to_last_step: bool) -> None:
+        super().__init__()
+        self._to_last_step = to_last_step
+
+    def watch(self, model: Any) -> None:
+        """Note when each step ends. A callback for each would make Keras hand it the step's numbers."""
+        model.make_train_function()
+        train = model.train_function
+
+        def watched(iterator: Any) -> Any:
+            logs = train(iterator)
+            self._stepped = time.monotonic()
+            return logs
+
+        model.train_function = watched
 
     def on_train_begin(self, logs: object = None) -> None:
         """Keep what is fresh, and wait for the first one."""
@@ -115,7 +133,7 @@ class Timekeeper(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_epoch_end(self, epoch: int, logs: object = None) -> None:
         """Answer, and wait for the next one."""
-        side.tell(time.monotonic() - self._began)
+        side.tell((self._stepped if self._to_last_step else time.monotonic()) - self._began)
         for variable, value in self._fresh:
             variable.assign(value)
         self._wait()
@@ -127,13 +145,17 @@ class Timekeeper(keras.callbacks.Callback):  # type: ignore[misc]
 
 def main() -> None:
     """Compile the recipe and fit it for as many epochs as are asked for."""
-    options = side.parser(RECIPES).parse_args()
+    parser = side.parser(RECIPES)
+    parser.add_argument("--to-last-step", action="store_true", help="leave out what `fit` waits for after it")
+    options = parser.parse_args()
     recipe = RECIPES[options.scenario]()
     model = keras.Sequential([keras.Input(recipe.shape), *recipe.layers])
     model.compile(recipe.optimizer, recipe.loss, metrics=["accuracy"])
     images, labels = side.random_set(recipe.shape, options.images)
     side.ready(model.count_params(), len(labels))
-    model.fit(images, labels, recipe.batch, epochs=sys.maxsize, verbose=0, callbacks=[Timekeeper()])
+    timekeeper = Timekeeper(to_last_step=options.to_last_step)
+    timekeeper.watch(model)
+    model.fit(images, labels, recipe.batch, epochs=sys.maxsize, verbose=0, callbacks=[timekeeper])
 
 
 if __name__ == "__main__":

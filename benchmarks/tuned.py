@@ -1,7 +1,8 @@
 """What the tuned lane reaches: each framework's against plain Keras, and against its own stock lane.
 
-`python -m benchmarks.tuned` prints for each scenario and framework one line of JSON for the first (`tuned`) and one for
-the second (`tuned-stock`), all at the scenario's batch size. Settings are searched as in `kit run --lane tuned`;
+`python -m benchmarks.tuned` prints for each scenario and framework a line of JSON against plain Keras' whole epochs
+(`tuned`), one against its epochs up to the last step (`tuned-steps`: after it, `fit` waits for a timer), and one against
+the stock lane (`tuned-stock`), all at the scenario's batch size. Settings are searched as in `kit run --lane tuned`;
 what was found before on this machine is taken.
 """
 
@@ -30,6 +31,9 @@ from kit.store import RunFolder
 from scenarios import allocators
 from scenarios.contract import Status
 
+# What Keras is measured as: the bench, and the options of its side.
+OF_KERAS = {"keras": ("tuned", ()), "keras-steps": ("tuned-steps", ("--to-last-step",))}
+STOCK = "stock"
 PLAIN, PLAIN_FRAMEWORK = "benchmarks.keras_recipes", "tensorflow"
 
 
@@ -40,7 +44,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--scenario", action="append", choices=known, help="default: all of them")
     parser.add_argument("--framework", action="append", choices=list(catalog.frameworks()), help="default: all")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of the tuned lane")
-    parser.add_argument("--against", choices=("keras", "stock"), help="default: both")
+    parser.add_argument("--against", choices=(*OF_KERAS, STOCK), help="default: all of them")
     parser.add_argument("--tune", type=float, default=TUNE_S, help="seconds of each search; default: 60")
     parser.add_argument("--out", type=Path, default=Path("reports"), help="folder for the searches; default: reports")
     Extent.offer(parser)
@@ -84,12 +88,12 @@ def comparisons(
         request = record.request
         work = (request.scenario, "--images", str(asked.images))
         ours = kit_side(record, environments, home, *work, settings=tuning_of(record).settings)
-        if asked.against != "stock" and request.scenario in SCENARIOS:
-            plain = on_host(environments[PLAIN_FRAMEWORK], home, PLAIN, *work)
-            yield Subject("tuned", request.scenario, request.framework, request.precision), ours, plain
-        if asked.against != "keras":
-            stock = kit_side(record, environments, home, *work)
-            yield Subject("tuned-stock", request.scenario, request.framework, request.precision), ours, stock
+        cell = request.scenario, request.framework, request.precision
+        for against, (bench, how) in OF_KERAS.items():
+            if asked.against in (None, against) and request.scenario in SCENARIOS:
+                yield Subject(bench, *cell), ours, on_host(environments[PLAIN_FRAMEWORK], home, PLAIN, *work, *how)
+        if asked.against in (None, STOCK):
+            yield Subject("tuned-stock", *cell), ours, kit_side(record, environments, home, *work)
 
 
 def kit_side(

@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812 - PyTorch's own name for it
 from torch import nn
 
 from scenarios import spec
-from scenarios.frameworks._torch_settings import ConvolvedLinear
+from scenarios.frameworks._torch_layers import ByteDropout, ChannelsLastFlatten, ConvolvedLinear
 from scenarios.spec import Adadelta, Adam, Conv, Dense, Dropout, Flatten, MaxPool, Scenario, Sgd
 from scenarios.weights import Weights
 
@@ -23,31 +23,41 @@ def build_net(scenario: Scenario, settings: Mapping[str, str]) -> nn.Sequential:
     """The network up to the logits; the last activation is left to loss and predictor. settings: of
     `_torch_settings.offered`."""
     dense = ConvolvedLinear if settings.get("dense") == "convolution" else nn.Linear
+    dropout = ByteDropout if settings.get("dropout") == "bytes" else nn.Dropout
+    flatten = ChannelsLastFlatten if settings.get("layout") == "nhwc" else nn.Flatten
+    relu = settings.get("relu", "apart")
     modules: list[nn.Module] = []
     for _, layer, before, _ in spec.shapes(scenario):
+        behind = modules.pop() if isinstance(layer, MaxPool) and relu == "after pooling" and _is_relu(modules) else None
         match layer:
             case Conv(filters=filters, kernel=kernel, padding=padding):
                 modules.append(nn.Conv2d(before[2], filters, kernel, padding=padding))
             case MaxPool(size=size):
                 modules.append(nn.MaxPool2d(size))
             case Dropout(rate=rate):
-                modules.append(nn.Dropout(rate))
+                modules.append(dropout(rate))
             case Flatten():
-                modules.append(nn.Flatten())
+                modules.append(flatten())
             case Dense(units=units):
                 modules.append(dense(before[0], units))
         if isinstance(layer, Conv | Dense) and layer.activation == "relu":
-            modules.append(nn.ReLU(inplace=settings.get("relu") == "in place"))
+            modules.append(nn.ReLU(inplace=relu != "apart"))
+        if behind:  # of the largest value it is the same as the largest of it, for fewer values
+            modules.append(behind)
     return nn.Sequential(*modules)
+
+
+def _is_relu(modules: list[nn.Module]) -> bool:
+    return bool(modules) and isinstance(modules[-1], nn.ReLU)
 
 
 @dataclass(frozen=True)
 class Slot:
     """Where the two parameters of one layer live, and how they turn into canonical layout and back.
 
-    Every kernel is seen as (height, width, in, out): a `Dense` right after `Flatten` spans the whole height and width
-    of what was flattened, which turns the canonical NHWC order into the NCHW order that `nn.Flatten` leaves; other
-    dense layers have height and width 1.
+    Every kernel is seen as (height, width, in, out): a `Dense` right after `nn.Flatten` spans the whole height and
+    width of what was flattened, which turns the canonical NHWC order into the NCHW order that it leaves; other dense
+    layers have height and width 1.
     """
 
     index: int
@@ -77,6 +87,7 @@ def find_slots(scenario: Scenario, net: nn.Sequential) -> list[Slot]:
     """The slots of all Conv and Dense layers of `net`, in order."""
     slots = []
     modules = (module for module in net if isinstance(module, nn.Conv2d | nn.Linear))
+    canonical = any(isinstance(module, ChannelsLastFlatten) for module in net)
     flattened: spec.Shape = (1, 1)
     for index, layer, before, after in spec.shapes(scenario):
         match layer:
@@ -84,7 +95,7 @@ def find_slots(scenario: Scenario, net: nn.Sequential) -> list[Slot]:
                 shape = (kernel, kernel, before[2], after[2])
                 slots.append(Slot(index, next(modules), shape, shape))
             case Flatten():
-                flattened = before[:2]
+                flattened = (1, 1) if canonical else before[:2]
             case Dense():
                 hwio = (*flattened, before[0] // math.prod(flattened), *after)
                 slots.append(Slot(index, next(modules), hwio, (*before, *after)))

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 import torch._dynamo  # the first optimizer would import it, a second later, in each candidate of a search
-import torch.nn.functional as F  # noqa: N812 - PyTorch's own name for it
 from torch import nn
 
 from scenarios import allocators
+from scenarios.frameworks._torch_layers import ByteDropout
 from scenarios.frameworks.base import Axes, Options
-from scenarios.spec import DATASETS, Adadelta, Conv, MaxPool, Scenario
+from scenarios.spec import DATASETS, Adadelta, Conv, Dropout, MaxPool, Scenario
 
 Network = Callable[[torch.Tensor], torch.Tensor]
 
@@ -27,9 +27,12 @@ def offered(options: Options, scenario: Scenario) -> Axes:
     on_cpu = options.device == "cpu"
     compiled = ["compiled"] if shutil.which("g++") or not on_cpu else []
     planes = any(isinstance(layer, Conv | MaxPool) for layer in scenario.layers)
+    pooled = any(isinstance(layer, MaxPool) for layer in scenario.layers)
     own, other = ("loop", "foreach") if on_cpu else ("foreach", "loop")
     fused = [] if isinstance(scenario.optimizer, Adadelta) else ["fused"]  # PyTorch has none of it
+    rates = [layer.rate for layer in scenario.layers if isinstance(layer, Dropout)]
     of_cpu = {
+        "dropout": ["doubles", "bytes"] if rates and all(map(ByteDropout.has, rates)) else [],
         "dense": ["linear", "convolution"],
         "denormals": ["kept", "flushed"],
         "threads": options.thread_counts,
@@ -40,22 +43,13 @@ def offered(options: Options, scenario: Scenario) -> Axes:
         "optimizer": [own, other, *fused],
         "feed": ["loader", "resident" if DATASETS[scenario.dataset].shape else "cached"],
         **(of_cpu if on_cpu else {"step": ["launched", "captured"]}),
-        "relu": ["apart", "in place"],
+        "relu": ["apart", "in place", *(["after pooling"] if pooled else [])],
         "network": ["eager", *compiled],  # the dearest last
     }
     # ONNX Runtime for the CPU alone: that for CUDA brings libraries which are not PyTorch's. It computes in float32.
     exports = on_cpu and options.precision == "fp32" and all(map(importlib.util.find_spec, EXPORT_NEEDS))
     ways = ["eager", "frozen", *(["exported"] if exports else []), *compiled]
     return {"training": training, "latency": {"latency": ways}, "throughput": {"throughput": ways}}
-
-
-class ConvolvedLinear(nn.Linear):  # type: ignore[misc]
-    """A dense layer as a 1x1 convolution of one pixel: that goes to oneDNN, which uses instructions on some processors
-    (AVX-512 on AMD's) that the library behind `nn.Linear`, MKL, leaves out there."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(N, in) to (N, out)."""
-        return F.conv2d(x[:, :, None, None], self.weight[:, :, None, None], self.bias).flatten(1)
 
 
 def compiled(net: Network) -> Network:

@@ -342,7 +342,13 @@ def test_accuracies_are_compared_by_seed_with_students_interval_for_pairs() -> N
 
 
 @pytest.mark.parametrize(
-    ("against", "benches"), [(None, ["tuned", "tuned-stock"]), ("keras", ["tuned"]), ("stock", ["tuned-stock"])]
+    ("against", "benches"),
+    [
+        (None, ["tuned", "tuned-steps", "tuned-stock"]),
+        ("keras", ["tuned"]),
+        ("keras-steps", ["tuned-steps"]),
+        ("stock", ["tuned-stock"]),
+    ],
 )
 def test_every_framework_s_settings_are_held_against_keras_and_against_its_own_stock(against, benches, tmp_path):
     asked = tuned.options(["--against", against] if against else [])
@@ -359,5 +365,6 @@ def test_every_framework_s_settings_are_held_against_keras_and_against_its_own_s
         assert ours.arguments[0] == subject.framework
         assert json.loads(ours.arguments[ours.arguments.index("--settings") + 1]) == examples.SETTINGS
         assert "--settings" not in baseline.arguments
-        plain = "benchmarks.keras_recipes" if subject.bench == "tuned" else "benchmarks.kit_side"
+        plain = "benchmarks.kit_side" if subject.bench == "tuned-stock" else "benchmarks.keras_recipes"
+        assert ("--to-last-step" in baseline.arguments) == (subject.bench == "tuned-steps")
         assert plain in baseline.arguments
