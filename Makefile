@@ -38,7 +38,7 @@ test-gpu: setup ## the tests that need an NVIDIA GPU
 
 bench: setup ## what the kit costs against baselines, one JSON line each; 90 minutes (BENCH_PAIRS=4, of each launch)
 	$(BIN)/python -m benchmarks.overhead --framework tensorflow --pairs $(BENCH_PAIRS)
-	$(BIN)/python -m benchmarks.overhead --framework torch --pairs 40 --images 320
+	$(BIN)/python -m benchmarks.overhead --framework torch --launches 15 --pairs 40 --images 320
 	$(BIN)/python -m benchmarks.container --pairs $(BENCH_PAIRS)
 	$(BIN)/python -m benchmarks.sampler_cost
 	$(BIN)/python -m benchmarks.coverage

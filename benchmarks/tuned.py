@@ -1,9 +1,9 @@
 """What the tuned lane reaches: each framework's against plain Keras, and against its own stock lane.
 
 `python -m benchmarks.tuned` prints for each scenario and framework a line of JSON against plain Keras' whole epochs
-(`tuned`), one against its epochs up to the last step (`tuned-steps`: after it, `fit` waits for a timer), and one against
-the stock lane (`tuned-stock`), all at the scenario's batch size. Settings are searched as in `kit run --lane tuned`;
-what was found before on this machine is taken.
+(`tuned`), one against its epochs up to the last step (`tuned-steps`: after it, `fit` waits for a timer), and one
+against the stock lane (`tuned-stock`), all at the scenario's batch size. Settings are searched as in
+`kit run --lane tuned`; what was found before on this machine is taken.
 """
 
 from __future__ import annotations
