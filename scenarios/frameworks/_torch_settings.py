@@ -18,6 +18,7 @@ from scenarios.spec import DATASETS, Adadelta, Conv, Dropout, MaxPool, Scenario
 
 Network = Callable[[torch.Tensor], torch.Tensor]
 
+OF_CPU = {"dense": ["linear", "convolution"], "denormals": ["kept", "flushed"]}
 GRAPHS = 64  # a launch needs about ten: for each batch size, in training and for prediction; PyTorch's own limit is 8
 EXPORT_NEEDS = ("onnxruntime", "onnxscript")
 
@@ -31,19 +32,16 @@ def offered(options: Options, scenario: Scenario) -> Axes:
     own, other = ("loop", "foreach") if on_cpu else ("foreach", "loop")
     fused = [] if isinstance(scenario.optimizer, Adadelta) else ["fused"]  # PyTorch has none of it
     rates = [layer.rate for layer in scenario.layers if isinstance(layer, Dropout)]
-    of_cpu = {
-        "dropout": ["doubles", "bytes"] if rates and all(map(ByteDropout.has, rates)) else [],
-        "dense": ["linear", "convolution"],
-        "denormals": ["kept", "flushed"],
-        "threads": options.thread_counts,
-    }
-    training = {
+    bytes_do = on_cpu and rates and all(map(ByteDropout.has, rates))
+    training = {  # what gains most first: time may not last for all
         **({allocators.AXIS: list(allocators.offered())} if on_cpu else {}),
         "layout": ["nchw", "nhwc"] if planes else [],
         "optimizer": [own, other, *fused],
-        "feed": ["loader", "resident" if DATASETS[scenario.dataset].shape else "cached"],
-        **(of_cpu if on_cpu else {"step": ["launched", "captured"]}),
         "relu": ["apart", "in place", *(["after pooling"] if pooled else [])],
+        "dropout": ["doubles", "bytes"] if bytes_do else [],
+        "feed": ["loader", "resident" if DATASETS[scenario.dataset].shape else "cached"],
+        **(OF_CPU if on_cpu else {"step": ["launched", "captured"]}),
+        "threads": options.thread_counts if on_cpu else [],
         "network": ["eager", *compiled],  # the dearest last
     }
     # ONNX Runtime for the CPU alone: that for CUDA brings libraries which are not PyTorch's. It computes in float32.

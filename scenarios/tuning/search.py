@@ -13,6 +13,7 @@ hangs or crashes costs its share of the budget and nothing else.
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,10 +24,10 @@ Settings = Mapping[str, str]  # of axes that are not as in stock; empty: stock
 Axes = Mapping[str, Sequence[str]]
 
 SLICE_S = 0.2  # of one side's turn
-FIRST_PAIRS = 2
+FIRST_PAIRS = 3
 MOST_PAIRS = 8  # of a round
-FIRST_SHARE = 0.6  # of the budget: until then values are tried for the first time
-GAIN = 1.02  # less is no gain that two pairs of turns could show
+FIRST_SHARE = 0.7  # of the budget: until then values are tried for the first time
+GAIN = 1.02  # less is no gain that three pairs of turns could show
 RIVALS = 4  # of those that were tried first: the others are slower, or the same with a value that changes nothing
 FINALISTS = 2
 FINAL_PAIRS = 8  # of which all but one must be faster: by chance that is so in 9 of 256
@@ -53,8 +54,8 @@ class Trial(Protocol):
 class Trials(Protocol):
     """Starts candidates."""
 
-    def start(self, settings: Settings) -> Trial:
-        """Start and warm up a process with these settings. Raises TrialFailed."""
+    def start(self, settings: Settings, limit_s: float) -> Trial:
+        """Start and warm up a process with these settings, within a time. Raises TrialFailed."""
 
     def prove(self, settings: Settings) -> None:
         """Hold these settings against the reference. Raises TrialFailed where something else is computed."""
@@ -127,12 +128,12 @@ class _Search:
 
     def _fastest(self, axes: Axes) -> Candidate:
         try:
-            self._reference = self._trials.start({})
+            self._reference = self._trials.start({}, math.inf)
         except TrialFailed as error:
             raise StockFailed(str(error)) from error
         try:
             best = sorted((c for c in self._climb(axes) if c.gains), key=lambda c: -c.ratio)
-            self._halve([*best[:2], *_without_parts(self._base), *best[2:RIVALS]], 2 * FIRST_PAIRS)
+            self._halve([*best[:2], *_without_parts(self._base), *best[2:RIVALS]], MOST_PAIRS // 2)
             return self._final()
         finally:
             self._reference.close()
@@ -166,7 +167,7 @@ class _Search:
         finalists = (candidate for candidate in self._ranked if self._proven(candidate))
         for candidate in itertools.islice(finalists, FINALISTS):
             before = len(candidate.ratios)
-            self._duel(candidate, FINAL_PAIRS)
+            self._duel(candidate, FINAL_PAIRS, math.inf)
             fresh = [] if candidate.failure else candidate.ratios[before:]
             if sum(ratio > 1 for ratio in fresh) >= FINAL_PAIRS - 1 and statistics.median(fresh) >= GAIN:
                 return candidate
@@ -192,7 +193,7 @@ class _Search:
                 continue
             if candidate not in self._found:
                 self._found.append(candidate)
-            self._duel(candidate, pairs)
+            self._duel(candidate, pairs, until)
         return done
 
     def _expected(self, candidate: Candidate) -> Cost:
@@ -204,10 +205,11 @@ class _Search:
             return Cost(0.0, 2 * SLICE_S)
         return Cost(statistics.median(c.start_s for c in known), statistics.median(c.pair_s for c in known))
 
-    def _duel(self, candidate: Candidate, pairs: int) -> None:
+    def _duel(self, candidate: Candidate, pairs: int, until: float) -> None:
+        """Some pairs. until: then it must have begun, so that one that hangs takes no time from what comes after."""
         began = self._clock()
         try:
-            trial = self._trials.start(candidate.settings)
+            trial = self._trials.start(candidate.settings, until - began)
             try:
                 started = self._clock()
                 for index in range(pairs):

@@ -74,11 +74,11 @@ class ForkTrials:
     def __init__(self, servers: ForkServers, objective: Objective, base: Settings, limit_s: float) -> None:
         self._servers, self._objective, self._base, self._limit_s = servers, objective, base, limit_s
 
-    def start(self, settings: Settings) -> Fork:
+    def start(self, settings: Settings, limit_s: float) -> Fork:
         """See `search.Trials`."""
         order = Order({**self._base, **settings}, self._objective)
         began = time.monotonic()
-        trial = self._servers.fork(order, self._limit_s if settings else STOCK_S)
+        trial = self._servers.fork(order, min(limit_s, self._limit_s) if settings else STOCK_S)
         if not settings:
             self._limit_s = max(self._limit_s, 2 * (time.monotonic() - began))
         try:

@@ -28,14 +28,14 @@ class Machine:
     def clock(self) -> float:
         return self.now
 
-    def start(self, settings):
+    def start(self, settings, limit_s):
         self.started.append(dict(settings))
         factor = 1.0
         self.now += self.start_s
         for item in settings.items():
             one = self.factors.get(item, 1.0)
             if one <= 0:
-                self.now += -one
+                self.now += min(-one, limit_s)
                 raise TrialFailed("it crashed")
             factor *= one
         self.open += 1
@@ -82,8 +82,8 @@ def test_where_nothing_gains_stock_is_taken():
 
 def test_gains_that_do_not_add_up_are_taken_apart():
     class Clashing(Machine):
-        def start(self, settings):
-            trial = super().start(settings)
+        def start(self, settings, limit_s):
+            trial = super().start(settings, limit_s)
             if len(settings) == 3:
                 trial.factor = 0.9
             return trial
@@ -94,8 +94,8 @@ def test_gains_that_do_not_add_up_are_taken_apart():
 
 def test_what_gains_only_with_others_is_found():
     class Helping(Machine):
-        def start(self, settings):
-            trial = super().start(settings)
+        def start(self, settings, limit_s):
+            trial = super().start(settings, limit_s)
             if settings.get("layout") == "nhwc":
                 trial.factor *= 1.3 if settings.get("malloc") == "keep" else 0.9
             return trial
@@ -106,8 +106,8 @@ def test_what_gains_only_with_others_is_found():
 
 def test_what_gained_by_luck_is_left_out_again():
     class Lucky(Machine):
-        def start(self, settings):
-            trial = super().start(settings)
+        def start(self, settings, limit_s):
+            trial = super().start(settings, limit_s)
             if settings == {"layout": "nhwc"}:
                 trial.factor *= 1.1
             return trial
@@ -126,7 +126,7 @@ def test_a_candidate_that_crashes_or_hangs_costs_its_share_and_is_told():
 
 def test_stock_that_fails_ends_the_search_and_is_told():
     class Broken(Machine):
-        def start(self, settings):
+        def start(self, settings, limit_s):
             raise TrialFailed("no")
 
     found = outcome(Broken({}))
@@ -135,8 +135,8 @@ def test_stock_that_fails_ends_the_search_and_is_told():
 
 def test_stock_that_fails_later_costs_nothing_that_was_measured():
     class Tiring(Machine):
-        def start(self, settings):
-            trial = super().start(settings)
+        def start(self, settings, limit_s):
+            trial = super().start(settings, limit_s)
             return Exhausted(self, 1.0) if not settings else trial
 
     @dataclass
@@ -153,14 +153,14 @@ def test_stock_that_fails_later_costs_nothing_that_was_measured():
 
 def test_steps_that_outlast_their_turns_are_reckoned_with():
     class Slow(Machine):
-        def start(self, settings):
-            trial = super().start(settings)
+        def start(self, settings, limit_s):
+            trial = super().start(settings, limit_s)
             return Dragging(self, trial.factor)
 
     @dataclass
     class Dragging(Running):
         def measure(self, seconds):
-            self.machine.now += 2.8
+            self.machine.now += 1.8
             return super().measure(seconds)
 
     found = outcome(Slow({("layout", "nhwc"): 1.5}))
