@@ -589,7 +589,9 @@ def test_a_search_that_broke_off_is_used_and_made_anew_in_the_next_run(tmp_path)
             codec.write(folder.scratch / RESULT_FILE, replace(examples.result(asked), tuning=failed))
         return done
 
-    records = {r.request.lane: r for r in go(new_run(tmp_path / "run", TUNED, tune_s=32.0), fakes.FakeEngine(stock_failed))}
+    records = {
+        r.request.lane: r for r in go(new_run(tmp_path / "run", TUNED, tune_s=32.0), fakes.FakeEngine(stock_failed))
+    }
     assert (records["tuned"].status, records["tuned"].request.settings) == (Status.OK, {})
     engine = fakes.FakeEngine()
     go(new_run(tmp_path / "again", TUNED, tune_s=32.0), engine)
