@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from kit.errors import DiskError, ImageError, UsageError
 from kit.model import Framework
 from kit.sources import CPU_WHEELS, Sources
 
+EXAMPLE = assets.ROOT / "tests" / "example"
 LOCK = "tiny-wheel==1.0+cpu \\\n    --hash=sha256:00\nother==2.0 \\\n    --hash=sha256:11\n"
 
 
@@ -172,11 +174,21 @@ def test_proxies_are_handed_on_only_where_they_are_set():
     assert images.proxy_arguments(given) == {"HTTPS_PROXY": "http://proxy:1", "no_proxy": "here"}
 
 
-def test_every_framework_has_a_list_of_exact_versions_and_hashes_for_each_device():
-    for file in (assets.ROOT / "docker").glob("*/*.in"):
+def asked(file: Path) -> set[str]:
+    """The packages of a list, those of the lists that it names included."""
+    lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
+    named = {re.split(r"[\[=<>]", line)[0] for line in lines if not line.startswith("-r ")}
+    return named.union(*(asked(assets.ROOT / "docker" / Path(line[3:]).name) for line in lines if line[:3] == "-r "))
+
+
+@pytest.mark.parametrize("folder", [assets.ROOT / "docker", EXAMPLE / "docker"])
+def test_every_framework_has_a_list_of_exact_versions_and_hashes_for_each_device(folder):
+    files = list(folder.glob("*/*.in"))
+    assert files
+    for file in files:
         lock = file.with_suffix(".lock").read_text()
         packages = [line for line in lock.splitlines() if "==" in line]
-        assert packages, file
         assert all(line.endswith("\\") for line in packages), f"{file}: a package without hashes"
+        assert asked(file) <= {line.partition("==")[0].partition("[")[0] for line in packages}, f"{file}: make lock"
         assert "://" not in lock, f"{file}: names where packages came from"
         assert ("nvidia-cudnn" in lock) == (file.stem == "cuda")
