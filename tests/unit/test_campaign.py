@@ -557,10 +557,17 @@ def test_a_gpu_is_the_first_idle_one_or_the_one_asked_for():
         choose_gpus("3", gpus, busy=[])
 
 
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    """No search that another test, or an earlier run of the tests, has kept."""
+    monkeypatch.setenv("KIT_CACHE_DIR", str(tmp_path / "cache"))
+
+
 TUNED = Selection(scenarios=("mnist-cnn",), frameworks=("torch",), devices=("cpu",), lanes=("stock", "tuned"))
 TUNED_KEY = "mnist-cnn/torch/cpu/tuned/fp32/b64"
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_tuned_cell_is_searched_once_and_measured_with_what_was_found(tmp_path):
     folder, engine = new_run(tmp_path / "run", TUNED, tune_s=30.0), fakes.FakeEngine()
     records = {record.request.lane: record for record in go(folder, engine)}
@@ -581,6 +588,7 @@ def test_a_tuned_cell_is_searched_once_and_measured_with_what_was_found(tmp_path
     assert len(longer.tuned) == 1, "another budget may find something else"
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_search_that_broke_off_is_used_and_made_anew_in_the_next_run(tmp_path):
     def stock_failed(asked, folder):
         done = fakes.works(asked, folder)
@@ -589,15 +597,14 @@ def test_a_search_that_broke_off_is_used_and_made_anew_in_the_next_run(tmp_path)
             codec.write(folder.scratch / RESULT_FILE, replace(examples.result(asked), tuning=failed))
         return done
 
-    records = {
-        r.request.lane: r for r in go(new_run(tmp_path / "run", TUNED, tune_s=32.0), fakes.FakeEngine(stock_failed))
-    }
+    records = {r.request.lane: r for r in go(new_run(tmp_path / "run", TUNED), fakes.FakeEngine(stock_failed))}
     assert (records["tuned"].status, records["tuned"].request.settings) == (Status.OK, {})
     engine = fakes.FakeEngine()
-    go(new_run(tmp_path / "again", TUNED, tune_s=32.0), engine)
+    go(new_run(tmp_path / "again", TUNED), engine)
     assert engine.tuned == [(TUNED_KEY, 1)]
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_pinned_settings_are_not_searched(tmp_path):
     engine = fakes.FakeEngine()
     folder = new_run(tmp_path / "run", TUNED, pinned={TUNED_KEY: {"layout": "nhwc"}})
@@ -608,6 +615,7 @@ def test_pinned_settings_are_not_searched(tmp_path):
         new_run(tmp_path / "other", ONE, pinned={TUNED_KEY: {}})
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_search_that_fails_takes_its_cell_with_it_and_is_tried_again(tmp_path):
     def searches_fail(asked, folder):
         return fails(asked, folder) if asked.purpose == "tune" else fakes.works(asked, folder)
