@@ -18,3 +18,11 @@ class DataUnavailable(DataProblem):
 
 class DataCorrupt(DataProblem):
     """The files are there and are not what they should be."""
+
+
+PHOTO_REMEDY = "Replace or remove the photo and add the data set anew with `kit data add`."
+
+
+def unreadable(photo: str, reason: str) -> str:
+    """What is said of a photo that no decoder takes. photo: its name, for people."""
+    return f"{photo} is not a readable JPEG file ({reason})."

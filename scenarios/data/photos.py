@@ -19,7 +19,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from scenarios.data.augment import Bytes, draw_maps, warp
-from scenarios.data.errors import DataCorrupt
+from scenarios.data.errors import PHOTO_REMEDY, DataCorrupt, unreadable
 from scenarios.data.readers import short
 from scenarios.frameworks.base import Images, Labels, Photos
 
@@ -73,10 +73,8 @@ def _require_whole(path: Path) -> None:
 
 
 def _unreadable(path: Path, error: Exception) -> DataCorrupt:
-    return DataCorrupt(
-        f"{short(path)} is not a readable JPEG file ({type(error).__name__}: {error}).".replace(str(path), short(path)),
-        "Replace or remove the photo and add the data set anew with `kit data add`.",
-    )
+    reason = f"{type(error).__name__}: {error}".replace(str(path), short(path))
+    return DataCorrupt(unreadable(short(path), reason), PHOTO_REMEDY)
 
 
 def decode_all(

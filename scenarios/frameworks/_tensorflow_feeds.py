@@ -17,7 +17,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from scenarios.data.augment import Matrix, draw_maps
-from scenarios.data.errors import DataCorrupt
+from scenarios.data.errors import PHOTO_REMEDY, DataCorrupt, unreadable
 from scenarios.data.photos import PhotoLoader
 from scenarios.data.readers import short
 from scenarios.frameworks.base import Arrays, Images, Photos
@@ -175,10 +175,7 @@ def unreadable_named(photos: Photos) -> Iterator[None]:
     except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
         for path in photos.paths:
             if reason := _failure(str(path)):
-                raise DataCorrupt(
-                    f"{short(path)} is not a readable JPEG file ({reason}).",
-                    "Replace or remove the photo and add the data set anew with `kit data add`.",
-                ) from error
+                raise DataCorrupt(unreadable(short(path), reason), PHOTO_REMEDY) from error
         raise
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 from torch.utils.data import DataLoader
 
 from scenarios.data.augment import draw_maps, warp
-from scenarios.data.errors import DataCorrupt
+from scenarios.data.errors import PHOTO_REMEDY, DataCorrupt, unreadable
 from scenarios.data.readers import short
 from scenarios.frameworks.base import Photos
 
@@ -55,9 +55,7 @@ class UnreadablePhoto(DataCorrupt):
     anew from the worker's traceback, of which the last line counts."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(
-            text.rpartition(f"{type(self).__name__}: ")[2].strip(), "Fetch or add the data set again (kit data)."
-        )
+        super().__init__(text.rpartition(f"{type(self).__name__}: ")[2].strip(), PHOTO_REMEDY)
 
 
 def read_photo(path: Path, size: tuple[int, int]) -> npt.NDArray[np.uint8]:
@@ -67,4 +65,4 @@ def read_photo(path: Path, size: tuple[int, int]) -> npt.NDArray[np.uint8]:
         with Image.open(path) as image:
             return np.asarray(image.convert("RGB").resize((width, height), Image.Resampling.BILINEAR))
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise UnreadablePhoto(f"{short(path)} is not a readable JPEG file ({type(error).__name__}).") from error
+        raise UnreadablePhoto(unreadable(short(path), type(error).__name__)) from error

@@ -60,7 +60,7 @@ def compiled(net: Network) -> Network:
     return made
 
 
-def frozen(net: nn.Module, example: torch.Tensor, how: str, options: Options) -> Network:
+def for_inference(net: nn.Module, example: torch.Tensor, how: str, options: Options) -> Network:
     """The network for inference at the example's batch size: by `torch.compile` (`compiled`), by ONNX Runtime
     (`exported`), or traced with its weights as constants and its layers fused (`frozen`). net: in evaluation mode."""
     if how == "compiled":

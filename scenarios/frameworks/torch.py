@@ -211,7 +211,7 @@ class TorchModel:
             uncached = torch.autocast(self._options.device, torch.bfloat16, enabled=bf16, cache_enabled=False)
             with torch.no_grad(), uncached:
                 example = example.to(self._device, memory_format=self._format)
-                net = _torch_settings.frozen(module, example, how, self._options)
+                net = _torch_settings.for_inference(module, example, how, self._options)
         activation = self._scenario.output.activation
 
         def predict(images: Images) -> npt.NDArray[np.float32]:

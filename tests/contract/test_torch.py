@@ -1,4 +1,4 @@
-"""What is PyTorch's own risk: a step that is recorded once and replayed."""
+"""What is PyTorch's own risk: a step that is recorded once and replayed, a setting that nobody heeds."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from toys import noise, toy
 
+from scenarios import catalog
 from scenarios.frameworks.base import Adapter
 from scenarios.spec import Adadelta, Adam, Dense, Flatten, Optimizer, Sgd
 from scenarios.weights import check_weights
@@ -75,3 +76,33 @@ def test_weights_that_are_loaded_begin_anew_in_the_memory_that_recorded_steps_wr
         assert float(loss) == pytest.approx(plain.step(images, labels), rel=1e-5)
     for name, values in plain.weights().items():
         np.testing.assert_allclose(model.weights()[name], values, rtol=1e-5, atol=1e-7, err_msg=name)
+
+
+@pytest.mark.usefixtures("capture")
+def test_each_setting_of_the_network_changes_the_network() -> None:
+    network, layers = (importlib.import_module(f"scenarios.frameworks._torch_{name}") for name in ("network", "layers"))
+    scenario = catalog.load()["mnist-cnn-dropout"][""]
+
+    def kinds(**settings: str) -> list[str]:
+        return [type(module).__name__ for module in network.build_net(scenario, settings)]
+
+    plain = [
+        "Conv2d",
+        "ReLU",
+        "Conv2d",
+        "ReLU",
+        "MaxPool2d",
+        "Dropout",
+        "Flatten",
+        "Linear",
+        "ReLU",
+        "Dropout",
+        "Linear",
+    ]
+    assert kinds() == plain
+    assert kinds(relu="after pooling") == [*plain[:3], "MaxPool2d", "ReLU", *plain[5:]]
+    others = {"Dropout": layers.ByteDropout, "Flatten": layers.ChannelsLastFlatten, "Linear": layers.ConvolvedLinear}
+    found = kinds(dropout="bytes", layout="nhwc", dense="convolution")
+    assert found == [others[kind].__name__ if kind in others else kind for kind in plain]
+    rectified = [module for module in network.build_net(scenario, {"relu": "in place"}) if "ReLU" in repr(module)]
+    assert [module.inplace for module in rectified] == [True] * 3
