@@ -23,9 +23,9 @@ from kit.console import show_progress
 from kit.engines.local import LocalEngine
 from kit.machine import usable_cpus
 from kit.model import Environment
-from kit.plan import TUNE_S, Options, Selection
+from kit.plan import Options, Selection
 from kit.progress import Progress
-from kit.records import Record, tuning_of
+from kit.records import TUNE_S, Record, tuning_of
 from kit.sources import Sources
 from kit.store import RunFolder
 from scenarios import allocators

@@ -11,7 +11,7 @@ from kit.catalog import DEVICES
 from kit.errors import UsageError, unknown
 from kit.model import Cell, Framework, Place, Scenarios
 from kit.plausible import MOST_WHOLE
-from kit.records import Plan, PlannedLaunch
+from kit.records import TUNE_S, Plan, PlannedLaunch
 from kit.typical import PROBE_S, environment_cost, launch_seconds, start_seconds
 from kit.units import format_bytes, format_duration
 from scenarios.contract import Budget
@@ -31,7 +31,6 @@ DEADLINE_BASE_S = 600.0
 DEADLINE_FACTOR = 4.0
 # Of a precise profile, where nobody said: the planned launches of all stock cells on two cores, and some more.
 DEFAULT_BUDGET_S = 5400.0
-TUNE_S = 60.0  # of the search for one tuned cell's settings, where nobody said
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from kit.plausible import MOST_WHOLE, impossible
 from scenarios.contract import Code, Reason, Request, Result, Status, Tuning
 
 SCHEMA = 4
+TUNE_S = 60.0  # of the search for one tuned cell's settings, where nobody said
 
 
 def _to_version_2(document: dict[str, Any]) -> dict[str, Any]:
@@ -287,7 +288,7 @@ class Plan(Document):
     identify: bool
     launches: list[PlannedLaunch]
     budget_s: float | None = None
-    tune_s: float = 60.0
+    tune_s: float = TUNE_S
     pinned: dict[str, dict[str, str]] = {}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F  # noqa: N812 - PyTorch's own name for it
 from torch import nn
@@ -16,6 +18,39 @@ class ConvolvedLinear(nn.Linear):  # type: ignore[misc]
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(N, in) to (N, out)."""
         return F.conv2d(x[:, :, None, None], self.weight[:, :, None, None], self.bias).flatten(1)
+
+
+class UpdatingLinear(nn.Linear):  # type: ignore[misc]
+    """A dense layer whose kernel takes its step of plain SGD in the backward pass: the product that would be its
+    gradient is added into it, and no gradient is written, read or handed to the optimizer. The bias has one as ever.
+    float32 alone."""
+
+    def __init__(self, inputs: int, outputs: int, learning_rate: float) -> None:
+        super().__init__(inputs, outputs)
+        self._learning_rate = learning_rate
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(N, in) to (N, out)."""
+        if not self.training:
+            return super().forward(x)
+        made: torch.Tensor = _Updating.apply(x, self.weight, self.bias, self._learning_rate)
+        return made
+
+
+class _Updating(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, rate: float) -> torch.Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.rate = rate
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, None, torch.Tensor, None]:
+        (of_outputs,) = gradients
+        x, weight = ctx.saved_tensors
+        of_inputs = of_outputs @ weight if ctx.needs_input_grad[0] else None  # by the weights before their step
+        weight.addmm_(of_outputs.t(), x, alpha=-ctx.rate)
+        return of_inputs, None, of_outputs.sum(0), None
 
 
 class ChannelsLastFlatten(nn.Module):  # type: ignore[misc]

@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812 - PyTorch's own name for it
 from torch import nn
 
 from scenarios import spec
-from scenarios.frameworks._torch_layers import ByteDropout, ChannelsLastFlatten, ConvolvedLinear
+from scenarios.frameworks._torch_layers import ByteDropout, ChannelsLastFlatten, ConvolvedLinear, UpdatingLinear
 from scenarios.spec import Adadelta, Adam, Conv, Dense, Dropout, Flatten, MaxPool, Scenario, Sgd
 from scenarios.weights import Weights
 
@@ -22,7 +22,6 @@ LossFunction = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 def build_net(scenario: Scenario, settings: Mapping[str, str]) -> nn.Sequential:
     """The network up to the logits; the last activation is left to loss and predictor. settings: of
     `_torch_settings.offered`."""
-    dense = ConvolvedLinear if settings.get("dense") == "convolution" else nn.Linear
     dropout = ByteDropout if settings.get("dropout") == "bytes" else nn.Dropout
     flatten = ChannelsLastFlatten if settings.get("layout") == "nhwc" else nn.Flatten
     relu = settings.get("relu", "apart")
@@ -39,12 +38,20 @@ def build_net(scenario: Scenario, settings: Mapping[str, str]) -> nn.Sequential:
             case Flatten():
                 modules.append(flatten())
             case Dense(units=units):
-                modules.append(dense(before[0], units))
+                modules.append(_dense(scenario.optimizer, settings.get("dense"), before[0], units))
         if isinstance(layer, Conv | Dense) and layer.activation == "relu":
             modules.append(nn.ReLU(inplace=relu != "apart"))
         if behind:  # of the largest value it is the same as the largest of it, for fewer values
             modules.append(behind)
     return nn.Sequential(*modules)
+
+
+def _dense(optimizer: spec.Optimizer, how: str | None, inputs: int, units: int) -> nn.Linear:
+    if how == "convolution":
+        return ConvolvedLinear(inputs, units)
+    if how == "updating" and isinstance(optimizer, Sgd):
+        return UpdatingLinear(inputs, units, optimizer.learning_rate)
+    return nn.Linear(inputs, units)
 
 
 def _is_relu(modules: list[nn.Module]) -> bool:

@@ -14,11 +14,10 @@ from torch import nn
 from scenarios import allocators
 from scenarios.frameworks._torch_layers import ByteDropout
 from scenarios.frameworks.base import Axes, Options
-from scenarios.spec import DATASETS, Adadelta, Conv, Dropout, MaxPool, Scenario
+from scenarios.spec import DATASETS, Adadelta, Conv, Dropout, MaxPool, Scenario, Sgd
 
 Network = Callable[[torch.Tensor], torch.Tensor]
 
-OF_CPU = {"dense": ["linear", "convolution"], "denormals": ["kept", "flushed"]}
 GRAPHS = 64  # a launch needs about ten: for each batch size, in training and for prediction; PyTorch's own limit is 8
 EXPORT_NEEDS = ("onnxruntime", "onnxscript")
 
@@ -31,16 +30,18 @@ def offered(options: Options, scenario: Scenario) -> Axes:
     pooled = any(isinstance(layer, MaxPool) for layer in scenario.layers)
     own, other = ("loop", "foreach") if on_cpu else ("foreach", "loop")
     fused = [] if isinstance(scenario.optimizer, Adadelta) else ["fused"]  # PyTorch has none of it
+    updating = isinstance(scenario.optimizer, Sgd) and options.precision != "bf16"
     rates = [layer.rate for layer in scenario.layers if isinstance(layer, Dropout)]
     bytes_do = on_cpu and rates and all(map(ByteDropout.has, rates))
     training = {  # what gains most first: time may not last for all
         **({allocators.AXIS: list(allocators.offered())} if on_cpu else {}),
+        "dense": ["linear", *(["updating"] if updating else []), *(["convolution"] if on_cpu else [])],
         "layout": ["nchw", "nhwc"] if planes else [],
         "optimizer": [own, other, *fused],
         "relu": ["apart", "in place", *(["after pooling"] if pooled else [])],
         "dropout": ["doubles", "bytes"] if bytes_do else [],
         "feed": ["loader", "resident" if DATASETS[scenario.dataset].shape else "cached"],
-        **(OF_CPU if on_cpu else {"step": ["launched", "captured"]}),
+        **({"denormals": ["kept", "flushed"]} if on_cpu else {"step": ["launched", "captured"]}),
         "threads": options.thread_counts if on_cpu else [],
         "network": ["eager", *compiled],  # the dearest last
     }

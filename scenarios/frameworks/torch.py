@@ -290,10 +290,12 @@ class TorchModel:
     def _prepare(self, sizes: set[int]) -> None:
         """Have steps over batches of these sizes recorded, or forward and backward compiled, before a clock runs: the
         short last batch would else stop an epoch for as long as that takes. No weight changes."""
-        if not (self._compiles or self._captures):
+        sizes = sizes - {0} - self._prepared
+        if not sizes or not (self._compiles or self._captures):
             return
+        kept = copy.deepcopy(self._net.state_dict())  # a backward pass may update the weights
         height, width, channels = self._scenario.image
-        for size in sizes - {0} - self._prepared:
+        for size in sizes:
             images = torch.zeros(size, channels, height, width).to(self._device, memory_format=self._format)
             labels = torch.zeros(size, dtype=torch.int64, device=self._device)
             if self._captures:
@@ -302,6 +304,7 @@ class TorchModel:
                 _, loss = self._forward_and_loss(images, labels)
                 loss.backward()
             self._prepared.add(size)
+        self._net.load_state_dict(kept)
 
     def _feed(self, train: TrainSet) -> Feed:
         """What feeds `train`, made once: epochs differ by their seed alone."""

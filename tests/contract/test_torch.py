@@ -104,5 +104,7 @@ def test_each_setting_of_the_network_changes_the_network() -> None:
     others = {"Dropout": layers.ByteDropout, "Flatten": layers.ChannelsLastFlatten, "Linear": layers.ConvolvedLinear}
     found = kinds(dropout="bytes", layout="nhwc", dense="convolution")
     assert found == [others[kind].__name__ if kind in others else kind for kind in plain]
+    updating = network.build_net(catalog.load()["cifar-mlp"][""], {"dense": "updating"})
+    assert [type(module) for module in updating if "Linear" in repr(module)] == [layers.UpdatingLinear] * 3
     rectified = [module for module in network.build_net(scenario, {"relu": "in place"}) if "ReLU" in repr(module)]
     assert [module.inplace for module in rectified] == [True] * 3
