@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.tuning.search import FINAL_PAIRS, FINALISTS, SLICE_S, TrialFailed, search
+from scenarios.tuning.search import FINAL_SLICE_S, FINAL_TURNS, FINALISTS, FIRST_TURNS, SLICE_S, TrialFailed, search
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Machine:
                 raise TrialFailed("it crashed")
             factor *= one
         self.open += 1
-        assert self.open <= 2
+        assert self.open <= 3
         return Running(self, factor)
 
     def prove(self, settings):
@@ -53,7 +53,7 @@ class Running:
     factor: float
 
     def measure(self, seconds):
-        assert seconds == SLICE_S
+        assert seconds in (SLICE_S, FINAL_SLICE_S)
         self.machine.now += seconds
         return 1000 * self.factor * self.machine.random.gauss(1, self.machine.noise)
 
@@ -114,6 +114,46 @@ def test_what_gained_by_luck_is_left_out_again():
 
     found = outcome(Lucky({("layout", "nhwc"): 0.9, ("optimizer", "fused"): 1.5}))
     assert found.chosen == {"optimizer": "fused"}
+
+
+def test_turns_in_which_the_base_was_lucky_keep_nothing_out():
+    class Lucky(Machine):
+        def start(self, settings, limit_s):
+            trial = super().start(settings, limit_s)
+            return Waning(self, trial.factor) if settings == {"layout": "nhwc"} else trial
+
+    @dataclass
+    class Waning(Running):
+        turns: int = 0
+
+        def measure(self, seconds):
+            self.turns += 1
+            return super().measure(seconds) * (1.5 if self.turns <= FIRST_TURNS else 1.0)
+
+    found = outcome(Lucky({("layout", "nhwc"): 1.3, ("optimizer", "fused"): 1.1}))
+    assert found.chosen == {"layout": "nhwc", "optimizer": "fused"}
+
+
+def test_a_base_that_fails_is_told_and_takes_nobody_with_it():
+    class Tiring(Machine):
+        def start(self, settings, limit_s):
+            trial = super().start(settings, limit_s)
+            return Exhausted(self, trial.factor) if "layout" in settings else trial
+
+    @dataclass
+    class Exhausted(Running):
+        turns: int = 0
+
+        def measure(self, seconds):
+            self.turns += 1
+            if self.turns > FIRST_TURNS:
+                raise TrialFailed("it fell asleep")
+            return super().measure(seconds)
+
+    found = outcome(Tiring({("layout", "nhwc"): 1.5, ("optimizer", "fused"): 1.3, ("malloc", "keep"): 1.1}))
+    failed = [c.settings for c in found.candidates if c.failure == "it fell asleep"]
+    assert failed == [{"layout": "nhwc"}]
+    assert found.chosen == {"optimizer": "fused", "malloc": "keep"}
 
 
 def test_a_candidate_that_crashes_or_hangs_costs_its_share_and_is_told():
@@ -205,7 +245,7 @@ def test_the_choice_is_not_slower_than_stock_and_the_budget_holds(
     for item in found.chosen.items():
         truth *= known[item]
     assert truth > 1 - 2 * noise or not found.chosen
-    finals_s = FINALISTS * 2 * FINAL_PAIRS * SLICE_S
+    finals_s = FINALISTS * 2 * FINAL_TURNS * FINAL_SLICE_S
     assert found.seconds <= budget_s + (1 + FINALISTS) * start_s + finals_s + 5  # for what hangs
     assert found.candidates[0].settings == {}
 
@@ -220,4 +260,4 @@ def test_nothing_is_taken_without_a_final_of_its_own():
     assert found.chosen == {}, "there was no time for it"
     found = outcome(Machine({("layout", "nhwc"): 1.5}))
     (chosen,) = (c for c in found.candidates if c.settings == {"layout": "nhwc"})
-    assert len(chosen.ratios) >= FINAL_PAIRS + 2
+    assert len(chosen.ratios) >= FINAL_TURNS + 2
