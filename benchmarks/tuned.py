@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.overhead import SCENARIOS
-from benchmarks.pairs import Subject, exit_code
+from benchmarks.pairs import Subject, exit_code, say
 from benchmarks.processes import Command, Extent, alone, compare, on_host
 from kit import catalog, session
 from kit.console import show_progress
@@ -29,10 +29,10 @@ from kit.records import TUNE_S, Record, tuning_of
 from kit.sources import Sources
 from kit.store import RunFolder
 from scenarios import allocators
-from scenarios.contract import Status
 
 # What Keras is measured as: the bench, and the options of its side.
-OF_KERAS = {"keras": ("tuned", ()), "keras-steps": ("tuned-steps", ("--to-last-step",))}
+TUNED = "tuned"
+OF_KERAS = {"keras": (TUNED, ()), "keras-steps": ("tuned-steps", ("--to-last-step",))}
 STOCK = "stock"
 PLAIN, PLAIN_FRAMEWORK = "benchmarks.keras_recipes", "tensorflow"
 
@@ -45,7 +45,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--framework", action="append", choices=list(catalog.frameworks()), help="default: all")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of the tuned lane")
     parser.add_argument("--against", choices=(*OF_KERAS, STOCK), help="default: all of them")
-    parser.add_argument("--tune", type=float, default=TUNE_S, help="seconds of each search; default: 60")
+    parser.add_argument("--tune", type=float, default=TUNE_S, help="seconds of each search; default: %(default)s")
     parser.add_argument("--out", type=Path, default=Path("reports"), help="folder for the searches; default: reports")
     Extent.offer(parser)
     return parser.parse_args(arguments)
@@ -66,7 +66,8 @@ def main() -> None:
 
 
 def searched(asked: argparse.Namespace, sources: Sources, progress: Progress) -> list[Record]:
-    """The records of the searches, each followed by a short launch with what was found."""
+    """The records of the searches that came to an end, each followed by a short launch with what was found; says which
+    did not."""
     scenarios = tuple(asked.scenario or catalog.scenarios())
     selection = Selection(
         scenarios=scenarios,
@@ -77,7 +78,14 @@ def searched(asked: argparse.Namespace, sources: Sources, progress: Progress) ->
     )
     wishes = Options("local", profile="smoke", data="synthetic", tune_s=asked.tune)
     outcome = session.start(session.prepare(selection, wishes, sources), asked.out, progress)
-    return [record for record in RunFolder.open(outcome.folder).tunings() if record.status is Status.OK]
+    found = []
+    for record in RunFolder.open(outcome.folder).tunings():
+        if absent := record.reason.message if record.reason else tuning_of(record).broken:
+            request = record.request
+            say(Subject(TUNED, request.scenario, request.framework, request.precision).line({"skipped": absent}))
+        else:
+            found.append(record)
+    return found
 
 
 def comparisons(

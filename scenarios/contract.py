@@ -315,7 +315,7 @@ Objective = Literal["training", "latency", "throughput"]
 @dataclass(frozen=True)
 class Tried:
     """A candidate. settings: those that differ from what the search began with. ratios: its speed over that of the
-    beginning, of each pair of turns. rates: its own, in images/s (latency: calls/s), of each turn. failure: why it was
+    beginning, turn by turn. rates: its own, in images/s (latency: calls/s), of each turn. failure: why it was
     given up; empty where it was not."""
 
     settings: dict[str, str]

@@ -1,4 +1,4 @@
-"""Layers of the tuned lane: each computes what PyTorch's own does, in another way."""
+"""Layers of the tuned lane: each computes what PyTorch's own does, in another way. One takes its step as well."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class ConvolvedLinear(nn.Linear):  # type: ignore[misc]
 
 class UpdatingLinear(nn.Linear):  # type: ignore[misc]
     """A dense layer whose kernel takes its step of plain SGD in the backward pass: the product that would be its
-    gradient is added into it, and no gradient is written, read or handed to the optimizer. The bias has one as ever.
-    float32 alone."""
+    gradient is added into it, and no gradient is written, read or handed to the optimizer. So each backward pass in
+    training mode changes the kernel. The bias has a gradient as ever. float32 alone."""
 
     def __init__(self, inputs: int, outputs: int, learning_rate: float) -> None:
         super().__init__(inputs, outputs)

@@ -47,11 +47,15 @@ def build_net(scenario: Scenario, settings: Mapping[str, str]) -> nn.Sequential:
 
 
 def _dense(optimizer: spec.Optimizer, how: str | None, inputs: int, units: int) -> nn.Linear:
-    if how == "convolution":
-        return ConvolvedLinear(inputs, units)
-    if how == "updating" and isinstance(optimizer, Sgd):
-        return UpdatingLinear(inputs, units, optimizer.learning_rate)
-    return nn.Linear(inputs, units)
+    match how, optimizer:
+        case "convolution", _:
+            return ConvolvedLinear(inputs, units)
+        case "updating", Sgd(learning_rate=rate):
+            return UpdatingLinear(inputs, units, rate)
+        case "updating", _:
+            raise ValueError(f"only plain SGD adds gradients as they are, {optimizer} does not")
+        case _:
+            return nn.Linear(inputs, units)
 
 
 def _is_relu(modules: list[nn.Module]) -> bool:

@@ -35,7 +35,7 @@ def offered(options: Options, scenario: Scenario) -> Axes:
     bytes_do = on_cpu and rates and all(map(ByteDropout.has, rates))
     training = {  # what gains most first: time may not last for all
         **({allocators.AXIS: list(allocators.offered())} if on_cpu else {}),
-        "dense": ["linear", *(["updating"] if updating else []), *(["convolution"] if on_cpu else [])],
+        "dense": ["linear", *(["convolution"] if on_cpu else []), *(["updating"] if updating else [])],
         "layout": ["nchw", "nhwc"] if planes else [],
         "optimizer": [own, other, *fused],
         "relu": ["apart", "in place", *(["after pooling"] if pooled else [])],

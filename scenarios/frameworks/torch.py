@@ -142,8 +142,7 @@ class TorchModel:
 
     def load(self, weights: Weights) -> None:
         """Replace the weights; the optimizer starts anew."""
-        for slot in self._slots:
-            slot.write(weights)
+        self._write(weights)
         # Facts alone: a tensor held would be memory that is not used again.
         self._seen: tuple[torch.device, bool] | None = None
         if self._captured:
@@ -245,6 +244,7 @@ class TorchModel:
             tf32=rounds_to_tf32() if cuda else None,
             threads=torch.get_num_threads(),
             training=f"{self._settings.get('network', 'eager')} loop, torch.optim.{type(self._optimizer).__name__}"
+            + (", dense kernels updated in the backward pass" if self._settings.get("dense") == "updating" else "")
             + (", steps replayed as a CUDA graph" if self._captured else ""),
             loader=self._fed[1].description if self._fed else "none, single batches",
             denormals=denormals(device),
@@ -254,6 +254,10 @@ class TorchModel:
     def device_peak_bytes(self) -> int | None:
         """Peak of PyTorch's caching allocator."""
         return int(torch.cuda.max_memory_allocated()) if self._device.type == "cuda" else None
+
+    def _write(self, weights: Weights) -> None:
+        for slot in self._slots:
+            slot.write(weights)
 
     def _step(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Forward, backward, update; returns mean loss, logits and labels, all on the device."""
@@ -293,7 +297,6 @@ class TorchModel:
         sizes = sizes - {0} - self._prepared
         if not sizes or not (self._compiles or self._captures):
             return
-        kept = copy.deepcopy(self._net.state_dict())  # a backward pass may update the weights
         height, width, channels = self._scenario.image
         for size in sizes:
             images = torch.zeros(size, channels, height, width).to(self._device, memory_format=self._format)
@@ -301,10 +304,11 @@ class TorchModel:
             if self._captures:
                 self._recorded(images, labels)
             else:
+                kept = self.weights()  # `UpdatingLinear` changes them
                 _, loss = self._forward_and_loss(images, labels)
                 loss.backward()
+                self._write(kept)
             self._prepared.add(size)
-        self._net.load_state_dict(kept)
 
     def _feed(self, train: TrainSet) -> Feed:
         """What feeds `train`, made once: epochs differ by their seed alone."""

@@ -1,11 +1,14 @@
-"""Successive halving over settings (K. Jamieson, A. Talwalkar, AISTATS 2016), each candidate by turns with stock.
+"""A race over settings: each candidate by turns with stock and with the best so far; who falls behind is out early.
 
 Settings are axes: a name and the values that it can have, the stock's own first. Axis by axis, every other value is
-tried on top of those that gained so far, the base, because some gain only with others. Stock, base and candidate take
-turns: what a candidate gains over the base is taken from these alone, since the base's earlier turns are those in
-which it was lucky. What came together so is then tried with each of its parts left out, because some gained by luck,
-or no longer do. In each round the faster half goes on, for twice as long. What leads in the end must compute the
-scenario's function and be faster than stock once more, in turns of its own; else stock is taken.
+tried on top of those that gained so far, the base, because some gain only with others. A candidate that leads in its
+first turns gets as many again, the idea of successive halving (K. Jamieson, A. Talwalkar, AISTATS 2016); one that leads
+in these, too, and computes the scenario's function, is the new base. Then the base is tried without each of its parts,
+because some gained by luck, or no longer do. In the end a base counts for the turns that it took as the base, which had
+no part in choosing it: in these it must be faster than stock beyond chance, else stock is taken.
+
+Stock, base and candidate take turns together, since a candidate that is held against the base's earlier turns is held
+against those in which it was lucky.
 
 Knows nothing of frameworks or processes: `Trials` starts them. Clocks count what a candidate costs, so that one that
 hangs or crashes costs its share of the budget and nothing else.
@@ -13,11 +16,11 @@ hangs or crashes costs its share of the budget and nothing else.
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -25,22 +28,16 @@ Settings = Mapping[str, str]  # of axes that are not as in stock; empty: stock
 Axes = Mapping[str, Sequence[str]]
 
 SLICE_S = 0.1  # of one side's turn: what disturbs a machine lasts longer, so that more of them tell more
-FIRST_TURNS = 4
-MOST_TURNS = 12  # of a round
-FIRST_SHARE = 0.7  # of the budget: until then values are tried for the first time
+LOOK_TURNS = 4
+LOOKS = 2
+CLIMB_SHARE = 0.7  # of the budget: until then values are tried for the first time
 GAIN = 1.02  # less is no gain that a few turns could show
-RIVALS = 4  # beside the base without one of its parts: of those that were tried first, the fastest
-FINALISTS = 2
-FINAL_SLICE_S = 0.2
-FINAL_TURNS = 8  # in all of which but one it must be faster: by chance that is so in 9 of 256
+FINAL_TURNS = 8  # at least
+CHANCE = 0.05  # that a base which is as fast as stock is taken
 
 
 class TrialFailed(Exception):
     """The candidate crashed, hung, or does not compute the scenario's function. The text says which."""
-
-
-class StockFailed(Exception):
-    """What the search began with failed, so that nothing more can be held against it. The text says how."""
 
 
 class Trial(Protocol):
@@ -63,36 +60,35 @@ class Trials(Protocol):
         """Hold these settings against the reference. Raises TrialFailed where something else is computed."""
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Seconds. start_s: until its first turn, and after its last. turns_s: a turn of each side: longer than asked for
-    where a step is."""
-
-    start_s: float
-    turns_s: float
-
-
 @dataclass(eq=False)
 class Candidate:
-    """What is known of some settings. ratios: over stock, of each turn; rates: its own; failure: why it was given up.
-    lead: over the base beside which it last ran."""
+    """What is known of some settings. ratios: over stock, of each turn; fresh: those since it became the base; rates:
+    its own, of each turn; failure: why it was given up; start_s: until its first turn."""
 
     settings: dict[str, str]
     ratios: list[float] = field(default_factory=list)
+    fresh: list[float] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
     failure: str = ""
-    lead: float = 0.0
-    cost: Cost | None = None  # when it last ran
+    start_s: float = 0.0
 
     @property
-    def ratio(self) -> float:
-        """Median over its turns; 0 where there is none."""
-        return statistics.median(self.ratios) if self.ratios and not self.failure else 0.0
+    def confirmed(self) -> bool:
+        """Whether it is faster than stock by turns that had no part in choosing it."""
+        faster = sum(ratio > 1 for ratio in self.fresh)
+        enough = len(self.fresh) >= FINAL_TURNS and faster >= least_beyond_chance(len(self.fresh))
+        return enough and statistics.median(self.fresh) >= GAIN
 
-    @property
-    def gains(self) -> bool:
-        """Whether it is worth a further look."""
-        return self.ratio >= GAIN
+
+def least_beyond_chance(turns: int) -> int:
+    """Of so many turns: in how many one must be faster, so that two which are equally fast differ as much in at most
+    CHANCE of cases (one-sided sign test)."""
+    cases = 0
+    for least in range(turns, -1, -1):
+        cases += math.comb(turns, least)
+        if cases > CHANCE * 2**turns:
+            return least + 1
+    return 0
 
 
 @dataclass(frozen=True)
@@ -106,16 +102,12 @@ class Outcome:
 
 
 def search(axes: Axes, trials: Trials, budget_s: float, clock: Callable[[], float] = time.monotonic) -> Outcome:
-    """Find the fastest settings within about `budget_s`, proofs not counted."""
+    """Find the fastest settings within about `budget_s`."""
     return _Search(trials, budget_s, clock).run(axes)
 
 
-@dataclass
-class _Side:
-    """What takes turns."""
-
-    candidate: Candidate
-    trial: Trial
+class _SideFailed(Exception):
+    """What a candidate was held against failed: nothing can be held against the candidate."""
 
 
 class _Search:
@@ -123,167 +115,138 @@ class _Search:
         self._trials, self._clock = trials, clock
         self._began = clock()
         self._until = self._began + budget_s
-        self._found = [Candidate({})]
-        self._leads: dict[str, float] = {}  # by axis: what it gained when the base took its value
-        self._ranked: list[Candidate] = []  # those of the last round first
+        self._stock = Candidate({})
+        self._found = [self._stock]
+        self._bases = [self._stock]  # the last is the base, those before it what it is built on
+        self._running: dict[Candidate, Trial] = {}
+        self._starts_s: list[float] = []
+        self._turns_s: list[float] = []
 
     def run(self, axes: Axes) -> Outcome:
         """See `search`."""
-        stock = self._found[0]
         try:
-            chosen = self._fastest(axes, stock)
-        except StockFailed as error:
-            stock.failure = str(error)
-            chosen = stock
+            with suppress(_SideFailed):  # stock's: told in its record
+                self._start(self._stock, math.inf)
+                self._climb(axes)
+                self._prune()
+                self._finish()
+        except TrialFailed as error:
+            self._stock.failure = str(error)
+        finally:
+            for candidate in list(self._running):
+                self._end(candidate)
+        confirmed = (base for base in reversed(self._bases) if base.confirmed and not self._stock.failure)
+        chosen = next(confirmed, self._stock)
         return Outcome(dict(chosen.settings), self._found, self._clock() - self._began)
 
-    def _fastest(self, axes: Axes, stock: Candidate) -> Candidate:
-        try:
-            self._stock = self._base = _Side(stock, self._trials.start({}, math.inf))
-        except TrialFailed as error:
-            raise StockFailed(str(error)) from error
-        try:
-            tried = self._climb(axes)
-            self._halve(self._rivals(tried), MOST_TURNS // 2)
-            self._rebase(self._stock)
-            return self._final()
-        finally:
-            self._rebase(self._stock)
-            self._stock.trial.close()
+    @property
+    def _base(self) -> Candidate:
+        return self._bases[-1]
 
-    def _climb(self, axes: Axes) -> list[Candidate]:
-        """Try each axis' values on top of the base, which takes those that gain. All that were tried."""
-        until = self._began + FIRST_SHARE * (self._until - self._began)
-        tried = []
+    def _climb(self, axes: Axes) -> None:
+        """Try each axis' values on top of the base."""
+        until = self._began + CLIMB_SHARE * (self._until - self._began)
         for name, values in axes.items():
             for value in values[1:]:
-                candidate = Candidate({**self._base.candidate.settings, name: value})
-                tried.append(candidate)
-                if not self._affordable(candidate, FIRST_TURNS, until):
-                    continue
-                side = self._duel(candidate, FIRST_TURNS, until)
-                if side and candidate.gains and candidate.lead >= GAIN:
-                    self._rebase(side)
-                    self._leads[name] = candidate.lead
-                elif side:
-                    side.trial.close()
-        return tried
+                self._try({**self._base.settings, name: value}, GAIN, until)
 
-    def _rebase(self, side: _Side) -> None:
-        """Let this be the base."""
-        if self._base is not self._stock:
-            self._base.trial.close()
-        self._base = side
+    def _prune(self) -> None:
+        """Try the base without each of its parts but the last, without which it was tried already."""
+        for name in list(self._base.settings)[-2::-1]:
+            self._try({n: v for n, v in self._base.settings.items() if n != name}, 1.0, self._until)
 
-    def _rivals(self, tried: Sequence[Candidate]) -> list[Candidate]:
-        """The base without each of its parts, first without that which gained least; then the fastest of the others."""
-        settings = self._base.candidate.settings
-        names = sorted(settings, key=lambda name: self._leads[name]) if len(settings) > 1 else []
-        parts = [{n: v for n, v in settings.items() if n != name} for name in names]
-        best = sorted((c for c in tried if c.gains and c.settings not in (settings, *parts)), key=lambda c: -c.ratio)
-        known = {frozenset(candidate.settings.items()): candidate for candidate in tried}
-        rivals = [known.get(frozenset(part.items()), Candidate(part)) for part in parts]
-        return [*(rival for rival in rivals if not rival.failure), *best[:RIVALS]]
+    def _finish(self) -> None:
+        """Let the base take the turns that it lacks for being confirmed."""
+        while self._base is not self._stock and len(self._base.fresh) < FINAL_TURNS:
+            try:
+                self._turn(self._base)
+            except _SideFailed:
+                self._fall_back()
 
-    def _halve(self, rivals: Sequence[Candidate], turns: int) -> None:
-        """Rank the base and its rivals."""
-        base, going = self._base.candidate, list(rivals)
-        for candidate in rivals:
-            candidate.lead = 0.0  # it was over another base
-        while True:
-            done = True
-            for candidate in going:
-                if not self._affordable(candidate, turns, self._until):
-                    done = False
-                elif side := self._duel(candidate, turns, self._until):
-                    side.trial.close()
-            going = sorted((c for c in going if c.gains and c.lead), key=lambda c: -c.lead)
-            others = sorted((c for c in rivals if c.gains and c not in going), key=lambda c: -c.lead)
-            ahead = [c for c in going if c.lead >= (1 if len(c.settings) < len(base.settings) else GAIN)]
-            behind = [c for c in going if c not in ahead]
-            self._ranked = [*ahead, *([base] if base.gains else []), *behind, *others]
-            if turns >= MOST_TURNS or not going or not done:
-                break
-            going, turns = going[: max(1, len(going) // 2)], 2 * turns
-
-    def _final(self) -> Candidate:
-        """The first of the finalists that is faster than stock once more, in turns that had no part in choosing it: of
-        many short looks, the luckiest is the fastest. Finalists compute the scenario's function."""
-        finalists = (candidate for candidate in self._ranked if self._proven(candidate))
-        for candidate in itertools.islice(finalists, FINALISTS):
-            before = len(candidate.ratios)
-            if side := self._duel(candidate, FINAL_TURNS, math.inf, FINAL_SLICE_S):
-                side.trial.close()
-                fresh = candidate.ratios[before:]
-                if sum(ratio > 1 for ratio in fresh) >= FINAL_TURNS - 1 and statistics.median(fresh) >= GAIN:
-                    return candidate
-        return self._found[0]
-
-    def _proven(self, candidate: Candidate) -> bool:
+    def _try(self, settings: dict[str, str], least: float, until: float) -> None:
+        """Let these settings take the base's place if they are at least so many times as fast in each look. What is too
+        dear for the time left is passed over. until: then it must have begun, so that one that hangs takes no time from
+        what comes after."""
+        if not self._affordable(until):
+            return
+        candidate = Candidate(settings)
+        self._found.append(candidate)
         try:
-            self._trials.prove(candidate.settings)
+            self._start(candidate, until - self._clock())
+            won = all(self._look(candidate) >= least for _ in range(LOOKS))
+            if won:
+                self._trials.prove(settings)
         except TrialFailed as error:
             candidate.failure = str(error)
-            return False
-        return True
+            self._end(candidate)
+        except _SideFailed as error:
+            candidate.failure = f"What it was held against failed: {error}"
+            self._end(candidate)
+            self._fall_back()
+        else:
+            loser = self._base if won else candidate
+            if won:
+                self._bases.append(candidate)
+            if loser is not self._stock:
+                self._end(loser)
 
-    def _affordable(self, candidate: Candidate, turns: int, until: float) -> bool:
-        """Whether there is time for it, and for a final after it. What is too dear for the time left is passed over."""
-        cost = self._expected(candidate)
-        ended = self._clock() + cost.start_s + turns * cost.turns_s
-        final_s = cost.start_s + FINAL_TURNS * max(cost.turns_s, 2 * FINAL_SLICE_S)
-        return ended <= until and ended + final_s <= self._until
+    def _fall_back(self) -> None:
+        """After a failure of the base: let the one before it that still starts be the base. Raises _SideFailed where
+        stock itself failed."""
+        if self._stock.failure:
+            raise _SideFailed(self._stock.failure)
+        while self._base.failure:
+            self._end(self._bases.pop())
+            if self._base not in self._running:
+                try:
+                    self._start(self._base, self._until - self._clock())
+                except TrialFailed as error:
+                    self._base.failure = str(error)
 
-    def _expected(self, candidate: Candidate) -> Cost:
-        """What it took before, else what is usual."""
-        if candidate.cost:
-            return candidate.cost
-        known = [other.cost for other in self._found if other.cost]
-        if not known:
-            return Cost(0.0, 3 * SLICE_S)
-        return Cost(statistics.median(c.start_s for c in known), statistics.median(c.turns_s for c in known))
+    def _affordable(self, until: float) -> bool:
+        """Whether there is time for one more, and for the final turns after it."""
+        start_s = max(self._base.start_s, statistics.median(self._starts_s))
+        turn_s = statistics.median(self._turns_s) if self._turns_s else 3 * SLICE_S
+        ended = self._clock() + start_s + LOOK_TURNS * turn_s
+        return ended <= until and ended + ((LOOKS - 1) * LOOK_TURNS + FINAL_TURNS) * turn_s <= self._until
 
-    def _duel(self, candidate: Candidate, turns: int, until: float, slice_s: float = SLICE_S) -> _Side | None:
-        """Some turns beside base and stock; still running where nothing failed. until: then it must have begun, so that
-        one that hangs takes no time from what comes after."""
-        if candidate not in self._found:
-            self._found.append(candidate)
+    def _start(self, candidate: Candidate, limit_s: float) -> None:
         began = self._clock()
-        try:
-            side = _Side(candidate, self._trials.start(candidate.settings, until - began))
-        except TrialFailed as error:
-            candidate.failure = str(error)
-            return None
-        started = self._clock()
-        try:
-            candidate.lead = statistics.median([self._turn(side, index, slice_s) for index in range(turns)])
-        except TrialFailed:
-            side.trial.close()
-            if self._base.candidate.failure:
-                self._rebase(self._stock)
-            return None
-        except StockFailed:
-            side.trial.close()
-            raise
-        candidate.cost = Cost(started - began, (self._clock() - started) / turns)
-        return side
+        self._running[candidate] = self._trials.start(candidate.settings, limit_s)
+        candidate.start_s = self._clock() - began
+        self._starts_s.append(candidate.start_s)
 
-    def _turn(self, new: _Side, index: int, slice_s: float) -> float:
-        """One of each side; who goes first changes from turn to turn. What the new one gains over the base."""
-        sides = [self._stock, new] if self._base is self._stock else [self._stock, self._base, new]
-        first = index % len(sides)
-        rates = {id(side): self._rate(side, slice_s) for side in (*sides[first:], *sides[:first])}
-        for side in sides:
-            side.candidate.rates.append(rates[id(side)])
+    def _end(self, candidate: Candidate) -> None:
+        if trial := self._running.pop(candidate, None):
+            trial.close()
+
+    def _look(self, candidate: Candidate) -> float:
+        """How many times as fast as the base it is in some turns."""
+        return statistics.median([self._turn(candidate) for _ in range(LOOK_TURNS)])
+
+    def _turn(self, candidate: Candidate) -> float:
+        """One turn of each side; how many times as fast as the base the candidate is. Six turns of three sides, and two
+        of two, have each order once."""
+        began = self._clock()
+        sides = list(dict.fromkeys((self._stock, self._base, candidate)))
+        index = len(candidate.ratios)
+        first = index // 2 % len(sides)
+        order = sides if index % 2 == 0 else sides[::-1]
+        rates = {side: self._rate(side, candidate) for side in (*order[first:], *order[:first])}
+        for side, rate in rates.items():
+            side.rates.append(rate)
             if side is not self._stock:
-                side.candidate.ratios.append(rates[id(side)] / rates[id(self._stock)])
-        return rates[id(new)] / rates[id(self._base)]
+                side.ratios.append(rate / rates[self._stock])
+        if self._base is not self._stock:
+            self._base.fresh.append(self._base.ratios[-1])
+        self._turns_s.append(self._clock() - began)
+        return rates[candidate] / rates[self._base]
 
-    def _rate(self, side: _Side, slice_s: float) -> float:
+    def _rate(self, side: Candidate, candidate: Candidate) -> float:
         try:
-            return side.trial.measure(slice_s)
+            return self._running[side].measure(SLICE_S)
         except TrialFailed as error:
-            if side is self._stock:  # no fault of the candidate's
-                raise StockFailed(str(error)) from error
-            side.candidate.failure = str(error)
+            if side is self._stock or side is self._base:
+                side.failure = str(error)
+                raise _SideFailed(str(error)) from error
             raise

@@ -118,10 +118,11 @@ def _predict(channel: socket.socket, adapter: Adapter, subject: Subject, batch: 
     predict(images)
     send(channel, Answer())
     while turn := receive(channel, Turn):
-        began, calls = time.monotonic(), 0
-        while (seconds := time.monotonic() - began) < turn.seconds:
+        began, calls, seconds = time.monotonic(), 0, 0.0
+        while not calls or seconds < turn.seconds:
             predict(images)
             calls += 1
+            seconds = time.monotonic() - began
         send(channel, Answer(rate=calls * batch / seconds))
 
 

@@ -23,7 +23,8 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVER_S = 300.0  # until a framework is imported
-STOCK_S = 300.0  # until stock has made its first step, or settings are held against the reference
+STOCK_S = 300.0  # until stock has made its first step
+PROOF_S = 120.0  # until settings are held against the reference
 WARM_UP_S = 0.3
 PATIENCE_S = 10.0  # beyond a turn's own length and a first step's, until a fork counts as hung
 # Of a server: the library behind numpy would start threads with the import, before the forks.
@@ -83,14 +84,14 @@ class ForkTrials:
             self._limit_s = max(self._limit_s, 2 * (time.monotonic() - began))
         try:
             trial.measure(WARM_UP_S)
-        except TrialFailed:
+        except BaseException:
             trial.close()
             raise
         return trial
 
     def prove(self, settings: Settings) -> None:
         """See `search.Trials`."""
-        self._servers.fork(Order({**self._base, **settings}, "proof"), STOCK_S).close()
+        self._servers.fork(Order({**self._base, **settings}, "proof"), PROOF_S).close()
 
 
 class Fork:
@@ -105,7 +106,7 @@ class Fork:
         began = time.monotonic()
         try:
             self._answer(limit_s)
-        except TrialFailed:
+        except BaseException:
             self.close()
             raise
         self._patience_s = PATIENCE_S + time.monotonic() - began

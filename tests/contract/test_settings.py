@@ -12,17 +12,27 @@ from toys import RecordingMeter, named_adapter, noise, toy
 
 from scenarios import allocators, proof
 from scenarios.frameworks.base import Adapter, Arrays, NotOffered, Options
-from scenarios.spec import Adam, Conv, Dense, Flatten, MaxPool
+from scenarios.spec import Adam, Conv, Dense, Flatten, MaxPool, Scenario, Sgd
 from scenarios.weights import check_weights
 
 NET = toy((Conv(4), MaxPool(4), Flatten(), Dense(8)), optimizer=Adam())
+PLAIN = replace(NET, optimizer=Sgd(0.1))  # for what it alone has
 OF_THE_PROCESS = {allocators.AXIS, "threads"}  # can be set once, before it does anything
+
+
+def offered(net: Scenario) -> set[tuple[str, str, str]]:
+    """Objective, name and value of what the adapter has for a net."""
+    axes = named_adapter().axes(Options(device=os.environ.get("KIT_TEST_DEVICE", "cpu")), net)  # type: ignore[arg-type]
+    return {
+        (objective, name, value) for objective in axes for name in axes[objective] for value in axes[objective][name]
+    }
+
+
 VALUES = [
-    pytest.param(objective, name, value, id=f"{objective}-{name}-{value}")
-    for objective, axes in named_adapter().axes(Options(device=os.environ.get("KIT_TEST_DEVICE", "cpu")), NET).items()  # type: ignore[arg-type]
-    for name, values in axes.items()
-    for value in values
-    if name not in OF_THE_PROCESS
+    pytest.param(net, *value, id="-".join(value))
+    for net, values in ((NET, offered(NET)), (PLAIN, offered(PLAIN) - offered(NET)))
+    for value in sorted(values)
+    if value[1] not in OF_THE_PROCESS
 ]
 
 pytestmark = pytest.mark.skipif("KIT_TEST_TUNED" in os.environ, reason="sets its own settings")
@@ -33,14 +43,16 @@ def tuned(adapters: type[Adapter], options: Options, name: str, value: str) -> A
     return adapters(replace(options, lane="tuned", settings={name: value}))
 
 
-@pytest.mark.parametrize(("objective", "name", "value"), VALUES)
-def test_a_setting_changes_nothing_of_what_is_computed(tuned: Adapter, objective: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("net", "objective", "name", "value"), VALUES)
+def test_a_setting_changes_nothing_of_what_is_computed(
+    tuned: Adapter, net: Scenario, objective: str, tmp_path: Path
+) -> None:
     if objective == "training":
-        found = proof.prove(tuned, NET, 0, "fp32", tmp_path / "reference.npz")
+        found = proof.prove(tuned, net, 0, "fp32", tmp_path / "reference.npz")
         assert found.passed, found.checks
-    weights = check_weights(NET, seed=0)
-    images, labels = noise(NET, NET.batch)
-    model, by_epoch = tuned.build(NET, weights), tuned.build(NET, weights)
+    weights = check_weights(net, seed=0)
+    images, labels = noise(net, net.batch)
+    model, by_epoch = tuned.build(net, weights), tuned.build(net, weights)
     for epoch in range(3):
         model.step(images, labels)
         by_epoch.train_epoch(Arrays(images, labels), epoch, RecordingMeter())

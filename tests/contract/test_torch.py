@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
-from toys import noise, toy
+from toys import RecordingMeter, noise, toy
 
 from scenarios import catalog
-from scenarios.frameworks.base import Adapter
+from scenarios.frameworks.base import Adapter, Arrays, Options
 from scenarios.spec import Adadelta, Adam, Dense, Flatten, Optimizer, Sgd
 from scenarios.weights import check_weights
+
+CAPTURE = "scenarios.frameworks._torch_capture"
 
 
 @pytest.fixture
 def capture(adapter: Adapter) -> ModuleType:
     if adapter.name != "torch":
         pytest.skip("another adapter is under test")
-    return importlib.import_module("scenarios.frameworks._torch_capture")
+    return importlib.import_module(CAPTURE)
 
 
 def played_back(work: Any) -> Any:
@@ -55,6 +59,34 @@ def test_recording_a_step_leaves_no_trace_in_weights_or_optimizer(
         assert float(loss) == pytest.approx(plain.step(images, labels), rel=1e-5)
     for name, values in plain.weights().items():
         np.testing.assert_allclose(model.weights()[name], values, rtol=1e-5, atol=1e-7, err_msg=name)
+
+
+@pytest.mark.usefixtures("capture")
+@pytest.mark.parametrize("way", ["eager", "captured", "compiled"])
+def test_updates_in_the_backward_pass_are_those_of_plain_sgd(
+    adapters: type[Adapter], options: Options, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = toy((Flatten(), Dense(8)), optimizer=Sgd(0.1))
+    settings = {"dense": "updating", **({"network": "compiled"} if way == "compiled" else {})}
+    if way == "compiled" and "compiled" not in adapters.axes(options, scenario)["training"]["network"]:
+        pytest.skip("there is no compiler")
+    weights, (images, labels) = check_weights(scenario, seed=0), noise(scenario, 20)
+    model = adapters(replace(options, lane="tuned", settings=settings)).build(scenario, weights)
+    if way == "captured":  # by what stands for a graph
+        record = functools.partial(importlib.import_module(CAPTURE).CapturedStep, record=played_back)
+        monkeypatch.setattr(importlib.import_module("scenarios.frameworks.torch"), "CapturedStep", record)
+        model._captures = True
+    plain = adapters(options).build(scenario, weights)
+    for epoch in range(2):  # whole batches, and a short one
+        for trained in (model, plain):
+            trained.train_epoch(Arrays(images, labels), epoch, RecordingMeter())
+        assert all(layer.weight.grad is None for layer in model._net if hasattr(layer, "weight"))
+    for name, values in plain.weights().items():
+        np.testing.assert_allclose(model.weights()[name], values, rtol=1e-5, atol=1e-6, err_msg=name)
+    model._net.eval()
+    before = model.weights()
+    model._net(importlib.import_module("scenarios.frameworks._torch_feeds").nchw(images)).sum().backward()
+    assert all(np.array_equal(values, before[name]) for name, values in model.weights().items())
 
 
 def test_weights_that_are_loaded_begin_anew_in_the_memory_that_recorded_steps_write_to(
