@@ -35,6 +35,7 @@ test-docker: setup ## the container tests, whole runs too; they need a Docker da
 
 test-gpu: setup ## the tests that need an NVIDIA GPU
 	$(BIN)/python -m pytest tests/gpu
+	KIT_TEST_DEVICE=cuda $(BIN)/python -m tests.run_contract
 
 bench: setup ## what the kit costs against baselines, one JSON line each; 90 minutes (BENCH_PAIRS=4, of each launch)
 	$(BIN)/python -m benchmarks.overhead --framework tensorflow --pairs $(BENCH_PAIRS)

@@ -1,7 +1,8 @@
 """Runs the contract suite in the environment of every framework found: `python -m tests.run_contract [FRAMEWORK ...]`.
 
-The environments are the local engine's own. The suite's tools are installed beside them, not into them. Weights
-trained in one framework are handed to the others in a second pass. A third takes the tuned lane.
+KIT_TEST_DEVICE=cuda has it use the GPU. The environments are the local engine's own. The suite's tools are installed
+beside them, not into them. Weights trained in one framework are handed to the others in a second pass. A third takes
+the tuned lane.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from pathlib import Path
 
 import uv
 
-from kit import assets, catalog
+from kit import assets, catalog, gpus
 from kit.building import environments
 from kit.console import PlainProgress
 from kit.errors import KitError, unknown
 from kit.machine import usable_cpus
-from kit.model import Environment
+from kit.model import Device, Environment
 from kit.sources import Sources
 
 SUITE = Path(__file__).parent / "contract"
@@ -61,6 +62,10 @@ def main(names: list[str]) -> int:
     progress = PlainProgress(sys.stdout)
     sources = Sources.from_environment()
     found = catalog.frameworks()
+    device: Device = "cuda" if os.environ.get("KIT_TEST_DEVICE") == "cuda" else "cpu"
+    if device == "cuda" and (absent := gpus.absence()):
+        sys.stdout.write(f"The contract suite did not run on a GPU: {absent}\n")
+        return 0
     for name in names:
         if name not in found:
             raise unknown("framework", name, found)
@@ -68,7 +73,7 @@ def main(names: list[str]) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         tools, exchange = Path(scratch, "tools"), Path(scratch, "exchange")
         exchange.mkdir()
-        made = [environments.ensure(f, "cpu", sources, assets.ROOT, progress) for f in frameworks]
+        made = [environments.ensure(f, device, sources, assets.ROOT, progress) for f in frameworks]
         install_tools(tools, made[0].reference)
         passed = []
         with ThreadPoolExecutor(len(usable_cpus())) as pool:  # one CPU each: that is what the suite asks for
