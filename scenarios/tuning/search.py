@@ -30,7 +30,7 @@ Axes = Mapping[str, Sequence[str]]
 SLICE_S = 0.1  # of one side's turn: what disturbs a machine lasts longer, so that more of them tell more
 LOOK_TURNS = 4
 LOOKS = 2
-CLIMB_SHARE = 0.7  # of the budget: until then values are tried for the first time
+CLIMB_SHARE = 0.7  # of the budget; then parts are left out, and values for which there was no time yet are tried
 GAIN = 1.02  # less is no gain that a few turns could show
 FINAL_TURNS = 8  # at least
 CHANCE = 0.05  # that a base which is as fast as stock is taken
@@ -127,8 +127,10 @@ class _Search:
         try:
             with suppress(_SideFailed):  # stock's: told in its record
                 self._start(self._stock, math.inf)
-                self._climb(axes)
+                changes = [(name, value) for name, values in axes.items() for value in values[1:]]
+                late = self._climb(changes, self._began + CLIMB_SHARE * (self._until - self._began))
                 self._prune()
+                self._climb(late, self._until)
                 self._finish()
         except TrialFailed as error:
             self._stock.failure = str(error)
@@ -143,12 +145,11 @@ class _Search:
     def _base(self) -> Candidate:
         return self._bases[-1]
 
-    def _climb(self, axes: Axes) -> None:
-        """Try each axis' values on top of the base."""
-        until = self._began + CLIMB_SHARE * (self._until - self._began)
-        for name, values in axes.items():
-            for value in values[1:]:
-                self._try({**self._base.settings, name: value}, GAIN, until)
+    def _climb(self, changes: Sequence[tuple[str, str]], until: float) -> list[tuple[str, str]]:
+        """Try values on top of the base; those for which there was no time."""
+        return [
+            (name, value) for name, value in changes if not self._try({**self._base.settings, name: value}, GAIN, until)
+        ]
 
     def _prune(self) -> None:
         """Try the base without each of its parts but the last, without which it was tried already."""
@@ -163,12 +164,12 @@ class _Search:
             except _SideFailed:
                 self._fall_back()
 
-    def _try(self, settings: dict[str, str], least: float, until: float) -> None:
-        """Let these settings take the base's place if they are at least so many times as fast in each look. What is too
-        dear for the time left is passed over. until: then it must have begun, so that one that hangs takes no time from
-        what comes after."""
+    def _try(self, settings: dict[str, str], least: float, until: float) -> bool:
+        """Let these settings take the base's place if they are at least so many times as fast in each look. Whether
+        there was time for it. until: then it must have begun, so that one that hangs takes no time from what comes
+        after."""
         if not self._affordable(until):
-            return
+            return False
         candidate = Candidate(settings)
         self._found.append(candidate)
         try:
@@ -189,6 +190,7 @@ class _Search:
                 self._bases.append(candidate)
             if loser is not self._stock:
                 self._end(loser)
+        return True
 
     def _fall_back(self) -> None:
         """After a failure of the base: let the one before it that still starts be the base. Raises _SideFailed where

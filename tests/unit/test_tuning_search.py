@@ -199,6 +199,12 @@ def test_what_brings_nothing_is_rarely_taken_beside_what_does():
     assert sum(taken) <= 0.15 * 8 * len(taken), "after a first look alone it is a quarter"
 
 
+def test_what_had_no_time_at_first_has_what_is_left():
+    axes = {**{f"idle{number}": ("off", "on") for number in range(8)}, "layout": ("nchw", "nhwc")}
+    found = outcome(Machine({("layout", "nhwc"): 1.4}), budget_s=22.0, axes=axes)
+    assert found.chosen == {"layout": "nhwc"}
+
+
 @pytest.mark.parametrize("turn", range(1, 40, 3))
 def test_an_interrupt_leaves_nothing_running(turn):
     class Interrupted(Machine):
