@@ -43,7 +43,8 @@ def tried_table(tunings: Sequence[Record], names: Names) -> Table | None:
     if not rows:
         return None
     return Table(
-        caption="All candidates: median of turns against what the search began with",
+        caption="All candidates: median of turns against what the search began with. They ran at different times; near "
+        "figures do not rank them",
         headers=("Cell", "For", "Candidate", "Ratio", "Lowest to highest", "Median rate", "Outcome"),
         rows=tuple(rows),
         numeric=(3, 4, 5),

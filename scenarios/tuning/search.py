@@ -4,8 +4,8 @@ Settings are axes: a name and the values that it can have, the stock's own first
 tried on top of those that gained so far, the base, because some gain only with others. A candidate that leads in its
 first turns gets as many again, the idea of successive halving (K. Jamieson, A. Talwalkar, AISTATS 2016); one that leads
 in these, too, and computes the scenario's function, is the new base. Then the base is tried without each of its parts,
-because some gained by luck, or no longer do. In the end a base counts for the turns that it took as the base, which had
-no part in choosing it: in these it must be faster than stock beyond chance, else stock is taken.
+because some gained by luck, or no longer do. In the end a base counts for the turns after those that made it the base:
+in these it must be faster than stock beyond chance. Else an earlier base is taken of which that is so, or stock.
 
 Stock, base and candidate take turns together, since a candidate that is held against the base's earlier turns is held
 against those in which it was lucky.
@@ -26,6 +26,7 @@ from typing import Protocol
 
 Settings = Mapping[str, str]  # of axes that are not as in stock; empty: stock
 Axes = Mapping[str, Sequence[str]]
+Change = Callable[[Settings], dict[str, str]]
 
 SLICE_S = 0.1  # of one side's turn: what disturbs a machine lasts longer, so that more of them tell more
 LOOK_TURNS = 4
@@ -57,7 +58,8 @@ class Trials(Protocol):
         """Start and warm up a process with these settings, within a time. Raises TrialFailed."""
 
     def prove(self, settings: Settings) -> None:
-        """Hold these settings against the reference. Raises TrialFailed where something else is computed."""
+        """Hold these settings against the reference. Raises TrialFailed where something else is computed, or nothing in
+        good time."""
 
 
 @dataclass(eq=False)
@@ -74,7 +76,7 @@ class Candidate:
 
     @property
     def confirmed(self) -> bool:
-        """Whether it is faster than stock by turns that had no part in choosing it."""
+        """Whether it is faster than stock by the turns after those that made it the base."""
         faster = sum(ratio > 1 for ratio in self.fresh)
         enough = len(self.fresh) >= FINAL_TURNS and faster >= least_beyond_chance(len(self.fresh))
         return enough and statistics.median(self.fresh) >= GAIN
@@ -83,12 +85,10 @@ class Candidate:
 def least_beyond_chance(turns: int) -> int:
     """Of so many turns: in how many one must be faster, so that two which are equally fast differ as much in at most
     CHANCE of cases (one-sided sign test)."""
-    cases = 0
-    for least in range(turns, -1, -1):
-        cases += math.comb(turns, least)
-        if cases > CHANCE * 2**turns:
-            return least + 1
-    return 0
+    least, cases = turns + 1, 0
+    while (cases := cases + math.comb(turns, least - 1)) <= CHANCE * 2**turns:
+        least -= 1
+    return least
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def search(axes: Axes, trials: Trials, budget_s: float, clock: Callable[[], floa
 
 
 class _SideFailed(Exception):
-    """What a candidate was held against failed: nothing can be held against the candidate."""
+    """Stock or the base failed: nothing can be held against who took turns with it."""
 
 
 class _Search:
@@ -117,23 +117,25 @@ class _Search:
         self._until = self._began + budget_s
         self._stock = Candidate({})
         self._found = [self._stock]
-        self._bases = [self._stock]  # the last is the base, those before it what it is built on
+        self._bases = [self._stock]  # the last is the base, the others are there to fall back to
         self._running: dict[Candidate, Trial] = {}
         self._starts_s: list[float] = []
         self._turns_s: list[float] = []
+        self._proofs_s: list[float] = []
 
     def run(self, axes: Axes) -> Outcome:
         """See `search`."""
         try:
             with suppress(_SideFailed):  # stock's: told in its record
-                self._start(self._stock, math.inf)
+                self._begin()
                 changes = [(name, value) for name, values in axes.items() for value in values[1:]]
                 late = self._climb(changes, self._began + CLIMB_SHARE * (self._until - self._began))
                 self._prune()
+                pruned = self._base
                 self._climb(late, self._until)
+                if self._base is not pruned:
+                    self._prune()
                 self._finish()
-        except TrialFailed as error:
-            self._stock.failure = str(error)
         finally:
             for candidate in list(self._running):
                 self._end(candidate)
@@ -145,38 +147,57 @@ class _Search:
     def _base(self) -> Candidate:
         return self._bases[-1]
 
+    def _begin(self) -> None:
+        try:
+            self._start(self._stock, math.inf)
+        except TrialFailed as error:
+            self._stock.failure = str(error)
+            raise _SideFailed(self._stock.failure) from error
+
     def _climb(self, changes: Sequence[tuple[str, str]], until: float) -> list[tuple[str, str]]:
-        """Try values on top of the base; those for which there was no time."""
-        return [
-            (name, value) for name, value in changes if not self._try({**self._base.settings, name: value}, GAIN, until)
-        ]
+        """Try values on top of the base; those that could not be tried."""
+        return [change for change in changes if not self._try(_changed(*change), GAIN, until)]
 
     def _prune(self) -> None:
         """Try the base without each of its parts but the last, without which it was tried already."""
         for name in list(self._base.settings)[-2::-1]:
-            self._try({n: v for n, v in self._base.settings.items() if n != name}, 1.0, self._until)
+            self._try(_without(name), 1 / GAIN, self._until)
 
     def _finish(self) -> None:
         """Let the base take the turns that it lacks for being confirmed."""
-        while self._base is not self._stock and len(self._base.fresh) < FINAL_TURNS:
+        while self._ready() and self._base is not self._stock and len(self._base.fresh) < FINAL_TURNS:
             try:
                 self._turn(self._base)
             except _SideFailed:
                 self._fall_back()
 
-    def _try(self, settings: dict[str, str], least: float, until: float) -> bool:
-        """Let these settings take the base's place if they are at least so many times as fast in each look. Whether
-        there was time for it. until: then it must have begun, so that one that hangs takes no time from what comes
-        after."""
-        if not self._affordable(until):
+    def _ready(self) -> bool:
+        """Whether the base runs; after a fallback it must be started again, for which there may be no time."""
+        while self._base not in self._running:
+            left_s = self._until - self._clock()
+            if left_s < 2 * self._base.start_s:
+                return False
+            try:
+                self._start(self._base, left_s)
+            except TrialFailed as error:
+                self._base.failure = str(error)
+                self._fall_back()
+        return True
+
+    def _try(self, change: Change, least: float, until: float) -> bool:
+        """Let the base's settings, changed, take its place if they are at least so many times as fast in each look.
+        False where there was no time for it, or nothing to hold it against. until: then it must have begun."""
+        if not self._ready() or not self._affordable(until):
             return False
-        candidate = Candidate(settings)
+        candidate = Candidate(change(self._base.settings))
+        if candidate.settings in ({}, self._base.settings):
+            return True
         self._found.append(candidate)
         try:
             self._start(candidate, until - self._clock())
             won = all(self._look(candidate) >= least for _ in range(LOOKS))
             if won:
-                self._trials.prove(settings)
+                self._prove(candidate)
         except TrialFailed as error:
             candidate.failure = str(error)
             self._end(candidate)
@@ -184,6 +205,7 @@ class _Search:
             candidate.failure = f"What it was held against failed: {error}"
             self._end(candidate)
             self._fall_back()
+            return False
         else:
             loser = self._base if won else candidate
             if won:
@@ -192,25 +214,27 @@ class _Search:
                 self._end(loser)
         return True
 
+    def _prove(self, candidate: Candidate) -> None:
+        began = self._clock()
+        self._trials.prove(candidate.settings)
+        self._proofs_s.append(self._clock() - began)
+
     def _fall_back(self) -> None:
-        """After a failure of the base: let the one before it that still starts be the base. Raises _SideFailed where
-        stock itself failed."""
+        """After a failure of the base: let the last one before it that did not fail be the base. Raises _SideFailed
+        where stock itself failed."""
         if self._stock.failure:
             raise _SideFailed(self._stock.failure)
         while self._base.failure:
             self._end(self._bases.pop())
-            if self._base not in self._running:
-                try:
-                    self._start(self._base, self._until - self._clock())
-                except TrialFailed as error:
-                    self._base.failure = str(error)
 
     def _affordable(self, until: float) -> bool:
-        """Whether there is time for one more, and for the final turns after it."""
+        """Whether there is time for one more, and for its proof and final turns."""
         start_s = max(self._base.start_s, statistics.median(self._starts_s))
         turn_s = statistics.median(self._turns_s) if self._turns_s else 3 * SLICE_S
+        proof_s = statistics.median(self._proofs_s) if self._proofs_s else 0.0
         ended = self._clock() + start_s + LOOK_TURNS * turn_s
-        return ended <= until and ended + ((LOOKS - 1) * LOOK_TURNS + FINAL_TURNS) * turn_s <= self._until
+        rest_s = ((LOOKS - 1) * LOOK_TURNS + FINAL_TURNS) * turn_s + proof_s
+        return ended <= until and ended + rest_s <= self._until
 
     def _start(self, candidate: Candidate, limit_s: float) -> None:
         began = self._clock()
@@ -227,14 +251,14 @@ class _Search:
         return statistics.median([self._turn(candidate) for _ in range(LOOK_TURNS)])
 
     def _turn(self, candidate: Candidate) -> float:
-        """One turn of each side; how many times as fast as the base the candidate is. Six turns of three sides, and two
-        of two, have each order once."""
+        """One turn of each side; how many times as fast as the base the candidate is. Each order of sides is followed
+        by its reverse."""
         began = self._clock()
         sides = list(dict.fromkeys((self._stock, self._base, candidate)))
         index = len(candidate.ratios)
         first = index // 2 % len(sides)
-        order = sides if index % 2 == 0 else sides[::-1]
-        rates = {side: self._rate(side, candidate) for side in (*order[first:], *order[:first])}
+        order = [*sides[first:], *sides[:first]]
+        rates = {side: self._rate(side) for side in (order if index % 2 == 0 else reversed(order))}
         for side, rate in rates.items():
             side.rates.append(rate)
             if side is not self._stock:
@@ -244,7 +268,7 @@ class _Search:
         self._turns_s.append(self._clock() - began)
         return rates[candidate] / rates[self._base]
 
-    def _rate(self, side: Candidate, candidate: Candidate) -> float:
+    def _rate(self, side: Candidate) -> float:
         try:
             return self._running[side].measure(SLICE_S)
         except TrialFailed as error:
@@ -252,3 +276,11 @@ class _Search:
                 side.failure = str(error)
                 raise _SideFailed(str(error)) from error
             raise
+
+
+def _changed(name: str, value: str) -> Change:
+    return lambda settings: {**settings, name: value}
+
+
+def _without(name: str) -> Change:
+    return lambda settings: {n: v for n, v in settings.items() if n != name}

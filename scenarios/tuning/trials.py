@@ -24,7 +24,7 @@ T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
 SERVER_S = 300.0  # until a framework is imported
 STOCK_S = 300.0  # until stock has made its first step
-PROOF_S = 120.0  # until settings are held against the reference
+PROOF_S = 60.0  # until settings are held against the reference
 WARM_UP_S = 0.3
 PATIENCE_S = 10.0  # beyond a turn's own length and a first step's, until a fork counts as hung
 # Of a server: the library behind numpy would start threads with the import, before the forks.

@@ -1,4 +1,7 @@
-"""Every setting that an adapter offers computes the scenario's function, in steps, epochs and predictions."""
+"""Every setting that an adapter offers computes the scenario's function, in steps, epochs and predictions.
+
+Of those that a net without dropout and photos does not have, `test_torch` and the tuned pass of `test_training` tell.
+"""
 
 from __future__ import annotations
 

@@ -140,3 +140,22 @@ def test_each_setting_of_the_network_changes_the_network() -> None:
     assert [type(module) for module in updating if "Linear" in repr(module)] == [layers.UpdatingLinear] * 3
     rectified = [module for module in network.build_net(scenario, {"relu": "in place"}) if "ReLU" in repr(module)]
     assert [module.inplace for module in rectified] == [True] * 3
+
+
+@pytest.mark.usefixtures("capture")
+@pytest.mark.parametrize("rate", [0.25, 0.5])
+def test_dropout_by_bytes_zeroes_its_share_and_scales_the_rest(rate: float) -> None:
+    torch, layers = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks._torch_layers")
+    x = torch.full((64, 8, 9, 25), 3.0).to(memory_format=torch.channels_last)
+    dropout = layers.ByteDropout(rate)
+    torch.manual_seed(0)
+    dropped = dropout(x)
+    kept = dropped != 0
+    torch.testing.assert_close(dropped[kept], torch.full_like(dropped[kept], 3.0 / (1 - rate)))
+    spread = (rate * (1 - rate) / x.numel()) ** 0.5
+    assert float(kept.double().mean()) == pytest.approx(1 - rate, abs=4 * spread)
+    for axis in range(4):  # each place has its own byte
+        others = [other for other in range(4) if other != axis]
+        shares = kept.double().mean(others)
+        assert float(shares.std()) == pytest.approx(spread * len(shares) ** 0.5, rel=1)
+    assert torch.equal(dropout.eval()(x), x)
