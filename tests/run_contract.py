@@ -66,12 +66,14 @@ def main(names: list[str]) -> int:
     for name in names:
         if name not in found:
             raise unknown("framework", name, found)
-    frameworks = [f for f in found.values() if not names or f.name in names]
-    for framework in frameworks if device == "cuda" else ():
-        if refusal := gpus.refusal(framework):
+    frameworks = []
+    for framework in found.values():
+        if names and framework.name not in names:
+            continue
+        if device == "cuda" and (refusal := gpus.refusal(framework)):
             sys.stdout.write(f"{framework.title} is not tested on a GPU: {refusal}\n")
-    if device == "cuda":
-        frameworks = [framework for framework in frameworks if not gpus.refusal(framework)]
+        else:
+            frameworks.append(framework)
     if not frameworks:
         return 0
     with tempfile.TemporaryDirectory() as scratch:

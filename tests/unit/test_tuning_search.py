@@ -73,6 +73,19 @@ class Running:
         self.machine.open -= 1
 
 
+@dataclass
+class Tired(Running):
+    """Fails once it has taken the turns that make it the base."""
+
+    turns: int = 0
+
+    def measure(self, seconds):
+        self.turns += 1
+        if self.turns > LOOKS * LOOK_TURNS:
+            raise TrialFailed("it fell asleep")
+        return super().measure(seconds)
+
+
 AXES = {"layout": ("nchw", "nhwc"), "optimizer": ("loop", "foreach", "fused"), "malloc": ("default", "keep")}
 
 
@@ -150,17 +163,7 @@ def test_a_base_that_fails_is_told_and_takes_nobody_with_it():
     class Tiring(Machine):
         def start(self, settings, limit_s):
             trial = super().start(settings, limit_s)
-            return Exhausted(self, trial.factor) if "layout" in settings else trial
-
-    @dataclass
-    class Exhausted(Running):
-        turns: int = 0
-
-        def measure(self, seconds):
-            self.turns += 1
-            if self.turns > LOOKS * LOOK_TURNS:
-                raise TrialFailed("it fell asleep")
-            return super().measure(seconds)
+            return Tired(self, trial.factor) if "layout" in settings else trial
 
     known = {
         ("layout", "nhwc"): 1.5,
@@ -179,17 +182,7 @@ def test_gains_from_before_a_base_that_fails_are_kept():
     class Tiring(Machine):
         def start(self, settings, limit_s):
             trial = super().start(settings, limit_s)
-            return Exhausted(self, trial.factor) if len(settings) == 2 else trial
-
-    @dataclass
-    class Exhausted(Running):
-        turns: int = 0
-
-        def measure(self, seconds):
-            self.turns += 1
-            if self.turns > LOOKS * LOOK_TURNS:
-                raise TrialFailed("it fell asleep")
-            return super().measure(seconds)
+            return Tired(self, trial.factor) if len(settings) == 2 else trial
 
     for budget_s in (12.0, 60.0):  # the shorter ends with that failure, and has no time to start it again
         found = outcome(Tiring({("layout", "nhwc"): 1.5, ("optimizer", "fused"): 1.3}), budget_s)
