@@ -2,55 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - PyTorch's own name for it
 from torch import nn
 
 BYTE = 256
 
-
-class ConvolvedLinear(nn.Linear):  # type: ignore[misc]
-    """A dense layer as a 1x1 convolution of one pixel: that goes to oneDNN, which uses instructions on some processors
-    (AVX-512 on AMD's) that the library behind `nn.Linear`, MKL, leaves out there."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(N, in) to (N, out)."""
-        return F.conv2d(x[:, :, None, None], self.weight[:, :, None, None], self.bias).flatten(1)
+Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
 
 
-class UpdatingLinear(nn.Linear):  # type: ignore[misc]
-    """A dense layer whose kernel takes its step of plain SGD in the backward pass: the product that would be its
-    gradient is added into it, and no gradient is written, read or handed to the optimizer. So each backward pass in
-    training mode changes the kernel. The bias has a gradient as ever. float32 alone."""
+def onednn_product(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """`F.linear` by oneDNN, which uses instructions on some processors (AVX-512 on AMD's) that the library behind
+    PyTorch's own, MKL, leaves out there. On the CPU, in float32; has no gradient of its own."""
+    made: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, kernel, bias, "none", [], "")  # noqa: SLF001
+    return made
 
-    def __init__(self, inputs: int, outputs: int, learning_rate: float) -> None:
+
+def has_onednn_product() -> bool:
+    """Whether this build of PyTorch has what `onednn_product` calls: an operator that `torch.compile` uses itself."""
+    return hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+class TunedLinear(nn.Linear):  # type: ignore[misc]
+    """A dense layer that trains by a product of choice. float32 alone; evaluated as ever.
+
+    learning_rate: None, or that of plain SGD: then the kernel takes its step in the backward pass. The product that
+    would be its gradient is added into it, and no gradient is written, read or handed to the optimizer. So each
+    backward pass in training mode changes the kernel. The bias has a gradient as ever.
+    """
+
+    def __init__(self, inputs: int, outputs: int, product: Product, learning_rate: float | None) -> None:
         super().__init__(inputs, outputs)
-        self._learning_rate = learning_rate
+        self.product = product
+        self.learning_rate = learning_rate
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(N, in) to (N, out)."""
         if not self.training:
             return super().forward(x)
-        made: torch.Tensor = _Updating.apply(x, self.weight, self.bias, self._learning_rate)
+        made: torch.Tensor = _Dense.apply(x, self.weight, self.bias, self.product, self.learning_rate)
         return made
 
 
-class _Updating(torch.autograd.Function):  # type: ignore[misc]
+class _Dense(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, rate: float) -> torch.Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.rate = rate
-        return F.linear(x, weight, bias)
+    def forward(
+        ctx: Any, x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor, product: Product, rate: float | None
+    ) -> torch.Tensor:
+        ctx.save_for_backward(x, kernel)
+        ctx.product, ctx.rate = product, rate
+        return product(x, kernel, bias)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, None, torch.Tensor, None]:
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (of_outputs,) = gradients
-        x, weight = ctx.saved_tensors
-        of_inputs = of_outputs @ weight if ctx.needs_input_grad[0] else None  # by the weights before their step
-        weight.addmm_(of_outputs.t(), x, alpha=-ctx.rate)
-        return of_inputs, None, of_outputs.sum(0), None
+        x, kernel = ctx.saved_tensors
+        # by the weights before their step
+        of_inputs = ctx.product(of_outputs, kernel.t(), None) if ctx.needs_input_grad[0] else None
+        of_kernel = None
+        if ctx.rate is None:
+            of_kernel = of_outputs.t() @ x
+        else:
+            kernel.addmm_(of_outputs.t(), x, alpha=-ctx.rate)
+        return of_inputs, of_kernel, of_outputs.sum(0), None, None
 
 
 class ChannelsLastFlatten(nn.Module):  # type: ignore[misc]

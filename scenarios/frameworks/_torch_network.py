@@ -12,7 +12,13 @@ import torch.nn.functional as F  # noqa: N812 - PyTorch's own name for it
 from torch import nn
 
 from scenarios import spec
-from scenarios.frameworks._torch_layers import ByteDropout, ChannelsLastFlatten, ConvolvedLinear, UpdatingLinear
+from scenarios.frameworks._torch_layers import (
+    ByteDropout,
+    ChannelsLastFlatten,
+    TunedLinear,
+    onednn_product,
+)
+from scenarios.frameworks._torch_optimizers import FusedAdam
 from scenarios.spec import Adadelta, Adam, Conv, Dense, Dropout, Flatten, MaxPool, Scenario, Sgd
 from scenarios.weights import Weights
 
@@ -38,7 +44,7 @@ def build_net(scenario: Scenario, settings: Mapping[str, str]) -> nn.Sequential:
             case Flatten():
                 modules.append(flatten())
             case Dense(units=units):
-                modules.append(_dense(scenario.optimizer, settings.get("dense"), before[0], units))
+                modules.append(_dense(scenario.optimizer, settings, before[0], units))
         if isinstance(layer, Conv | Dense) and layer.activation == "relu":
             modules.append(nn.ReLU(inplace=relu != "apart"))
         if behind:  # of the largest value it is the same as the largest of it, for fewer values
@@ -46,16 +52,13 @@ def build_net(scenario: Scenario, settings: Mapping[str, str]) -> nn.Sequential:
     return nn.Sequential(*modules)
 
 
-def _dense(optimizer: spec.Optimizer, how: str | None, inputs: int, units: int) -> nn.Linear:
-    match how, optimizer:
-        case "convolution", _:
-            return ConvolvedLinear(inputs, units)
-        case "updating", Sgd(learning_rate=rate):
-            return UpdatingLinear(inputs, units, rate)
-        case "updating", _:
+def _dense(optimizer: spec.Optimizer, settings: Mapping[str, str], inputs: int, units: int) -> nn.Linear:
+    product = onednn_product if settings.get("dense") == "onednn" else F.linear
+    if settings.get("kernels") == "stepped backward":
+        if not isinstance(optimizer, Sgd):
             raise ValueError(f"only plain SGD adds gradients as they are, {optimizer} does not")
-        case _:
-            return nn.Linear(inputs, units)
+        return TunedLinear(inputs, units, product, optimizer.learning_rate)
+    return TunedLinear(inputs, units, product, None) if product is onednn_product else nn.Linear(inputs, units)
 
 
 def _is_relu(modules: list[nn.Module]) -> bool:
@@ -119,10 +122,12 @@ def find_slots(scenario: Scenario, net: nn.Sequential) -> list[Slot]:
 def build_optimizer(
     optimizer: spec.Optimizer, net: nn.Module, how: str | None = None, *, capturable: bool = False
 ) -> torch.optim.Optimizer:
-    """PyTorch's own optimizer, every hyper-parameter that changes the update spelled out. how: its implementation, of
+    """The optimizer, every hyper-parameter that changes the update spelled out. how: its implementation, of
     `_torch_settings.offered`; None for PyTorch's own choice. capturable: keeps its count of steps on the device, so
     that a CUDA graph can hold a step; SGD counts none."""
-    parameters = net.parameters()
+    parameters = list(net.parameters())
+    if how == "fused" and isinstance(optimizer, Adam):
+        return FusedAdam(parameters, optimizer)
     forms: dict[str, Any] = {"loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
     form = forms.get(how or "", {})
     match optimizer:

@@ -12,7 +12,7 @@ import torch._dynamo  # the first optimizer would import it, a second later, in 
 from torch import nn
 
 from scenarios import allocators
-from scenarios.frameworks._torch_layers import ByteDropout
+from scenarios.frameworks._torch_layers import ByteDropout, has_onednn_product
 from scenarios.frameworks.base import Axes, Options
 from scenarios.spec import DATASETS, Adadelta, Conv, Dropout, MaxPool, Scenario, Sgd
 
@@ -30,12 +30,14 @@ def offered(options: Options, scenario: Scenario) -> Axes:
     pooled = any(isinstance(layer, MaxPool) for layer in scenario.layers)
     own, other = ("loop", "foreach") if on_cpu else ("foreach", "loop")
     fused = [] if isinstance(scenario.optimizer, Adadelta) else ["fused"]  # PyTorch has none of it
-    updating = isinstance(scenario.optimizer, Sgd) and options.precision != "bf16"
+    exact = options.precision != "bf16"  # autocast knows nothing of `TunedLinear`
+    onednn = on_cpu and exact and has_onednn_product()
     rates = [layer.rate for layer in scenario.layers if isinstance(layer, Dropout)]
     bytes_do = on_cpu and rates and all(map(ByteDropout.has, rates))
     training = {  # what gains most first: time may not last for all
         **({allocators.AXIS: list(allocators.offered())} if on_cpu else {}),
-        "dense": ["linear", *(["convolution"] if on_cpu else []), *(["updating"] if updating else [])],
+        "kernels": ["stepped apart", "stepped backward"] if isinstance(scenario.optimizer, Sgd) and exact else [],
+        "dense": ["linear", "onednn"] if onednn else [],
         "layout": ["nchw", "nhwc"] if planes else [],
         "optimizer": [own, *fused, other],
         "relu": ["apart", *(["after pooling"] if pooled else []), "in place"],

@@ -244,7 +244,11 @@ class TorchModel:
             tf32=rounds_to_tf32() if cuda else None,
             threads=torch.get_num_threads(),
             training=f"{self._settings.get('network', 'eager')} loop, torch.optim.{type(self._optimizer).__name__}"
-            + (", dense kernels updated in the backward pass" if self._settings.get("dense") == "updating" else "")
+            + (
+                ", dense kernels updated in the backward pass"
+                if self._settings.get("kernels") == "stepped backward"
+                else ""
+            )
             + (", steps replayed as a CUDA graph" if self._captured else ""),
             loader=self._fed[1].description if self._fed else "none, single batches",
             denormals=denormals(device),
@@ -304,7 +308,7 @@ class TorchModel:
             if self._captures:
                 self._recorded(images, labels)
             else:
-                kept = self.weights()  # `UpdatingLinear` changes them
+                kept = self.weights()  # `TunedLinear` may change them
                 _, loss = self._forward_and_loss(images, labels)
                 loss.backward()
                 self._write(kept)

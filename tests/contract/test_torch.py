@@ -62,14 +62,15 @@ def test_recording_a_step_leaves_no_trace_in_weights_or_optimizer(
 
 
 @pytest.mark.usefixtures("capture")
-@pytest.mark.parametrize("way", ["eager", "captured", "compiled"])
+@pytest.mark.parametrize("way", ["eager", "captured", "compiled", "onednn"])
 def test_updates_in_the_backward_pass_are_those_of_plain_sgd(
     adapters: type[Adapter], options: Options, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scenario = toy((Flatten(), Dense(8)), optimizer=Sgd(0.1))
-    settings = {"dense": "updating", **({"network": "compiled"} if way == "compiled" else {})}
-    if way == "compiled" and "compiled" not in adapters.axes(options, scenario)["training"]["network"]:
-        pytest.skip("there is no compiler")
+    name = "dense" if way == "onednn" else "network"
+    settings = {"kernels": "stepped backward", **({} if way == "captured" else {name: way})}
+    if way not in ("captured", *adapters.axes(options, scenario)["training"][name]):
+        pytest.skip("there is no compiler, or no oneDNN")
     weights, (images, labels) = check_weights(scenario, seed=0), noise(scenario, 20)
     model = adapters(replace(options, lane="tuned", settings=settings)).build(scenario, weights)
     if way == "captured":  # by what stands for a graph
@@ -133,13 +134,37 @@ def test_each_setting_of_the_network_changes_the_network() -> None:
     ]
     assert kinds() == plain
     assert kinds(relu="after pooling") == [*plain[:3], "MaxPool2d", "ReLU", *plain[5:]]
-    others = {"Dropout": layers.ByteDropout, "Flatten": layers.ChannelsLastFlatten, "Linear": layers.ConvolvedLinear}
-    found = kinds(dropout="bytes", layout="nhwc", dense="convolution")
+    others = {"Dropout": layers.ByteDropout, "Flatten": layers.ChannelsLastFlatten, "Linear": layers.TunedLinear}
+    found = kinds(dropout="bytes", layout="nhwc", dense="onednn")
     assert found == [others[kind].__name__ if kind in others else kind for kind in plain]
-    updating = network.build_net(catalog.load()["cifar-mlp"][""], {"dense": "updating"})
-    assert [type(module) for module in updating if "Linear" in repr(module)] == [layers.UpdatingLinear] * 3
+    for dense, product in (
+        ("linear", importlib.import_module("torch").nn.functional.linear),
+        ("onednn", layers.onednn_product),
+    ):
+        stepped = network.build_net(catalog.load()["cifar-mlp"][""], {"kernels": "stepped backward", "dense": dense})
+        found = [(m.product, m.learning_rate) for m in stepped if isinstance(m, layers.TunedLinear)]
+        assert found == [(product, 0.01)] * 3
     rectified = [module for module in network.build_net(scenario, {"relu": "in place"}) if "ReLU" in repr(module)]
     assert [module.inplace for module in rectified] == [True] * 3
+
+
+@pytest.mark.usefixtures("capture")
+def test_fused_adam_is_adam() -> None:
+    """In each step that of PyTorch's, and with the moments of each parameter its own."""
+    torch, network = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks._torch_network")
+    torch.manual_seed(0)
+    nets = [torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Linear(4, 3)) for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    optimizers = [network.build_optimizer(Adam(), net, how) for net, how in zip(nets, ("fused", "loop"), strict=True)]
+    assert [type(optimizer).__name__ for optimizer in optimizers] == ["FusedAdam", "Adam"]
+    for step in range(4):
+        x = torch.randn(6, 5) * 10**step
+        for net, optimizer in zip(nets, optimizers, strict=True):
+            optimizer.zero_grad()
+            net(x).square().mean().backward()
+            optimizer.step()
+        for name, values in nets[1].state_dict().items():
+            torch.testing.assert_close(nets[0].state_dict()[name], values, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.usefixtures("capture")
