@@ -33,6 +33,7 @@ LEAST_CROWDED = 0.2  # CPUs: one thread gets as much beside four others, so that
 # Of the fixed part, what one pass over all weights takes at memory's ceiling. A step makes several: optimizers that are
 # not fused read and write them for each of their operations, matrix products reorder them, neither at the full rate.
 WEIGHTS_SHARE = 1 / 8
+DECODED = ("cached", "resident")  # feeds that decode each photo once, before training
 KERNELS_SHARE = 0.5  # of the end-to-end step: the part that grows with the batch, which is kernels at work on images
 # Of a resident step, at the measured ceiling: kernels of real shapes seldom come nearer than half of it, so that what
 # reaches two fifths has little to gain from better kernels.
@@ -182,7 +183,7 @@ def _input_bound(step: Step) -> Finding | None:
     remedy = (
         "Feed it faster: larger reads, data that already lies on the device, or, where CPUs are idle, more threads."
     )
-    jpeg, decodes = ceiling(step.ceilings, "cpu", "jpeg"), step.request.settings.get("feed") != "cached"
+    jpeg, decodes = ceiling(step.ceilings, "cpu", "jpeg"), step.request.settings.get("feed") not in DECODED
     if DATASETS[step.scenario.dataset].shape is None and jpeg and decodes:
         threads, trained = step.request.working_threads, step.request.batch / step.seconds
         evidence += (

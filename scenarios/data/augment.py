@@ -43,6 +43,16 @@ def draw_maps(augment: Augment, size: tuple[int, int], count: int, rng: np.rando
     return maps
 
 
+def centred(maps: Matrix, size: tuple[int, int]) -> Matrix:
+    """The maps in coordinates of which -1 and 1 are the centres of a picture's first and last column, or row."""
+    height, width = size
+    half = np.diag([(width - 1) / 2, (height - 1) / 2, 1.0])
+    half[:2, 2] = half[0, 0], half[1, 1]  # from such coordinates to pixels
+    whole = np.concatenate([maps, np.broadcast_to([[0.0, 0.0, 1.0]], (len(maps), 1, 3))], axis=1)
+    found: Matrix = (np.linalg.inv(half) @ whole @ half)[:, :2]
+    return found
+
+
 def warp(image: Bytes, matrix: Matrix) -> Bytes:
     """`image` (H, W, 3) seen through one map of `draw_maps`: bilinear, edge pixels repeated outside.
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from scenarios.data.augment import Bytes, draw_maps, warp
+from scenarios.data.augment import Bytes, Matrix, draw_maps, warp
 from scenarios.data.errors import PHOTO_REMEDY, DataCorrupt, unreadable
 from scenarios.data.readers import short
 from scenarios.frameworks.base import Images, Labels, Photos
@@ -85,6 +85,13 @@ def decode_all(
         yield from pool.map(lambda path: read(path, photos.size), photos.paths)
 
 
+def drawn(photos: Photos, seed: int, epoch: int) -> tuple[npt.NDArray[np.int64], Matrix | None]:
+    """What is random in an epoch: the order of the photos (N,), and the map of each, by its own place, (N, 2, 3)."""
+    rng = np.random.default_rng([seed, epoch])
+    order = rng.permutation(len(photos))
+    return order, draw_maps(photos.augment, photos.size, len(photos), rng) if photos.augment else None
+
+
 class PhotoLoader:
     """The batches of one epoch: (images (b, H, W, 3) float32 in [0, 1], labels (b,)), the short last one included.
 
@@ -100,10 +107,8 @@ class PhotoLoader:
         self._photos = photos
         self._cache = cache
         self._workers = max(1, workers)
-        rng = np.random.default_rng([seed, epoch])
-        order = rng.permutation(len(photos))
+        order, self._maps = drawn(photos, seed, epoch)
         self._batches = [order[start : start + batch] for start in range(0, len(order), batch)]
-        self._maps = draw_maps(photos.augment, photos.size, len(photos), rng) if photos.augment else None
 
     def __len__(self) -> int:
         return len(self._batches)

@@ -6,6 +6,8 @@ from scenarios import allocators
 from scenarios.frameworks.base import Axes, Options
 from scenarios.spec import DATASETS, Scenario
 
+LIKELY = frozenset({"allocator", "feed"})
+
 
 def offered(options: Options, scenario: Scenario) -> Axes:
     """See `base.Adapter.axes`."""

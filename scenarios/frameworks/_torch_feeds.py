@@ -7,9 +7,11 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812 - PyTorch's own name for it
 from torch.utils.data import DataLoader, TensorDataset
 
-from scenarios.data.photos import PhotoLoader, decode_all
+from scenarios.data.augment import centred
+from scenarios.data.photos import PhotoLoader, decode_all, drawn
 from scenarios.frameworks._torch_photos import photo_loader, read_photo
 from scenarios.frameworks.base import Arrays, Images, Photos, TrainSet
 
@@ -57,6 +59,30 @@ class CachedFeed:
             yield torch.from_numpy(images).permute(0, 3, 1, 2), torch.from_numpy(labels)
 
 
+class ResidentPhotos:
+    """Photos that were decoded once and lie on the device, as bytes, where they are augmented, too: from the host come
+    only an order and the maps. Those are drawn as for `CachedFeed`."""
+
+    description = "decoded photos, gathered and augmented on the device"
+
+    def __init__(self, photos: Photos, batch: int, threads: int, device: torch.device) -> None:
+        self._photos, self._batch = photos, batch
+        self._images = torch.from_numpy(np.stack([*decode_all(photos, threads, read_photo)])).to(device)
+        self._labels = labels_of(photos).to(device)
+
+    def batches(self, seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """See `Feed`."""
+        order, maps = drawn(self._photos, seed, 0)
+        device = self._images.device
+        moved = None if maps is None else torch.from_numpy(centred(maps, self._photos.size)).float().to(device)
+        for chosen in torch.from_numpy(order).to(device).split(self._batch):
+            images = self._images.index_select(0, chosen).permute(0, 3, 1, 2).float().div_(255)
+            if moved is not None:
+                places = F.affine_grid(moved.index_select(0, chosen), images.shape, align_corners=True)
+                images = F.grid_sample(images, places, padding_mode="border", align_corners=True)
+            yield images, self._labels.index_select(0, chosen)
+
+
 class ResidentFeed:
     """The whole set on the device, from which each batch is gathered by index: no image is handled on its own.
     channels_last: the layout of the batches."""
@@ -85,6 +111,6 @@ def nchw(images: Images) -> torch.Tensor:
     return torch.from_numpy(np.array(images.transpose(0, 3, 1, 2), np.float32, order="C"))
 
 
-def labels_of(train: Arrays) -> torch.Tensor:
+def labels_of(train: TrainSet) -> torch.Tensor:
     """(N,) int64 on the CPU, a copy."""
     return torch.from_numpy(np.array(train.labels, np.int64))

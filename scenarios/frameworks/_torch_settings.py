@@ -21,6 +21,8 @@ Network = Callable[[torch.Tensor], torch.Tensor]
 GRAPHS = 64  # a launch needs about ten: for each batch size, in training and for prediction; PyTorch's own limit is 8
 EXPORT_NEEDS = ("onnxruntime", "onnxscript")
 
+LIKELY = frozenset({"allocator", "kernels", "dense", "layout", "optimizer", "relu", "dropout", "feed", "step"})
+
 
 def offered(options: Options, scenario: Scenario) -> Axes:
     """See `base.Adapter.axes`."""
@@ -42,7 +44,7 @@ def offered(options: Options, scenario: Scenario) -> Axes:
         "optimizer": [own, *fused, other],
         "relu": ["apart", *(["after pooling"] if pooled else []), "in place"],
         "dropout": ["doubles", "bytes"] if bytes_do else [],
-        "feed": ["loader", "resident" if DATASETS[scenario.dataset].shape else "cached"],
+        "feed": ["loader", *([] if DATASETS[scenario.dataset].shape else ["cached"]), "resident"],
         **({"denormals": ["kept", "flushed"]} if on_cpu else {"step": ["launched", "captured"]}),
         "threads": options.thread_counts if on_cpu else [],
         "network": ["eager", *compiled],  # the dearest last

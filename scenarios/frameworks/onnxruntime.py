@@ -22,7 +22,7 @@ from scenarios.frameworks import _step_graph
 from scenarios.frameworks._onnx_kernels import denormals, make_kernel
 from scenarios.frameworks._onnx_optimizers import update_of
 from scenarios.frameworks._onnx_session import Runtime, nodes_by_provider, process_bytes_on_gpu
-from scenarios.frameworks._onnx_settings import offered
+from scenarios.frameworks._onnx_settings import LIKELY, offered
 from scenarios.frameworks._onnx_trainer import Trainer
 from scenarios.frameworks._step_graph import CORRECT, IMAGES, LOSS_SUM
 from scenarios.frameworks.base import (
@@ -48,6 +48,7 @@ class OnnxRuntimeAdapter:
     name: ClassVar[str] = "onnxruntime"
     optimizer_form: ClassVar[Literal["keras", "torch"]] = "keras"
 
+    likely: ClassVar[frozenset[str]] = LIKELY
     axes = staticmethod(offered)
 
     def __init__(self, options: Options) -> None:

@@ -57,6 +57,7 @@ class TensorFlowAdapter:
     name: ClassVar[str] = "tensorflow"
     optimizer_form: ClassVar[Literal["keras", "torch"]] = "keras"
 
+    likely: ClassVar[frozenset[str]] = _tensorflow_settings.LIKELY
     axes = staticmethod(_tensorflow_settings.offered)
 
     def __init__(self, options: Options) -> None:

@@ -22,7 +22,7 @@ import torch
 from scenarios.contract import Placement
 from scenarios.frameworks import _torch_settings
 from scenarios.frameworks._torch_capture import CapturedStep, forget
-from scenarios.frameworks._torch_feeds import CachedFeed, Feed, LoaderFeed, ResidentFeed, nchw
+from scenarios.frameworks._torch_feeds import CachedFeed, Feed, LoaderFeed, ResidentFeed, ResidentPhotos, nchw
 from scenarios.frameworks._torch_kernels import denormals, make_kernel, rounds_to_tf32, synchronise
 from scenarios.frameworks._torch_network import build_net, build_optimizer, find_slots, loss_function
 from scenarios.frameworks._torch_photos import photo_loader
@@ -54,6 +54,7 @@ class TorchAdapter:
     name: ClassVar[str] = "torch"
     optimizer_form: ClassVar[Literal["keras", "torch"]] = "torch"
 
+    likely: ClassVar[frozenset[str]] = _torch_settings.LIKELY
     axes = staticmethod(_torch_settings.offered)
 
     def __init__(self, options: Options) -> None:
@@ -318,13 +319,18 @@ class TorchModel:
         """What feeds `train`, made once: epochs differ by their seed alone."""
         if self._fed is None or self._fed[0] is not train:
             batch = self._scenario.batch
-            if isinstance(train, Arrays) and self._settings.get("feed") == "resident":
-                channels_last = self._format is torch.channels_last
-                feed: Feed = ResidentFeed(train, batch, self._device, channels_last=channels_last)
-            elif isinstance(train, Photos) and self._settings.get("feed") == "cached":
-                feed = CachedFeed(train, batch, self._options.threads)
-            else:
-                feed = LoaderFeed(train, batch, self._options.threads)
+            threads = self._options.threads
+            feed: Feed
+            match self._settings.get("feed"), train:
+                case "resident", Arrays():
+                    channels_last = self._format is torch.channels_last
+                    feed = ResidentFeed(train, batch, self._device, channels_last=channels_last)
+                case "resident", Photos():
+                    feed = ResidentPhotos(train, batch, threads, self._device)
+                case "cached", Photos():
+                    feed = CachedFeed(train, batch, threads)
+                case _:
+                    feed = LoaderFeed(train, batch, threads)
             self._fed = train, feed
         return self._fed[1]
 

@@ -22,8 +22,20 @@ from scenarios.codec import from_json
 from scenarios.contract import REQUEST_FILE, Request
 from scenarios.frameworks.base import Adapter
 from scenarios.launch import find_scenario, options_of
+from scenarios.spec import Scenario
 from scenarios.tuning import handover, trial
 from scenarios.tuning.messages import MESSAGE_BYTES, Axis, Forked, Offer, Order, send
+
+
+def offer(adapters: type[Adapter], request: Request, scenario: Scenario) -> Offer:
+    """What the adapter has for this cell."""
+    axes = adapters.axes(options_of(request), scenario)
+    return Offer(
+        {
+            objective: [Axis(name, values, name in adapters.likely) for name, values in found.items()]
+            for objective, found in axes.items()
+        }
+    )
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -38,8 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
     scenario = find_scenario(request)
     adapters: type[Adapter] = importlib.import_module(f"scenarios.frameworks.{request.framework}").ADAPTER
     require_no_threads()
-    axes = adapters.axes(options_of(request), scenario)
-    send(control, Offer({objective: [Axis(*axis) for axis in found.items()] for objective, found in axes.items()}))
+    send(control, offer(adapters, request, scenario))
     subject = trial.Subject(request, scenario, adapters, handover.load(asked.data, scenario), asked.io)
     while True:
         message, files, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 1)

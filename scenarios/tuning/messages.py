@@ -22,10 +22,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Axis:
-    """A setting and its values, stock's own first."""
+    """A setting and its values, stock's own first. likely: whether the second is likely to gain."""
 
     name: str
     values: list[str]
+    likely: bool
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
 """A race over settings: each candidate by turns with stock and with the best so far; who falls behind is out early.
 
-Settings are axes: a name and the values that it can have, the stock's own first. Axis by axis, every other value is
-tried on top of those that gained so far, the base, because some gain only with others. A candidate that leads in its
-first turns gets as many again, the idea of successive halving (K. Jamieson, A. Talwalkar, AISTATS 2016); one that leads
-in these, too, and computes the scenario's function, is the new base. Then the base is tried without each of its parts,
-because some gained by luck, or no longer do. In the end a base counts for the turns after those that made it the base:
-in these it must be faster than stock beyond chance. Else an earlier base is taken of which that is so, or stock.
+Settings are axes: a name and the values that it can have, the stock's own first. Those that are likely to gain are
+tried together before all others, since time does not last for one after the other. Then, axis by axis, every other
+value is tried on top of those that gained so far, the base, because some gain only with others. A candidate that leads
+in its first turns gets as many again, the idea of successive halving (K. Jamieson, A. Talwalkar, AISTATS 2016); one
+that leads in these, too, and computes the scenario's function, is the new base. Then the base is tried without each of
+its parts, because some gained by luck, or no longer do, or never did. In the end a base counts for the turns after
+those that made it the base: in these it must be faster than stock beyond chance. Else an earlier base is taken of which
+that is so, or stock.
 
 Stock, base and candidate take turns together, since a candidate that is held against the base's earlier turns is held
 against those in which it was lucky.
@@ -31,7 +33,7 @@ Change = Callable[[Settings], dict[str, str]]
 SLICE_S = 0.1  # of one side's turn: what disturbs a machine lasts longer, so that more of them tell more
 LOOK_TURNS = 4
 LOOKS = 2
-CLIMB_SHARE = 0.7  # of the budget; then parts are left out, and values for which there was no time yet are tried
+CLIMB_SHARE = 0.5  # of the budget; then parts are left out, and values for which there was no time yet are tried
 GAIN = 1.02  # less is no gain that a few turns could show
 FINAL_TURNS = 8  # at least
 CHANCE = 0.05  # that a base which is as fast as stock is taken
@@ -101,9 +103,11 @@ class Outcome:
     seconds: float
 
 
-def search(axes: Axes, trials: Trials, budget_s: float, clock: Callable[[], float] = time.monotonic) -> Outcome:
-    """Find the fastest settings within about `budget_s`."""
-    return _Search(trials, budget_s, clock).run(axes)
+def search(
+    axes: Axes, likely: Settings, trials: Trials, budget_s: float, clock: Callable[[], float] = time.monotonic
+) -> Outcome:
+    """Find the fastest settings within about `budget_s`. likely: of the axes, those to be tried together at first."""
+    return _Search(trials, budget_s, clock).run(axes, likely)
 
 
 class _SideFailed(Exception):
@@ -123,11 +127,12 @@ class _Search:
         self._turns_s: list[float] = []
         self._proofs_s: list[float] = []
 
-    def run(self, axes: Axes) -> Outcome:
+    def run(self, axes: Axes, likely: Settings) -> Outcome:
         """See `search`."""
         try:
             with suppress(_SideFailed):  # stock's: told in its record
                 self._begin()
+                self._try(lambda _: dict(likely), GAIN, self._until)
                 changes = [(name, value) for name, values in axes.items() for value in values[1:]]
                 late = self._climb(changes, self._began + CLIMB_SHARE * (self._until - self._began))
                 self._prune()
@@ -159,9 +164,9 @@ class _Search:
         return [change for change in changes if not self._try(_changed(*change), GAIN, until)]
 
     def _prune(self) -> None:
-        """Try the base without each of its parts but the last, without which it was tried already."""
-        for name in list(self._base.settings)[-2::-1]:
-            self._try(_without(name), 1 / GAIN, self._until)
+        """Try the base without each of its parts."""
+        for name in reversed(list(self._base.settings)):
+            self._try(_without(name), 1.0, self._until)
 
     def _finish(self) -> None:
         """Let the base take the turns that it lacks for being confirmed."""
@@ -190,7 +195,7 @@ class _Search:
         if not self._ready() or not self._affordable(until):
             return False
         candidate = Candidate(change(self._base.settings))
-        if candidate.settings in ({}, self._base.settings):
+        if any(candidate.settings == base.settings for base in self._bases):  # the last has won against the others
             return True
         self._found.append(candidate)
         try:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import functools
 import importlib
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
-from toys import RecordingMeter, noise, toy
+from toys import RecordingMeter, noise, save_photo, toy
 
 from scenarios import catalog
-from scenarios.frameworks.base import Adapter, Arrays, Options
-from scenarios.spec import Adadelta, Adam, Dense, Flatten, Optimizer, Sgd
+from scenarios.frameworks.base import Adapter, Arrays, Options, Photos
+from scenarios.spec import Adadelta, Adam, Augment, Dense, Flatten, Optimizer, Sgd
 from scenarios.weights import check_weights
 
 CAPTURE = "scenarios.frameworks._torch_capture"
@@ -146,6 +147,25 @@ def test_each_setting_of_the_network_changes_the_network() -> None:
         assert found == [(product, 0.01)] * 3
     rectified = [module for module in network.build_net(scenario, {"relu": "in place"}) if "ReLU" in repr(module)]
     assert [module.inplace for module in rectified] == [True] * 3
+
+
+@pytest.mark.usefixtures("capture")
+@pytest.mark.parametrize("augment", [None, Augment(shear=20.0, zoom=0.3, flip=True)])
+def test_photos_augmented_on_the_device_are_those_augmented_by_the_loader(
+    options: Options, tmp_path: Path, augment: Augment | None
+) -> None:
+    torch, feeds = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks._torch_feeds")
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 24, 32, 3), dtype=np.uint8)
+    paths = [save_photo(tmp_path / f"{index}.jpg", photo) for index, photo in enumerate(pixels)]
+    photos = Photos(paths, np.arange(5) % 2, (24, 32), augment)
+    loaded = feeds.CachedFeed(photos, 2, 1)
+    resident = feeds.ResidentPhotos(photos, 2, 1, torch.device(options.device))
+    for seed in range(2):
+        batches = list(zip(resident.batches(seed), loaded.batches(seed), strict=True))
+        assert [len(labels) for (_, labels), _ in batches] == [2, 2, 1]
+        for (images, labels), (expected, classes) in batches:
+            assert torch.equal(labels.cpu(), classes)
+            assert float((images.cpu() - expected).abs().max()) < 0.51 / 255  # the loader rounds to bytes
 
 
 @pytest.mark.usefixtures("capture")

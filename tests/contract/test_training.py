@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from PIL import Image
-from toys import RecordingMeter, noise, toy, zeros
+from toys import RecordingMeter, noise, save_photo, toy, zeros
 
 from scenarios import reference
 from scenarios.data.augment import draw_maps, warp
@@ -41,13 +41,8 @@ def marked_photos(folder: Path) -> Photos:
         pixels = np.zeros((48, 48, 3), np.uint8)
         row, column = 8 * (index // 6), 8 * (index % 6)
         pixels[row : row + 8, column : column + 8] = 255
-        paths.append(save(folder / f"{index}.jpg", pixels))
+        paths.append(save_photo(folder / f"{index}.jpg", pixels))
     return Photos(paths, LABELS, (48, 48))
-
-
-def save(path: Path, pixels: npt.NDArray[np.uint8]) -> Path:
-    Image.fromarray(pixels).save(path, quality=100, subsampling=0)
-    return path
 
 
 def shares(model: Model) -> npt.NDArray[np.float64]:
@@ -160,7 +155,7 @@ def test_photos_are_augmented_as_the_scenario_says(adapter: Adapter, tmp_path: P
     pixels[:3] = pixels[-3:] = 255  # repeated outside, where a zoom shows more of the picture
     pixels[8:24, 2:14] = (255, 160, 80)
     copies, batch = 384, 64
-    path = save(tmp_path / "photo.jpg", pixels)
+    path = save_photo(tmp_path / "photo.jpg", pixels)
     train = Photos([path] * copies, np.zeros(copies, np.int64), (32, 32), AUGMENT)
     scenario = toy(image=(32, 32, 3), optimizer=Sgd(1e-5), batch=batch, dataset="cats-dogs")
     model = adapter.build(scenario, zeros(scenario))

@@ -6,10 +6,13 @@ import importlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
+from PIL import Image
 
 from scenarios.frameworks.base import Adapter, Images, Labels, Logits, Model, Options
 from scenarios.spec import Activation, Dense, Flatten, Layer, Optimizer, Scenario, Sgd, parameters
@@ -69,6 +72,12 @@ def each_net_tuned(adapters: type[Adapter], left_out: set[str]) -> type[Adapter]
 
 def zeros(scenario: Scenario) -> Weights:
     return {p.name: np.zeros(p.shape, np.float32) for p in parameters(scenario)}
+
+
+def save_photo(path: Path, pixels: npt.NDArray[np.uint8]) -> Path:
+    """Pixels (H, W, 3) as a JPEG file, as little changed as can be."""
+    Image.fromarray(pixels).save(path, quality=100, subsampling=0)
+    return path
 
 
 def noise(scenario: Scenario, count: int, seed: int = 0) -> tuple[Images, Labels]:

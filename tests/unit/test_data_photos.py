@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import ExifTags, Image
 
-from scenarios.data.augment import Matrix, draw_maps, warp
+from scenarios.data.augment import Matrix, centred, draw_maps, warp
 from scenarios.data.errors import DataCorrupt
 from scenarios.data.photos import PhotoLoader, decode, decode_all, read_photos
 from scenarios.frameworks.base import Photos
@@ -44,6 +44,18 @@ def test_warp_agrees_with_the_reference(seed: int) -> None:
     image = rng.integers(0, 256, (*SIZE, 3), dtype=np.uint8)
     matrix = draw_maps(STRONG, SIZE, 1, rng)[0]
     assert np.abs(reference_warp(image, matrix) - warp(image, matrix)).max() < 0.51  # rounded to bytes
+
+
+def test_centred_maps_are_the_same_maps() -> None:
+    def centred_point(point: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return 2 * point / (np.array(SIZE[::-1]) - 1) - 1
+
+    rng = np.random.default_rng(0)
+    maps = draw_maps(STRONG, SIZE, 20, rng)
+    for matrix, moved in zip(maps, centred(maps, SIZE), strict=True):
+        point = rng.uniform(0, 30, 2)
+        expected = centred_point(matrix @ [*point, 1])
+        np.testing.assert_allclose(moved @ [*centred_point(point), 1], expected, atol=1e-12)
 
 
 def keras_matrix(shear: float, zx: float, zy: float, height: int, width: int) -> Matrix:

@@ -89,8 +89,8 @@ class Tired(Running):
 AXES = {"layout": ("nchw", "nhwc"), "optimizer": ("loop", "foreach", "fused"), "malloc": ("default", "keep")}
 
 
-def outcome(machine, budget_s=60.0, axes=AXES):
-    found = search(axes, machine, budget_s, machine.clock)
+def outcome(machine, budget_s=60.0, axes=AXES, likely=None):
+    found = search(axes, likely or {}, machine, budget_s, machine.clock)
     assert machine.open == 0
     return found
 
@@ -115,6 +115,26 @@ def test_gains_that_do_not_add_up_are_taken_apart():
 
     factors = {("layout", "nhwc"): 1.5, ("optimizer", "fused"): 1.3, ("malloc", "keep"): 1.1}
     assert outcome(Clashing(factors)).chosen == {"layout": "nhwc", "optimizer": "fused"}
+
+
+LIKELY = {"layout": "nhwc", "optimizer": "foreach", "malloc": "keep"}
+
+
+def test_what_is_likely_to_gain_is_tried_together_and_improved_upon():
+    factors = {("layout", "nhwc"): 1.3, ("optimizer", "foreach"): 1.1, ("optimizer", "fused"): 1.2}
+    machine = Machine(factors | {("malloc", "keep"): 0.9})
+    found = outcome(machine, likely=LIKELY)
+    assert machine.started[:2] == [{}, LIKELY]
+    assert found.chosen == {"layout": "nhwc", "optimizer": "fused"}
+    brief = outcome(Machine(factors), 7.0, likely=LIKELY)
+    assert brief.chosen == LIKELY
+    assert outcome(Machine(factors), 7.0).chosen == {"layout": "nhwc"}  # where one comes after the other
+
+
+@pytest.mark.parametrize("worthless", [0.0, 0.5])
+def test_a_guess_that_crashes_or_loses_is_given_up(worthless):
+    found = outcome(Machine({("layout", "nhwc"): 1.3, ("malloc", "keep"): worthless}), likely=LIKELY)
+    assert found.chosen == {"layout": "nhwc"}
 
 
 def test_what_gains_only_with_others_is_found():
@@ -225,7 +245,7 @@ def test_an_interrupt_leaves_nothing_running(turn):
 
     machine = Interrupted({("layout", "nhwc"): 1.5, ("optimizer", "fused"): 1.3})
     with pytest.raises(KeyboardInterrupt):
-        search(AXES, machine, 60.0, machine.clock)
+        search(AXES, {}, machine, 60.0, machine.clock)
     assert machine.open == 0
 
 

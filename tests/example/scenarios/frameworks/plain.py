@@ -44,6 +44,7 @@ class PlainAdapter:
 
     name: ClassVar[str] = "plain"
     optimizer_form: ClassVar[Literal["keras", "torch"]] = "torch"
+    likely: ClassVar[frozenset[str]] = frozenset()
 
     @staticmethod
     def axes(options: Options, scenario: Scenario) -> Axes:
