@@ -26,11 +26,12 @@ def has_onednn_product() -> bool:
 
 
 class TunedLinear(nn.Linear):  # type: ignore[misc]
-    """A dense layer that trains by a product of choice. float32 alone; evaluated as ever.
+    """A dense layer that trains by a product of choice; evaluated as ever.
 
-    learning_rate: None, or that of plain SGD: then the kernel takes its step in the backward pass. The product that
-    would be its gradient is added into it, and no gradient is written, read or handed to the optimizer. So each
-    backward pass in training mode changes the kernel. The bias has a gradient as ever.
+    learning_rate: None, or that of plain SGD: then the kernel takes its step in the backward pass, and no gradient of
+    it is kept or handed to the optimizer. In float32 none is written at all: the product that would be it is added into
+    the kernel. So each backward pass in training mode changes the kernel. The bias has a gradient as ever. Under
+    autocast products are taken in its dtype, and kernels stay float32, as those of `nn.Linear`.
     """
 
     def __init__(self, inputs: int, outputs: int, product: Product, learning_rate: float | None) -> None:
@@ -42,31 +43,42 @@ class TunedLinear(nn.Linear):  # type: ignore[misc]
         """(N, in) to (N, out)."""
         if not self.training:
             return super().forward(x)
-        made: torch.Tensor = _Dense.apply(x, self.weight, self.bias, self.product, self.learning_rate)
+        kind = x.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
+        made: torch.Tensor = _Dense.apply(x, self.weight, self.bias, self.product, self.learning_rate, dtype)
         return made
 
 
 class _Dense(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(
-        ctx: Any, x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor, product: Product, rate: float | None
+        ctx: Any,
+        x: torch.Tensor,
+        kernel: torch.Tensor,
+        bias: torch.Tensor,
+        product: Product,
+        rate: float | None,
+        dtype: torch.dtype,
     ) -> torch.Tensor:
-        ctx.save_for_backward(x, kernel)
+        x, factor, bias = x.to(dtype), kernel.to(dtype), bias.to(dtype)
+        ctx.save_for_backward(x, factor, kernel)
         ctx.product, ctx.rate = product, rate
-        return product(x, kernel, bias)
+        return product(x, factor, bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (of_outputs,) = gradients
-        x, kernel = ctx.saved_tensors
+        x, factor, kernel = ctx.saved_tensors
         # by the weights before their step
-        of_inputs = ctx.product(of_outputs, kernel.t(), None) if ctx.needs_input_grad[0] else None
+        of_inputs = ctx.product(of_outputs, factor.t(), None) if ctx.needs_input_grad[0] else None
         of_kernel = None
         if ctx.rate is None:
             of_kernel = of_outputs.t() @ x
-        else:
+        elif x.dtype is kernel.dtype:
             kernel.addmm_(of_outputs.t(), x, alpha=-ctx.rate)
-        return of_inputs, of_kernel, of_outputs.sum(0), None, None
+        else:
+            kernel.add_(of_outputs.t() @ x, alpha=-ctx.rate)
+        return of_inputs, of_kernel, of_outputs.sum(0), None, None, None
 
 
 class ChannelsLastFlatten(nn.Module):  # type: ignore[misc]

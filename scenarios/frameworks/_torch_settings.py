@@ -32,13 +32,12 @@ def offered(options: Options, scenario: Scenario) -> Axes:
     pooled = any(isinstance(layer, MaxPool) for layer in scenario.layers)
     own, other = ("loop", "foreach") if on_cpu else ("foreach", "loop")
     fused = [] if isinstance(scenario.optimizer, Adadelta) else ["fused"]  # PyTorch has none of it
-    exact = options.precision != "bf16"  # autocast knows nothing of `TunedLinear`
-    onednn = on_cpu and exact and has_onednn_product()
+    onednn = on_cpu and options.precision == "fp32" and has_onednn_product()  # bf16 is its work anyway
     rates = [layer.rate for layer in scenario.layers if isinstance(layer, Dropout)]
     bytes_do = on_cpu and rates and all(map(ByteDropout.has, rates))
     training = {  # what gains most first: time may not last for all
         **({allocators.AXIS: list(allocators.offered())} if on_cpu else {}),
-        "kernels": ["stepped apart", "stepped backward"] if isinstance(scenario.optimizer, Sgd) and exact else [],
+        "kernels": ["stepped apart", "stepped backward"] if isinstance(scenario.optimizer, Sgd) else [],
         "dense": ["linear", "onednn"] if onednn else [],
         "layout": ["nchw", "nhwc"] if planes else [],
         "optimizer": [own, *fused, other],

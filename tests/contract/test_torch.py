@@ -63,15 +63,19 @@ def test_recording_a_step_leaves_no_trace_in_weights_or_optimizer(
 
 
 @pytest.mark.usefixtures("capture")
-@pytest.mark.parametrize("way", ["eager", "captured", "compiled", "onednn"])
+@pytest.mark.parametrize("way", ["eager", "captured", "compiled", "onednn", "bf16"])
 def test_updates_in_the_backward_pass_are_those_of_plain_sgd(
     adapters: type[Adapter], options: Options, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scenario = toy((Flatten(), Dense(8)), optimizer=Sgd(0.1))
-    name = "dense" if way == "onednn" else "network"
-    settings = {"kernels": "stepped backward", **({} if way == "captured" else {name: way})}
-    if way not in ("captured", *adapters.axes(options, scenario)["training"][name]):
-        pytest.skip("there is no compiler, or no oneDNN")
+    settings = {"kernels": "stepped backward"}
+    if way == "bf16":
+        options = replace(options, precision="bf16")
+    elif way != "captured":
+        name = "dense" if way == "onednn" else "network"
+        settings[name] = way
+        if way not in adapters.axes(options, scenario)["training"][name]:
+            pytest.skip("there is no compiler, or no oneDNN")
     weights, (images, labels) = check_weights(scenario, seed=0), noise(scenario, 20)
     model = adapters(replace(options, lane="tuned", settings=settings)).build(scenario, weights)
     if way == "captured":  # by what stands for a graph

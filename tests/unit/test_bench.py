@@ -17,14 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks import accuracy, against_itself, container, overhead, processes, slow_meter, tuned
+from benchmarks import accuracy, against_itself, container, overhead, pipeline, processes, slow_meter, tuned
 from benchmarks.interleave import half_of, half_plan, half_records, interleaved
 from benchmarks.pairs import Subject, exit_code, median_interval, ratios, summary
 from benchmarks.processes import Command, Extent, compare, compare_in_one
 from kit import assets
 from kit.comparison.compare import Run
 from kit.engines.local import LocalEngine
-from kit.errors import KitError
+from kit.errors import KitError, UsageError
 from kit.intervals import Interval
 from kit.model import Cell, Environment
 from kit.progress import Silent
@@ -368,3 +368,25 @@ def test_every_framework_s_settings_are_held_against_keras_and_against_its_own_s
         plain = "benchmarks.kit_side" if subject.bench == "tuned-stock" else "benchmarks.keras_recipes"
         assert ("--to-last-step" in baseline.arguments) == (subject.bench == "tuned-steps")
         assert plain in baseline.arguments
+
+
+@pytest.mark.parametrize(("count", "enough"), [(pipeline.PHOTO_BATCH, True), (pipeline.PHOTO_BATCH - 1, False)])
+def test_photos_that_are_named_must_fill_a_batch(count: int, enough: bool, tmp_path: Path) -> None:
+    for index in range(count):
+        place = tmp_path / "photos" / ("cats", "dogs")[index % 2] / f"{index}.jpg"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
+    if enough:
+        assert pipeline.photo_folder(tmp_path / "photos", tmp_path) == tmp_path / "photos"
+    else:
+        with pytest.raises(UsageError, match="fewer than"):
+            pipeline.photo_folder(tmp_path / "photos", tmp_path)
+
+
+def test_the_generator_is_lent_scipy_and_nothing_else(tmp_path: Path) -> None:
+    pipeline.lend_scipy(tmp_path)
+    code = "import sys, importlib.util as u; sys.path = sys.argv[1:]; print(u.find_spec('scipy').origin)"
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True)
+    assert Path(done.stdout.strip()) == tmp_path / "scipy" / "__init__.py"
+    assert {path.name for path in tmp_path.iterdir()} == {"scipy", "scipy.libs"}
+    assert all(path.is_dir() for path in tmp_path.iterdir()), "a link leads nowhere"
