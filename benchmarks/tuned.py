@@ -1,9 +1,9 @@
 """What the tuned lane reaches: each framework's against plain Keras, and against its own stock lane.
 
 `python -m benchmarks.tuned` prints for each scenario and framework a line of JSON against plain Keras' whole epochs
-(`tuned`), one against its epochs up to the last step (`tuned-steps`: after it, `fit` waits for a timer), and one
-against the stock lane (`tuned-stock`), all at the scenario's batch size. Settings are searched as in
-`kit run --lane tuned`; what was found before on this machine is taken.
+(`tuned`), one against its epochs up to the last step (`tuned-steps`: after it, `fit` waits for a timer), both where
+`keras_recipes` has the scenario, and one against the stock lane (`tuned-stock`), all at the scenario's batch size.
+Settings are searched as in `kit run --lane tuned`; what was found before on this machine is taken.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--tune", type=float, default=TUNE_S, help="seconds of each search; default: %(default)s")
     parser.add_argument("--out", type=Path, default=Path("reports"), help="folder for the searches; default: reports")
     Extent.offer(parser)
-    return parser.parse_args(arguments)
+    asked = parser.parse_args(arguments)
+    if asked.against in OF_KERAS and (absent := set(asked.scenario or ()) - set(SCENARIOS)):
+        parser.error(f"there is no plain Keras recipe of {', '.join(sorted(absent))}; there is --against {STOCK}")
+    return asked
 
 
 def main() -> None:

@@ -32,11 +32,11 @@ HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 @functools.cache
 def offered() -> tuple[str, ...]:
-    """The allocators that this system has: stock's own first, then those that are likelier to gain."""
+    """The allocators that this system has, stock's own first."""
     name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
     glibc = name == "glibc" and tuple(map(int, version.split("."))) >= LEAST_GLIBC
     asked_for = HUGE_PAGES.is_file() and "[madvise]" in HUGE_PAGES.read_text(encoding="utf-8")
-    found = {TCMALLOC: find_library("tcmalloc_minimal") == LIBRARY, KEEPS: glibc, HUGE: glibc and asked_for}
+    found = {KEEPS: glibc, HUGE: glibc and asked_for, TCMALLOC: find_library("tcmalloc_minimal") == LIBRARY}
     return (STOCK, *(name for name, here in found.items() if here))
 
 

@@ -6,7 +6,7 @@ from scenarios import allocators
 from scenarios.frameworks.base import Axes, Options
 from scenarios.spec import DATASETS, Scenario
 
-LIKELY = frozenset({"allocator", "feed"})
+LIKELY = {allocators.AXIS: (allocators.TCMALLOC, allocators.KEEPS), "feed": ("cached",)}
 
 
 def offered(options: Options, scenario: Scenario) -> Axes:

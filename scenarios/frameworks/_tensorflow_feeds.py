@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from scenarios.data.augment import Matrix, draw_maps
+from scenarios.data.augment import Matrix
 from scenarios.data.errors import PHOTO_REMEDY, DataCorrupt, unreadable
-from scenarios.data.photos import PhotoLoader
+from scenarios.data.photos import PhotoLoader, drawn
 from scenarios.data.readers import short
 from scenarios.frameworks.base import Arrays, Images, Photos
 
@@ -68,7 +68,7 @@ class PhotoFeed:
 
         def load(place: Any) -> tuple[Any, Any, Any]:
             chosen = self._order[place]
-            return read_photo(paths[chosen], photos.size), labels[chosen], self._transforms[place]
+            return read_photo(paths[chosen], photos.size), labels[chosen], self._transforms[chosen]
 
         def augment(images: Any, labels: Any, transforms: Any) -> tuple[Any, Any]:
             return (images if photos.augment is None else warp(images, transforms)), labels
@@ -78,10 +78,10 @@ class PhotoFeed:
 
     def epoch(self, epoch: int) -> Any:
         """See `ArrayFeed.epoch`."""
-        photos, rng = self._photos, np.random.default_rng([self._seed, epoch])
-        self._order.assign(rng.permutation(len(photos)))
-        if photos.augment is not None:
-            self._transforms.assign(projective(draw_maps(photos.augment, photos.size, len(photos), rng)))
+        order, maps = drawn(self._photos, self._seed, epoch)
+        self._order.assign(order)
+        if maps is not None:
+            self._transforms.assign(projective(maps))
         return self._batches
 
 

@@ -6,7 +6,12 @@ from scenarios import allocators
 from scenarios.frameworks.base import Axes, Options
 from scenarios.spec import DATASETS, Scenario
 
-LIKELY = frozenset({"allocator", "loop", "feed", "optimizer"})
+LIKELY = {
+    allocators.AXIS: (allocators.TCMALLOC, allocators.KEEPS),
+    "loop": ("graph",),
+    "feed": ("cached",),
+    "optimizer": ("fused",),
+}
 
 
 def offered(options: Options, scenario: Scenario) -> Axes:

@@ -45,30 +45,37 @@ class LoaderFeed:
 
 
 class CachedFeed:
-    """Photos that were decoded once, augmented by the kit's own loader in threads."""
+    """Photos that were decoded once, augmented by the kit's own loader in threads. channels_last: the layout of the
+    batches."""
 
     description = "kit photo loader over decoded photos, threads"
 
-    def __init__(self, photos: Photos, batch: int, threads: int) -> None:
+    def __init__(self, photos: Photos, batch: int, threads: int, *, channels_last: bool) -> None:
         self._photos, self._batch, self._threads = photos, batch, threads
         self._cache = list(decode_all(photos, threads, read_photo))
+        self._format = torch.channels_last if channels_last else torch.contiguous_format
 
     def batches(self, seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """See `Feed`."""
         for images, labels in PhotoLoader(self._photos, self._batch, seed, 0, self._threads, self._cache):
-            yield torch.from_numpy(images).permute(0, 3, 1, 2), torch.from_numpy(labels)
+            turned = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(memory_format=self._format)
+            yield turned, torch.from_numpy(labels)
 
 
 class ResidentPhotos:
     """Photos that were decoded once and lie on the device, as bytes, where they are augmented, too: from the host come
-    only an order and the maps. Those are drawn as for `CachedFeed`."""
+    only an order and the maps. Those are drawn as for `CachedFeed`. channels_last: the layout of the batches."""
 
     description = "decoded photos, gathered and augmented on the device"
 
-    def __init__(self, photos: Photos, batch: int, threads: int, device: torch.device) -> None:
+    def __init__(self, photos: Photos, batch: int, threads: int, device: torch.device, *, channels_last: bool) -> None:
         self._photos, self._batch = photos, batch
-        self._images = torch.from_numpy(np.stack([*decode_all(photos, threads, read_photo)])).to(device)
+        pixels = torch.empty(len(photos), *photos.size, 3, dtype=torch.uint8)
+        for place, photo in zip(pixels, decode_all(photos, threads, read_photo), strict=True):
+            place.copy_(torch.from_numpy(photo))
+        self._images = pixels.to(device)
         self._labels = labels_of(photos).to(device)
+        self._format = torch.channels_last if channels_last else torch.contiguous_format
 
     def batches(self, seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """See `Feed`."""
@@ -78,9 +85,21 @@ class ResidentPhotos:
         for chosen in torch.from_numpy(order).to(device).split(self._batch):
             images = self._images.index_select(0, chosen).permute(0, 3, 1, 2).float().div_(255)
             if moved is not None:
-                places = F.affine_grid(moved.index_select(0, chosen), images.shape, align_corners=True)
-                images = F.grid_sample(images, places, padding_mode="border", align_corners=True)
-            yield images, self._labels.index_select(0, chosen)
+                images = seen(images, moved.index_select(0, chosen))
+            yield images.contiguous(memory_format=self._format), self._labels.index_select(0, chosen)
+
+
+def seen(images: torch.Tensor, maps: torch.Tensor) -> torch.Tensor:
+    """`images` (b, C, H, W), each through its own of the centred maps (b, 2, 3): bilinear, edge pixels repeated.
+
+    The places are summed up by hand: `affine_grid` takes a matrix product, which may be rounded to TF32.
+    """
+    height, width = images.shape[2:]
+    columns = torch.linspace(-1, 1, width, device=maps.device)
+    rows = torch.linspace(-1, 1, height, device=maps.device)[:, None, None]
+    by_column, by_row, shift = maps[:, None, None, :].unbind(-1)  # (b, 1, 1, 2) each
+    places = by_column * columns[:, None] + by_row * rows + shift
+    return F.grid_sample(images, places, padding_mode="border", align_corners=True)
 
 
 class ResidentFeed:

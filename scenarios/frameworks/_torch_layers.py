@@ -15,7 +15,8 @@ Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tens
 
 def onednn_product(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     """`F.linear` by oneDNN, which uses instructions on some processors (AVX-512 on AMD's) that the library behind
-    PyTorch's own, MKL, leaves out there. On the CPU, in float32; has no gradient of its own."""
+    PyTorch's own, MKL, leaves out there. On the CPU; has no gradient of its own. (A kernel's gradient, which has few
+    terms and many values, takes either as long.)"""
     made: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, kernel, bias, "none", [], "")  # noqa: SLF001
     return made
 

@@ -10,7 +10,7 @@ from scenarios import spec
 class FusedAdam(torch.optim.Optimizer):  # type: ignore[misc]
     """Adam by the kernel that `torch.optim.Adam(fused=True)` calls, over all parameters at once. What that does around
     it, in each step, is left out: sorting the parameters by device, a count of steps for each of them. Of a small net's
-    step on the CPU that is 2 to 8 %."""
+    step on the CPU that is a few per cent."""
 
     def __init__(self, parameters: list[torch.Tensor], adam: spec.Adam) -> None:
         super().__init__(parameters, {})
@@ -21,7 +21,7 @@ class FusedAdam(torch.optim.Optimizer):  # type: ignore[misc]
             self.state[each] = {"step": self._steps, "exp_avg": mean, "exp_avg_sq": variance}
         self._adam = adam
 
-    def zero_grad(self, set_to_none: bool = True) -> None:
+    def zero_grad(self) -> None:
         """Let go of the gradients."""
         for each in self._parameters:
             each.grad = None

@@ -21,7 +21,17 @@ Network = Callable[[torch.Tensor], torch.Tensor]
 GRAPHS = 64  # a launch needs about ten: for each batch size, in training and for prediction; PyTorch's own limit is 8
 EXPORT_NEEDS = ("onnxruntime", "onnxscript")
 
-LIKELY = frozenset({"allocator", "kernels", "dense", "layout", "optimizer", "relu", "dropout", "feed", "step"})
+LIKELY = {
+    allocators.AXIS: (allocators.TCMALLOC, allocators.KEEPS),
+    "kernels": ("stepped backward",),
+    "dense": ("onednn",),
+    "layout": ("nhwc",),
+    "optimizer": ("fused",),
+    "relu": ("after pooling",),
+    "dropout": ("bytes",),
+    "feed": ("cached", "resident"),
+    "step": ("captured",),
+}
 
 
 def offered(options: Options, scenario: Scenario) -> Axes:

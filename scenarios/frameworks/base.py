@@ -173,12 +173,13 @@ class Adapter(Protocol):
 
     optimizer_form: where Adam's epsilon stands. "keras": lr * sqrt(1-b2^t)/(1-b1^t) * m / (sqrt(v) + eps);
     "torch": lr * m/(1-b1^t) / (sqrt(v/(1-b2^t)) + eps).
-    likely: names in `axes` for which the value after stock's own gains more often than not. The tuner begins with them.
+    likely: values of settings in `axes` that gain more often than not; of several the first that there is. The tuner
+    begins with all of them together.
     """
 
     name: ClassVar[str]
     optimizer_form: ClassVar[Literal["keras", "torch"]]
-    likely: ClassVar[frozenset[str]]
+    likely: ClassVar[Mapping[str, Sequence[str]]]
 
     @staticmethod
     def axes(options: Options, scenario: Scenario) -> Axes:

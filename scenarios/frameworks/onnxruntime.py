@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar, Literal
 
 import cv2
@@ -48,7 +48,7 @@ class OnnxRuntimeAdapter:
     name: ClassVar[str] = "onnxruntime"
     optimizer_form: ClassVar[Literal["keras", "torch"]] = "keras"
 
-    likely: ClassVar[frozenset[str]] = LIKELY
+    likely: ClassVar[Mapping[str, Sequence[str]]] = LIKELY
     axes = staticmethod(offered)
 
     def __init__(self, options: Options) -> None:

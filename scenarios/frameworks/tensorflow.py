@@ -6,7 +6,7 @@ import itertools
 import os
 import platform
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, ClassVar, Literal
 
@@ -57,7 +57,7 @@ class TensorFlowAdapter:
     name: ClassVar[str] = "tensorflow"
     optimizer_form: ClassVar[Literal["keras", "torch"]] = "keras"
 
-    likely: ClassVar[frozenset[str]] = _tensorflow_settings.LIKELY
+    likely: ClassVar[Mapping[str, Sequence[str]]] = _tensorflow_settings.LIKELY
     axes = staticmethod(_tensorflow_settings.offered)
 
     def __init__(self, options: Options) -> None:

@@ -9,7 +9,7 @@ import importlib.util
 import platform
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
@@ -54,7 +54,7 @@ class TorchAdapter:
     name: ClassVar[str] = "torch"
     optimizer_form: ClassVar[Literal["keras", "torch"]] = "torch"
 
-    likely: ClassVar[frozenset[str]] = _torch_settings.LIKELY
+    likely: ClassVar[Mapping[str, Sequence[str]]] = _torch_settings.LIKELY
     axes = staticmethod(_torch_settings.offered)
 
     def __init__(self, options: Options) -> None:
@@ -244,7 +244,7 @@ class TorchModel:
             layout="NHWC" if strided else "NCHW",
             tf32=rounds_to_tf32() if cuda else None,
             threads=torch.get_num_threads(),
-            training=f"{self._settings.get('network', 'eager')} loop, torch.optim.{type(self._optimizer).__name__}"
+            training=f"{self._settings.get('network', 'eager')} loop, {_named(self._optimizer)}"
             + (
                 ", dense kernels updated in the backward pass"
                 if self._settings.get("kernels") == "stepped backward"
@@ -319,20 +319,24 @@ class TorchModel:
         """What feeds `train`, made once: epochs differ by their seed alone."""
         if self._fed is None or self._fed[0] is not train:
             batch = self._scenario.batch
-            threads = self._options.threads
+            threads, last = self._options.threads, self._format is torch.channels_last
             feed: Feed
             match self._settings.get("feed"), train:
                 case "resident", Arrays():
-                    channels_last = self._format is torch.channels_last
-                    feed = ResidentFeed(train, batch, self._device, channels_last=channels_last)
+                    feed = ResidentFeed(train, batch, self._device, channels_last=last)
                 case "resident", Photos():
-                    feed = ResidentPhotos(train, batch, threads, self._device)
+                    feed = ResidentPhotos(train, batch, threads, self._device, channels_last=last)
                 case "cached", Photos():
-                    feed = CachedFeed(train, batch, threads)
+                    feed = CachedFeed(train, batch, threads, channels_last=last)
                 case _:
                     feed = LoaderFeed(train, batch, threads)
             self._fed = train, feed
         return self._fed[1]
+
+
+def _named(optimizer: torch.optim.Optimizer) -> str:
+    kind = type(optimizer)
+    return f"torch.optim.{kind.__name__}" if kind.__module__.startswith("torch.") else f"the kit's {kind.__name__}"
 
 
 def refuse(options: Options) -> None:

@@ -15,6 +15,7 @@ import os
 import socket
 import sys
 import traceback
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,13 +30,15 @@ from scenarios.tuning.messages import MESSAGE_BYTES, Axis, Forked, Offer, Order,
 
 def offer(adapters: type[Adapter], request: Request, scenario: Scenario) -> Offer:
     """What the adapter has for this cell."""
-    axes = adapters.axes(options_of(request), scenario)
-    return Offer(
-        {
-            objective: [Axis(name, values, name in adapters.likely) for name, values in found.items()]
-            for objective, found in axes.items()
-        }
-    )
+    found = adapters.axes(options_of(request), scenario)
+    axes = {objective: [Axis(*axis) for axis in values.items()] for objective, values in found.items()}
+    return Offer(axes, {objective: likely(adapters.likely, values) for objective, values in found.items()})
+
+
+def likely(wishes: Mapping[str, Sequence[str]], axes: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Of the values that are wished for each setting, the first that there is. axes: values, stock's own first."""
+    wished = {name: [value for value in wishes.get(name, ()) if value in values] for name, values in axes.items()}
+    return {name: values[0] for name, values in wished.items() if values}
 
 
 def main(arguments: list[str] | None = None) -> None:

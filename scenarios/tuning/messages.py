@@ -22,18 +22,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Axis:
-    """A setting and its values, stock's own first. likely: whether the second is likely to gain."""
+    """A setting and its values, stock's own first."""
 
     name: str
     values: list[str]
-    likely: bool
 
 
 @dataclass(frozen=True)
 class Offer:
-    """axes: of each objective, the settings that the framework has for this cell, in the order in which to try them."""
+    """axes: of each objective, the settings that the framework has for this cell, in the order in which to try them.
+    likely: those of them that are to be tried together before all others."""
 
     axes: dict[str, list[Axis]]
+    likely: dict[str, dict[str, str]]
 
 
 @dataclass(frozen=True)

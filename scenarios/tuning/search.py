@@ -33,8 +33,9 @@ Change = Callable[[Settings], dict[str, str]]
 SLICE_S = 0.1  # of one side's turn: what disturbs a machine lasts longer, so that more of them tell more
 LOOK_TURNS = 4
 LOOKS = 2
-CLIMB_SHARE = 0.5  # of the budget; then parts are left out, and values for which there was no time yet are tried
+CLIMB_SHARE = 0.5  # of the budget; then parts are left out, and values tried that were not yet
 GAIN = 1.02  # less is no gain that a few turns could show
+PART_GAIN = 1.01  # a part of the base is left out where it gains less; it was taken for likely, or for gaining
 FINAL_TURNS = 8  # at least
 CHANCE = 0.05  # that a base which is as fast as stock is taken
 
@@ -122,6 +123,7 @@ class _Search:
         self._stock = Candidate({})
         self._found = [self._stock]
         self._bases = [self._stock]  # the last is the base, the others are there to fall back to
+        self._climbed: set[tuple[str, str]] = set()
         self._running: dict[Candidate, Trial] = {}
         self._starts_s: list[float] = []
         self._turns_s: list[float] = []
@@ -134,10 +136,10 @@ class _Search:
                 self._begin()
                 self._try(lambda _: dict(likely), GAIN, self._until)
                 changes = [(name, value) for name, values in axes.items() for value in values[1:]]
-                late = self._climb(changes, self._began + CLIMB_SHARE * (self._until - self._began))
+                self._climb(changes, self._began + CLIMB_SHARE * (self._until - self._began))
                 self._prune()
                 pruned = self._base
-                self._climb(late, self._until)
+                self._climb(changes, self._until)
                 if self._base is not pruned:
                     self._prune()
                 self._finish()
@@ -159,14 +161,16 @@ class _Search:
             self._stock.failure = str(error)
             raise _SideFailed(self._stock.failure) from error
 
-    def _climb(self, changes: Sequence[tuple[str, str]], until: float) -> list[tuple[str, str]]:
-        """Try values on top of the base; those that could not be tried."""
-        return [change for change in changes if not self._try(_changed(*change), GAIN, until)]
+    def _climb(self, changes: Sequence[tuple[str, str]], until: float) -> None:
+        """Try values on top of the base, each once."""
+        for change in changes:
+            if change not in self._climbed and self._try(_changed(*change), GAIN, until):
+                self._climbed.add(change)
 
     def _prune(self) -> None:
         """Try the base without each of its parts."""
         for name in reversed(list(self._base.settings)):
-            self._try(_without(name), 1.0, self._until)
+            self._try(_without(name), 1 / PART_GAIN, self._until)
 
     def _finish(self) -> None:
         """Let the base take the turns that it lacks for being confirmed."""
@@ -191,12 +195,13 @@ class _Search:
 
     def _try(self, change: Change, least: float, until: float) -> bool:
         """Let the base's settings, changed, take its place if they are at least so many times as fast in each look.
-        False where there was no time for it, or nothing to hold it against. until: then it must have begun."""
+        False where they were tried before, where there was no time for it, or nothing to hold them against. until: then
+        the first look must have ended."""
         if not self._ready() or not self._affordable(until):
             return False
         candidate = Candidate(change(self._base.settings))
-        if any(candidate.settings == base.settings for base in self._bases):  # the last has won against the others
-            return True
+        if any(candidate.settings == tried.settings for tried in self._found):
+            return False
         self._found.append(candidate)
         try:
             self._start(candidate, until - self._clock())

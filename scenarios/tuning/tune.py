@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from scenarios import allocators
 from scenarios.contract import Objective, Request, Search, Tried, Tuning
-from scenarios.tuning.messages import Axis
 from scenarios.tuning.search import search
 from scenarios.tuning.trials import ForkServers, ForkTrials
 
@@ -27,8 +25,9 @@ def tune(request: Request, io: Path, data: Path) -> Tuning:
     settings: dict[str, str] = {}
     searches = []
     with ForkServers(io, data) as servers:
-        axes = servers.offer().axes
-        servers.start(name for axis in axes.get("training", ()) if axis.name == allocators.AXIS for name in axis.values)
+        offer = servers.offer()
+        axes = {objective: {axis.name: axis.values for axis in of} for objective, of in offer.axes.items()}
+        servers.start(axes.get("training", {}).get(allocators.AXIS, ()))
         until = time.monotonic() + budget_s
         for objective, share in SHARES.items():
             if not axes.get(objective):
@@ -37,14 +36,8 @@ def tune(request: Request, io: Path, data: Path) -> Tuning:
                 searches.append(Search(objective, {}, [Tried({}, [], [], NO_TIME)], 0.0))
                 continue
             trials = ForkTrials(servers, objective, dict(settings), CANDIDATE_SHARE * budget_s)
-            found = search(*values(axes[objective]), trials, share * left_s)
+            found = search(axes[objective], offer.likely[objective], trials, share * left_s)
             settings |= found.chosen
             tried = [Tried(c.settings, c.ratios, c.rates, c.failure) for c in found.candidates]
             searches.append(Search(objective, found.chosen, tried, found.seconds))
     return Tuning(settings, searches)
-
-
-def values(axes: Sequence[Axis]) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """The values of each setting; and those that are likely to gain."""
-    known = {axis.name: axis.values for axis in axes}
-    return known, {axis.name: axis.values[1] for axis in axes if axis.likely and len(axis.values) > 1}

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from toys import RecordingMeter, named_adapter, noise, toy
 
-from scenarios import allocators, proof
+from scenarios import allocators, catalog, proof
 from scenarios.frameworks.base import Adapter, Arrays, NotOffered, Options
 from scenarios.spec import Adam, Conv, Dense, Flatten, MaxPool, Scenario, Sgd
 from scenarios.weights import check_weights
@@ -44,6 +44,22 @@ pytestmark = pytest.mark.skipif("KIT_TEST_TUNED" in os.environ, reason="sets its
 @pytest.fixture
 def tuned(adapters: type[Adapter], options: Options, name: str, value: str) -> Adapter:
     return adapters(replace(options, lane="tuned", settings={name: value}))
+
+
+def test_what_is_likely_to_gain_is_offered_somewhere(adapters: type[Adapter]) -> None:
+    offered = (
+        {
+            (name, value)
+            for device in ("cpu", "cuda")
+            for variants in catalog.load().values()
+            for net in variants.values()
+            for axes in adapters.axes(Options(device=device), net).values()  # type: ignore[arg-type]
+            for name, values in axes.items()
+            for value in values[1:]
+        }
+        | {(allocators.AXIS, name) for name in allocators.VARIABLES}
+    )
+    assert {(name, value) for name, values in adapters.likely.items() for value in values} <= offered
 
 
 @pytest.mark.parametrize(("net", "objective", "name", "value"), VALUES)

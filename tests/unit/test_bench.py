@@ -370,6 +370,13 @@ def test_every_framework_s_settings_are_held_against_keras_and_against_its_own_s
         assert plain in baseline.arguments
 
 
+def test_what_keras_has_no_recipe_of_is_not_held_against_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tuned.options(["--scenario", "catdog-cnn", "--against", "stock"]).scenario == ["catdog-cnn"]
+    with pytest.raises(SystemExit):
+        tuned.options(["--scenario", "catdog-cnn", "--against", "keras"])
+    assert "no plain Keras recipe of catdog-cnn" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("count", "enough"), [(pipeline.PHOTO_BATCH, True), (pipeline.PHOTO_BATCH - 1, False)])
 def test_photos_that_are_named_must_fill_a_batch(count: int, enough: bool, tmp_path: Path) -> None:
     for index in range(count):
@@ -384,9 +391,10 @@ def test_photos_that_are_named_must_fill_a_batch(count: int, enough: bool, tmp_p
 
 
 def test_the_generator_is_lent_scipy_and_nothing_else(tmp_path: Path) -> None:
-    pipeline.lend_scipy(tmp_path)
+    packages = tmp_path / "packages"
+    pipeline.lend_scipy(packages)
     code = "import sys, importlib.util as u; sys.path = sys.argv[1:]; print(u.find_spec('scipy').origin)"
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True)
-    assert Path(done.stdout.strip()) == tmp_path / "scipy" / "__init__.py"
-    assert {path.name for path in tmp_path.iterdir()} == {"scipy", "scipy.libs"}
-    assert all(path.is_dir() for path in tmp_path.iterdir()), "a link leads nowhere"
+    done = subprocess.run([sys.executable, "-c", code, str(packages)], check=True, capture_output=True, text=True)
+    assert Path(done.stdout.strip()) == packages / "scipy" / "__init__.py"
+    assert {path.name for path in packages.iterdir()} == {"scipy", "scipy.libs"}
+    assert all(path.is_dir() for path in packages.iterdir()), "a link leads nowhere"

@@ -116,10 +116,11 @@ def test_a_loader_that_is_too_slow():
     assert "it trained on 800." in decoding.evidence
     assert "decoded photos from a cache" in decoding.remedy
     record = launch(cell, 0.040, {8: 0.004, 16: 0.008, 32: 0.015})
-    asked = replace(record.request, lane="tuned", settings={"feed": "cached"})
-    cached = verdict([record.model_copy(update={"request": asked})])
-    assert cached.kind is Kind.INPUT_BOUND
-    assert "decode" not in cached.evidence + cached.remedy
+    for feed in ("cached", "resident"):
+        asked = replace(record.request, lane="tuned", settings={"feed": feed})
+        cached = verdict([record.model_copy(update={"request": asked})])
+        assert cached.kind is Kind.INPUT_BOUND
+        assert "decode" not in cached.evidence + cached.remedy
 
 
 def test_a_small_cpu_net_pays_for_the_step_and_not_for_the_images():

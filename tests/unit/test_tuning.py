@@ -54,10 +54,11 @@ class ChoosyModel(PlainModel):
 
 class ChoosyAdapter(PlainAdapter):
     name = "choosy"
+    likely = {"pace": ("faster", "fast"), "latency": ("careful",), "colour": ("red",)}
 
     @staticmethod
     def axes(options, scenario):
-        training = {"pace": ["slow", "fast", "wrong", "crash", "hang", "raise"]}
+        training = {"pace": ["slow", "wrong", "crash", "hang", "raise", "fast"]}
         return {"training": training, "latency": {"latency": ["careful", "quick"]}}
 
     def versions(self):
@@ -82,7 +83,7 @@ def assets(tmp_path_factory):
 
 def tuned(assets, io, **changes):
     key = "tiny-cnn/choosy/cpu/tuned/fp32/b32"
-    fields = {"framework": "choosy", "key": key, "lane": "tuned", "purpose": "tune", "budget": {"seconds": 36}}
+    fields = {"framework": "choosy", "key": key, "lane": "tuned", "purpose": "tune", "budget": {"seconds": 60}}
     request_of(assets, io, **{**fields, **changes})
     return work(assets, io)
 
@@ -95,6 +96,7 @@ def test_a_search_takes_the_fastest_that_computes_the_scenario(assets, tmp_path)
     assert result.tuning.settings == {"pace": "fast", "latency": "quick"}
     training, latency = result.tuning.searches
     assert (training.objective, latency.objective) == ("training", "latency")
+    assert [t.settings for t in training.tried[:2]] == [{}, {"pace": "fast"}], "what is likely comes first"
     tried = {t.settings.get("pace", "slow"): t for t in training.tried}
     assert set(tried) == {"slow", "fast", "wrong", "crash", "hang", "raise"}
     assert {pace: bool(t.failure) for pace, t in tried.items()} == {
@@ -115,8 +117,15 @@ def test_a_search_takes_the_fastest_that_computes_the_scenario(assets, tmp_path)
 
 def test_what_was_chosen_is_measured_with(assets, tmp_path):
     settings = {"pace": "fast", "latency": "quick"}
-    result = tuned(assets, tmp_path, purpose="measure", settings=settings, budget={"steps": 3, "test_images": 20})
+    budget = {"steps": 3, "test_images": 20}
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    good.mkdir()
+    bad.mkdir()
+    result = tuned(assets, good, purpose="measure", settings=settings, budget=budget)
     assert result.status is Status.OK, result.reason
+    broken = tuned(assets, bad, purpose="measure", settings=settings | {"pace": "raise"}, budget=budget)
+    assert broken.reason
+    assert "out of order" in broken.reason.message
 
 
 def test_a_search_that_cannot_begin_says_why(assets, tmp_path):

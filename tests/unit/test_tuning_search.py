@@ -131,6 +131,27 @@ def test_what_is_likely_to_gain_is_tried_together_and_improved_upon():
     assert outcome(Machine(factors), 7.0).chosen == {"layout": "nhwc"}  # where one comes after the other
 
 
+def test_parts_that_hardly_gain_are_left_out():
+    machine = Machine({("layout", "nhwc"): 1.3, ("optimizer", "foreach"): 1.03, ("malloc", "keep"): 1.005})
+    assert outcome(machine, likely=LIKELY).chosen == {"layout": "nhwc", "optimizer": "foreach"}
+
+
+def test_what_was_likely_is_tried_alone_where_all_of_it_fails_as_the_base():
+    class Tiring(Machine):
+        def start(self, settings, limit_s):
+            trial = super().start(settings, limit_s)
+            return Tired(self, trial.factor) if len(settings) == 3 else trial
+
+    found = outcome(Tiring({("layout", "nhwc"): 1.3, ("optimizer", "foreach"): 1.2}), likely=LIKELY)
+    assert found.chosen == {"layout": "nhwc", "optimizer": "foreach"}
+
+
+def test_a_value_that_fails_on_one_base_is_not_tried_on_the_next():
+    machine = Machine({("layout", "nhwc"): -8.0, ("optimizer", "foreach"): 1.1, ("malloc", "keep"): 1.4})
+    assert outcome(machine).chosen == {"optimizer": "foreach", "malloc": "keep"}
+    assert sum(settings.get("layout") == "nhwc" for settings in machine.started) == 1
+
+
 @pytest.mark.parametrize("worthless", [0.0, 0.5])
 def test_a_guess_that_crashes_or_loses_is_given_up(worthless):
     found = outcome(Machine({("layout", "nhwc"): 1.3, ("malloc", "keep"): worthless}), likely=LIKELY)
@@ -346,9 +367,10 @@ def test_the_choice_is_not_slower_than_stock_and_the_budget_holds(
     assert found.candidates[0].settings == {}
 
 
-def test_where_all_are_equal_stock_is_nearly_always_taken():
-    taken = [outcome(Machine({}, noise=0.05, random=random.Random(seed))).chosen for seed in range(200)]
-    assert sum(bool(chosen) for chosen in taken) <= 10
+@pytest.mark.parametrize("likely", [{}, LIKELY])
+def test_where_all_are_equal_stock_is_nearly_always_taken(likely):
+    machines = [Machine({}, noise=0.05, random=random.Random(seed)) for seed in range(200)]
+    assert sum(bool(outcome(machine, likely=likely).chosen) for machine in machines) <= 10
 
 
 def test_a_base_counts_for_the_turns_after_those_that_made_it_the_base():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import ClassVar, Literal
@@ -44,7 +44,7 @@ class PlainAdapter:
 
     name: ClassVar[str] = "plain"
     optimizer_form: ClassVar[Literal["keras", "torch"]] = "torch"
-    likely: ClassVar[frozenset[str]] = frozenset()
+    likely: ClassVar[Mapping[str, Sequence[str]]] = {}
 
     @staticmethod
     def axes(options: Options, scenario: Scenario) -> Axes:
