@@ -16,7 +16,7 @@ import time
 
 from scenarios.frameworks.plain import PlainAdapter, PlainModel
 
-REST_S = {"slow": 0.04, "fast": 0.002}
+REST_S = {"slow": 0.04, "fast": 0.012}  # the wrong pace, which does not rest, must win against the fast one
 
 
 class ChoosyModel(PlainModel):
