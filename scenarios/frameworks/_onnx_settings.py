@@ -6,7 +6,7 @@ from scenarios import allocators
 from scenarios.frameworks.base import Axes, Options
 from scenarios.spec import DATASETS, Scenario
 
-LIKELY = {allocators.AXIS: (allocators.TCMALLOC, allocators.KEEPS), "feed": ("cached",)}
+LIKELY = {allocators.AXIS: allocators.LIKELY, "feed": ("cached",)}
 
 
 def offered(options: Options, scenario: Scenario) -> Axes:

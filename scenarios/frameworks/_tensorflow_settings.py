@@ -7,7 +7,7 @@ from scenarios.frameworks.base import Axes, Options
 from scenarios.spec import DATASETS, Scenario
 
 LIKELY = {
-    allocators.AXIS: (allocators.TCMALLOC, allocators.KEEPS),
+    allocators.AXIS: allocators.LIKELY,
     "loop": ("graph",),
     "feed": ("cached",),
     "optimizer": ("fused",),

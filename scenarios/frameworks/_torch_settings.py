@@ -22,7 +22,7 @@ GRAPHS = 64  # a launch needs about ten: for each batch size, in training and fo
 EXPORT_NEEDS = ("onnxruntime", "onnxscript")
 
 LIKELY = {
-    allocators.AXIS: (allocators.TCMALLOC, allocators.KEEPS),
+    allocators.AXIS: allocators.LIKELY,
     "kernels": ("stepped backward",),
     "dense": ("onednn",),
     "layout": ("nhwc",),
