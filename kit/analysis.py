@@ -212,13 +212,13 @@ def _ratio(kind: RatioKind, over: CellSummary, under: CellSummary, launches: dic
 
 
 def short_names(summaries: Sequence[CellSummary]) -> list[str]:
-    """Keys without the parts that say nothing here: lane and precision where all cells have the same, the batch size
-    where a scenario has only one."""
+    """Keys without the parts that say nothing here: lane and precision where all cells have the usual ones, the batch
+    size where a scenario has only one."""
 
     def varies(value: Callable[[CellSummary], object], within: Sequence[CellSummary]) -> bool:
         return len({value(summary) for summary in within}) > 1
 
-    lanes = varies(lambda s: (s.lane, s.precision), summaries)
+    lanes = any((s.lane, s.precision) != ("stock", "fp32") for s in summaries)
     names = []
     for summary in summaries:
         device = summary.device if summary.devices == 1 else f"{summary.device}x{summary.devices}"

@@ -27,7 +27,7 @@ from kit.run import Job, Setting, record_without_launch, run_launch
 from kit.schedule import further
 from kit.store import RunFolder
 from kit.tuned import TuningCache
-from scenarios.contract import Code, Reason, Request, Status
+from scenarios.contract import Code, Reason, Request, Status, Tuning
 from scenarios.spec import Scenario
 
 DataKind = Literal["real", "synthetic"]
@@ -255,7 +255,7 @@ class _Campaign:
             return self._job(request, source)
         self.folder.save(known)
         self.settings[launch.key] = tuning_of(known).settings
-        self.progress.line(f"{launch.key}: settings as found before, {known.started_at}")
+        self.progress.line(f"{launch.key}: as found before ({known.started_at}): {_found(tuning_of(known))}")
         return None
 
     def _take_settings(self, record: Record) -> None:
@@ -348,14 +348,20 @@ def _require_named(launches: Sequence[PlannedLaunch], refused: Mapping[Place, st
             )
 
 
+def _found(tuning: Tuning) -> str:
+    if tuning.settings:
+        return ", ".join(f"{name} {value}" for name, value in tuning.settings.items())
+    short = f"; there was no time for {tuning.untried} values, a longer --tune tries them" if tuning.untried else ""
+    return f"nothing is faster than stock beyond doubt{short}"
+
+
 def _told(record: Record) -> str:
     """One line on a launch that ended."""
     if record.result is not None and record.result.ceilings and record.status is Status.OK:
         products = [c.value for c in record.result.ceilings if c.name == "matmul"]
         return record.key + "".join(f": {value / 1e9:,.0f} GFLOP/s in matrix products" for value in products)
     if record.request.purpose == "tune" and record.status is Status.OK:
-        chosen = ", ".join(f"{name} {value}" for name, value in tuning_of(record).settings.items())
-        return f"{record.key}: {chosen or 'nothing is faster than stock'}"
+        return f"{record.key}: {_found(tuning_of(record))}"
     if record.result is not None and record.result.training is not None and record.status is Status.OK:
         return f"{record.key}: {record.result.training.images_per_s:,.0f} images/s"
     return f"{record.key}: {record.status}" + (f", {record.reason.message}" if record.reason else "")

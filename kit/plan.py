@@ -201,6 +201,8 @@ def estimate(plan: Plan, scenarios: Scenarios, ready: Environments = (), left_ou
         tuning_s = sum(plan.tune_s + start_seconds(x.framework, x.device) for x in searched.values())
         count = _count(len(searched), "search", "searches")
         lines.append(f"{count} for settings, where no earlier run made them: about {format_duration(tuning_s)}")
+        if plan.pinned:
+            lines.append(f"Not in the file of settings, so searched: {', '.join(searched)}")
         measuring_s += tuning_s
     if profile.ceilings:
         probes = {(launch.framework, launch.device, launch.precision) for launch in launches}

@@ -11,7 +11,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
@@ -64,6 +64,7 @@ class Document(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
     schema_: int = SCHEMA
+    remedy: ClassVar[str] = "Restore the file, or move it away and run again with --resume."
 
     def to_json(self) -> str:
         """JSON text with the version under `schema`."""
@@ -86,7 +87,7 @@ class Document(BaseModel):
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(
                 f"{source} is not a valid {cls.__name__.lower()}: {_what_is_wrong(error)}.",
-                "Restore the file, or move it away and run again with --resume.",
+                cls.remedy,
             ) from error
 
 
@@ -294,6 +295,8 @@ class Plan(Document):
 
 class Pins(Document):
     """Settings by cell, to be measured with: what `kit settings` writes, and `kit run --settings` reads."""
+
+    remedy: ClassVar[str] = "Name a file that `kit settings` wrote."
 
     cells: dict[str, dict[str, str]]
 

@@ -89,14 +89,15 @@ def warned(cautions: Sequence[Caution]) -> list[str]:
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
-    """Where everything is, cells with their numbers, what holds them back, warnings, and launches with status and
-    reason."""
+    """Where everything is, cells with their numbers and settings (none: stock's), what holds them back, warnings, and
+    launches with status and reason."""
+    settings = {record.key: record.request.settings for record in outcome.records}
     return {
         "run": outcome.run,
         "folder": str(outcome.folder),
         "report": str(outcome.report),
         "exit_code": outcome.exit_code,
-        "cells": [asdict(summary) for summary in summarise(outcome.records)],
+        "cells": [asdict(summary) | {"settings": settings[summary.key]} for summary in summarise(outcome.records)],
         "diagnoses": [asdict(diagnosis) for diagnosis in outcome.diagnoses],
         "warnings": [asdict(caution) for caution in outcome.cautions],
         "launches": [

@@ -23,7 +23,7 @@ from kit.store import writing
 from kit.untrusted import read_untrusted
 from kit.verdict import Verdict, failure, judge
 from scenarios.codec import write
-from scenarios.contract import REQUEST_FILE, RESULT_FILE, Code, Reason, Request, Status
+from scenarios.contract import REQUEST_FILE, RESULT_FILE, Code, Reason, Request, Result, Status
 
 RESULT_LIMIT = 16 << 20
 TAIL_BYTES = 64 << 10  # read from the log's end: progress bars and colours take room and are not kept
@@ -196,9 +196,8 @@ def _record(
     result, cause = verdict.result, verdict.reason
     if cause is not None:
         cause = reason(cause.code, clean(cause.message), clean(cause.remedy))
-    if result is not None and result.reason is not None:
-        told = result.reason
-        result = dataclasses.replace(result, reason=reason(told.code, clean(told.message), clean(told.remedy)))
+    if result is not None:
+        result = _cleaned(result, clean)
     image = None
     if environment is not None:
         image = Image(
@@ -225,3 +224,17 @@ def _record(
         log_tail=tail,
         context=context,
     )
+
+
+def _cleaned(result: Result, clean: Callable[[str], str]) -> Result:
+    """The result, with what the worker tells in words of its own cleaned."""
+    told, tuning = result.reason, result.tuning
+    if told is not None:
+        told = reason(told.code, clean(told.message), clean(told.remedy))
+    if tuning is not None:
+        searches = []
+        for search in tuning.searches:
+            tried = [dataclasses.replace(each, failure=clean(each.failure)) for each in search.tried]
+            searches.append(dataclasses.replace(search, tried=tried))
+        tuning = dataclasses.replace(tuning, searches=searches)
+    return dataclasses.replace(result, reason=told, tuning=tuning)

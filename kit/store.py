@@ -263,5 +263,5 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         raise DiskError(
             f"{error.filename or path} cannot be written: {error.strerror}.",
-            "Free disk space or choose another folder with --out; what was measured is kept.",
+            "Free disk space or choose another place with --out; what was measured is kept.",
         ) from error

@@ -18,8 +18,9 @@ from scenarios.contract import Request, Status
 
 
 class TuningCache:
-    """A folder of records of searches, each named by what its outcome depends on. machine: that this is. plan: of the
-    run; a record of one that names host and user is not for others."""
+    """A folder of records of searches, each named by what its outcome depends on; of the data their kind alone, since
+    which of the settings is fastest hardly depends on what is in the images. machine: that this is. plan: of the run; a
+    record of one that names host and user is not for others."""
 
     def __init__(self, folder: Path, machine: Machine, plan: Plan) -> None:
         self._folder = folder
@@ -58,6 +59,7 @@ class TuningCache:
             "machine": self._machine.id,
             "identify": self._plan.identify,
             "gpus": self._plan.gpus,
+            "memory": self._plan.memory_bytes,
             "allocators": allocators.offered(),
             "code": self._code,
         }
@@ -70,9 +72,7 @@ def read_pins(file: Path) -> dict[str, dict[str, str]]:
     try:
         pins = Pins.from_json(file.read_bytes(), str(file)).cells
     except OSError as error:
-        raise UsageError(
-            f"{file} cannot be read: {error.strerror}.", "Name a file that `kit settings` wrote."
-        ) from error
+        raise UsageError(f"{file} cannot be read: {error.strerror}.", Pins.remedy) from error
     for key, settings in pins.items():
         allocator = settings.get(allocators.AXIS, allocators.STOCK)
         if allocator not in allocators.VARIABLES:
@@ -82,12 +82,17 @@ def read_pins(file: Path) -> dict[str, dict[str, str]]:
 
 
 def pins(folder: RunFolder) -> Pins:
-    """The settings of a run's tuned cells: those that it was given and those that it searched. Raises UsageError where
-    it has none."""
-    found = {record.key: tuning_of(record).settings for record in folder.tunings() if record.status is Status.OK}
-    found |= folder.plan.pinned
+    """The settings of a run's tuned cells: those that it was given and those that a search found which came to its end.
+    Raises UsageError where it has none."""
+    tunings = {record.key: tuning_of(record) for record in folder.tunings() if record.status is Status.OK}
+    found = {key: tuning.settings for key, tuning in tunings.items() if not tuning.broken} | folder.plan.pinned
     if not found:
-        raise UsageError(f"{folder.path} has no tuned cells.", "Make a run with --lane tuned.")
+        if not any(launch.lane == "tuned" for launch in folder.plan.launches):
+            raise UsageError(f"{folder.path} has no tuned cells.", "Make a run with --lane tuned.")
+        raise UsageError(
+            f"{folder.path} has no tuned cells whose search came to its end.",
+            f"Continue it: {folder.resume_command} --retry-failed.",
+        )
     return Pins(cells=found)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 AXIS = "allocator"
 STOCK = "glibc"
-KEEPS, HUGE, TCMALLOC = "glibc that keeps", "glibc that keeps, huge pages", "tcmalloc"
+KEEPS, HUGE, TCMALLOC = "glibc that keeps", "glibc that keeps huge pages", "tcmalloc"
 LIBRARY = "libtcmalloc_minimal.so.4"
 KEEP = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 36)}
 VARIABLES: Mapping[str, Mapping[str, str]] = {

@@ -327,13 +327,15 @@ class Tried:
 @dataclass(frozen=True)
 class Search:
     """A search over settings. objective: what was to be fast: training, one image at a time, or many at once. chosen:
-    the settings that it took, none where nothing was faster beyond doubt. tried: in order, what it began with first.
-    seconds: what it took."""
+    the settings that it took, none where nothing was faster beyond doubt. tried: in order, what it began with first;
+    nothing where no time was left for it. seconds: what it took. untried: values of settings for which there was no
+    time."""
 
     objective: Objective
     chosen: dict[str, str]
     tried: list[Tried]
     seconds: float
+    untried: int = 0
 
 
 @dataclass(frozen=True)
@@ -345,9 +347,14 @@ class Tuning:
 
     @property
     def broken(self) -> str:
-        """Why something else than the candidates decided: what a search began with failed, or there was no time. Empty
-        where they did."""
-        return next((search.tried[0].failure for search in self.searches if search.tried[0].failure), "")
+        """Why something else than the candidates decided: what a search began with failed. Empty where they did."""
+        began = [search.tried[0].failure for search in self.searches if search.tried]
+        return next(filter(None, began), "")
+
+    @property
+    def untried(self) -> int:
+        """Values of settings that might gain and were not tried, in searches that found nothing."""
+        return sum(search.untried for search in self.searches if not search.chosen)
 
 
 @dataclass(frozen=True)

@@ -208,12 +208,13 @@ def settings(
     from kit.store import RunFolder, writing
     from kit.tuned import pins
 
-    text = pins(RunFolder.open(find_run(name, options.DEFAULT_OUT))).to_json()
+    found = pins(RunFolder.open(find_run(name, options.DEFAULT_OUT)))
     if out is None:
-        print_text(text.rstrip())
+        print_text(found.to_json().rstrip())
         return
     with writing(out):
-        out.write_text(text, encoding="utf-8")
+        out.write_text(found.to_json(), encoding="utf-8")
+    print_text(f"Settings of {len(found.cells)} cells: {out}")
 
 
 def _show(outcome: Outcome, *, as_json: bool) -> None:

@@ -5,6 +5,9 @@ Texts from records go through `harmless`: of what XML cannot hold, as control ch
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 import altair as alt
 import pandas as pd
 import vl_convert
@@ -13,9 +16,12 @@ from kit.console import harmless
 from kit.report import text
 from kit.report.parts import Bar, Point, Timeline
 
-# Two hues that stay apart for colour-blind readers and in grey print.
-DEVICE_COLOURS = {"cpu": "#2b6ca3", "cuda": "#e08214"}
-OTHER_COLOUR = "#7a7a7a"
+# Two hues that stay apart for colour-blind readers and in grey print; in each, shades for lanes and precisions.
+DEVICE_COLOURS = {
+    "cpu": ("#2b6ca3", "#8fbfe0", "#173d5e", "#5f9bc9"),
+    "cuda": ("#e08214", "#f8c98b", "#8f4f06", "#efa54f"),
+}
+OTHER_COLOURS = ("#7a7a7a",)
 WIDTH = 190
 
 
@@ -32,7 +38,7 @@ def bars(title: str, values: tuple[Bar, ...]) -> str:
         }
     )
     devices = sorted({b.device for b in values})
-    colours = [DEVICE_COLOURS.get(device.split()[0], OTHER_COLOUR) for device in devices]
+    colours = _shades(devices)
     base = alt.Chart(data).encode(
         x=alt.X("value:Q", title=None, axis=alt.Axis(tickCount=3, grid=True, domain=False, format=",~f")),
         y=alt.Y("framework:N", title=None, sort=None),
@@ -49,6 +55,17 @@ def bars(title: str, values: tuple[Bar, ...]) -> str:
     if any(b.low is not None for b in values):
         layers += base.mark_rule(strokeWidth=2, color="#1d2329").encode(x="low:Q", x2="high:Q")
     return _svg(layers.properties(width=WIDTH, height=alt.Step(22 if len(devices) > 1 else 30), title=title))
+
+
+def _shades(devices: Sequence[str]) -> list[str]:
+    """A colour for each device, with its lane and precision: the hue is the device's."""
+    seen: Counter[str] = Counter()
+    colours = []
+    for kind in (device.split()[0] for device in devices):
+        shades = DEVICE_COLOURS.get(kind, OTHER_COLOURS)
+        colours.append(shades[seen[kind] % len(shades)])
+        seen[kind] += 1
+    return colours
 
 
 def curve(points: tuple[Point, ...]) -> str:

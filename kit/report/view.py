@@ -63,14 +63,14 @@ def make_view(judgement: Judgement, titles: Mapping[str, str]) -> View:
     return View(
         title="Deep learning on this machine",
         subtitle=f"{machine.cpu_model}, {_devices(machine)} · {plan.profile} profile · {text.moment(plan.created_at)}",
-        verdict=_verdict(ok, pairs, [r for r in compared if r.kind == "framework"], titles),
+        verdict=_verdict(ok, compared, titles),
         notices=_notices(plan, records, ok),
         summary=_summary(ok, titles, frameworks),
         frameworks=_frameworks(frameworks, names),
         speedups=_speedups(pairs, ok, titles),
         sections=tuple(_sections(ok, judgement.scenarios, titles)),
         cautions=conditions.cautions_table(judgement.cautions, names),
-        tuned=tuned.chosen_table(judgement.tunings, plan.pinned, [r for r in compared if r.kind == "lane"], names),
+        tuned=tuned.chosen_table(plan, judgement.tunings, [r for r in compared if r.kind == "lane"], names),
         tried=tuned.tried_table(judgement.tunings, names),
         diagnoses=conditions.diagnoses_table(judgement.diagnoses, names),
         ceilings=conditions.ceilings_table(judgement.ceilings),
@@ -81,7 +81,11 @@ def make_view(judgement: Judgement, titles: Mapping[str, str]) -> View:
         proof=evidence.proof(records, names),
         launches=evidence.launches(records, names),
         provenance=evidence.provenance(plan, machine, records),
-        method=(*METHOD, *filter(None, [conditions.costs(records)])),
+        method=(
+            *METHOD,
+            *[tuned.METHOD] * any(s.lane == "tuned" for s in ok),
+            *filter(None, [conditions.costs(records)]),
+        ),
     )
 
 
@@ -101,13 +105,12 @@ def _variant_of(cell: CellSummary) -> str:
     return " ".join([device, *extra])
 
 
-def _verdict(
-    ok: Sequence[CellSummary], pairs: Sequence[Ratio], frameworks: Sequence[Ratio], titles: Mapping[str, str]
-) -> tuple[str, ...]:
+def _verdict(ok: Sequence[CellSummary], compared: Sequence[Ratio], titles: Mapping[str, str]) -> tuple[str, ...]:
     if not ok:
         return ("Nothing was measured: see below what failed and why.",)
     lines = []
-    if contests := _contests(frameworks):
+    devices, lanes = ([ratio for ratio in compared if ratio.kind == kind] for kind in ("device", "lane"))
+    if contests := _contests([ratio for ratio in compared if ratio.kind == "framework"]):
         wins = Counter(name for name, _ in contests if name)
         shares = [f"{_name(framework, titles)} in {count}" for framework, count in wins.most_common()]
         ties = len(contests) - wins.total()
@@ -115,12 +118,18 @@ def _verdict(
         single = any(once for _, once in contests)
         once = " (of one launch each: near ones may change places)" if single else ""
         lines.append(f"Trained fastest where several frameworks ran a scenario: {', '.join(shares)}{once}.")
-    if pairs:
-        low, high = min(p.ratio for p in pairs), max(p.ratio for p in pairs)
-        lines.append(f"CUDA against CPU in training: {text.ratio(low)} to {text.ratio(high)}, depending on the cell.")
+    if lanes:
+        lines.append(f"Tuned against stock in training: {_range(lanes)}.")
+    if devices:
+        lines.append(f"CUDA against CPU in training: {_range(devices)}.")
     else:
         lines.append("CPU and CUDA were not both measured, so there is no speedup to show.")
     return tuple(lines)
+
+
+def _range(ratios: Sequence[Ratio]) -> str:
+    low, high = (text.ratio(end) for end in (min(r.ratio for r in ratios), max(r.ratio for r in ratios)))
+    return low if low == high else f"{low} to {high}, depending on the cell"
 
 
 def _contests(frameworks: Sequence[Ratio]) -> list[tuple[str, bool]]:

@@ -108,9 +108,9 @@ def require_offered(axes: Callable[[Options, Scenario], Axes], options: Options,
         return
     offered = {name: values for objective in axes(options, scenario).values() for name, values in objective.items()}
     for name, value in options.settings.items():
-        values = offered.get(name, [])
-        if value not in values:
-            raise NotOffered(f"There is no setting {name} = {value} here; offered: {', '.join(values) or 'none'}.")
+        if value not in offered.get(name, []):
+            of, known = ("", offered) if name not in offered else (f" of {name}", offered[name])
+            raise NotOffered(f"There is no setting {name} = {value} here; offered{of}: {', '.join(known) or 'none'}.")
 
 
 class Meter(Protocol):

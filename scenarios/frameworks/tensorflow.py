@@ -260,7 +260,7 @@ class KerasModel:
             layout="NHWC",
             tf32=rounds_to_tf32() if cuda else None,
             threads=tf.config.threading.get_intra_op_parallelism_threads(),
-            training=f"Keras {self._settings.get('loop', 'fit')}, {type(self._keras.optimizer).__name__}",
+            training=f"Keras {'fit' if self._loop is None else 'graph'}, {type(self._keras.optimizer).__name__}",
             loader="none, single batches" if self._fed is None else self._fed[1].description,
             denormals=denormals(place.to_string(), jit_compile=self._keras.jit_compile),
             nodes=dict(Counter(map(device_label, places))),

@@ -24,6 +24,7 @@ from scenarios.frameworks import _torch_settings
 from scenarios.frameworks._torch_capture import CapturedStep, forget
 from scenarios.frameworks._torch_feeds import CachedFeed, Feed, LoaderFeed, ResidentFeed, ResidentPhotos, nchw
 from scenarios.frameworks._torch_kernels import denormals, make_kernel, rounds_to_tf32, synchronise
+from scenarios.frameworks._torch_layers import TunedLinear
 from scenarios.frameworks._torch_network import build_net, build_optimizer, find_slots, loss_function
 from scenarios.frameworks._torch_photos import photo_loader
 from scenarios.frameworks._torch_sums import RunningSums
@@ -244,13 +245,7 @@ class TorchModel:
             layout="NHWC" if strided else "NCHW",
             tf32=rounds_to_tf32() if cuda else None,
             threads=torch.get_num_threads(),
-            training=f"{self._settings.get('network', 'eager')} loop, {_named(self._optimizer)}"
-            + (
-                ", dense kernels updated in the backward pass"
-                if self._settings.get("kernels") == "stepped backward"
-                else ""
-            )
-            + (", steps replayed as a CUDA graph" if self._captured else ""),
+            training=self._training_in_words(),
             loader=self._fed[1].description if self._fed else "none, single batches",
             denormals=denormals(device),
             nodes=dict(Counter(str(parameter.device) for parameter in self._net.parameters())),
@@ -259,6 +254,16 @@ class TorchModel:
     def device_peak_bytes(self) -> int | None:
         """Peak of PyTorch's caching allocator."""
         return int(torch.cuda.max_memory_allocated()) if self._device.type == "cuda" else None
+
+    def _training_in_words(self) -> str:
+        dense = [module for module in self._net.modules() if isinstance(module, TunedLinear)]
+        parts = {
+            f"{'eager' if self._forward is self._net else 'compiled'} loop": True,
+            _named(self._optimizer): True,
+            "dense kernels updated in the backward pass": any(layer.learning_rate is not None for layer in dense),
+            "steps replayed as a CUDA graph": bool(self._captured),
+        }
+        return ", ".join(part for part, done in parts.items() if done)
 
     def _write(self, weights: Weights) -> None:
         for slot in self._slots:

@@ -36,8 +36,8 @@ def offer(adapters: type[Adapter], request: Request, scenario: Scenario) -> Offe
 
 
 def likely(wishes: Mapping[str, Sequence[str]], axes: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Of the values that are wished for each setting, the first that there is and that is not stock's own. axes: values,
-    stock's own first."""
+    """Of the values that are wished for each setting, the first that there is and that is not stock's own. axes: all
+    values, stock's own first."""
     wished = {name: [value for value in wishes.get(name, ()) if value in values[1:]] for name, values in axes.items()}
     return {name: values[0] for name, values in wished.items() if values}
 

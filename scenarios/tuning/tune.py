@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from scenarios import allocators
 from scenarios.contract import Objective, Request, Search, Tried, Tuning
-from scenarios.tuning.search import search
+from scenarios.tuning.search import Axes, Settings, search
 from scenarios.tuning.trials import ForkServers, ForkTrials
 
 # Of what is left of the budget when the objective's turn comes.
 SHARES: dict[Objective, float] = {"training": 0.6, "latency": 0.5, "throughput": 1.0}
 # Of the budget: what a candidate may take until it has made its first step; or twice stock's time, where that is more.
 CANDIDATE_SHARE = 0.15
-NO_TIME = "No time was left for it."
 
 
 def tune(request: Request, io: Path, data: Path) -> Tuning:
@@ -33,11 +33,18 @@ def tune(request: Request, io: Path, data: Path) -> Tuning:
             if not axes.get(objective):
                 continue
             if (left_s := until - time.monotonic()) <= 0:
-                searches.append(Search(objective, {}, [Tried({}, [], [], NO_TIME)], 0.0))
+                searches.append(Search(objective, {}, [], 0.0, untried(axes[objective], [])))
                 continue
             trials = ForkTrials(servers, objective, dict(settings), CANDIDATE_SHARE * budget_s)
             found = search(axes[objective], offer.likely[objective], trials, share * left_s)
             settings |= found.chosen
             tried = [Tried(c.settings, c.ratios, c.rates, c.failure) for c in found.candidates]
-            searches.append(Search(objective, found.chosen, tried, found.seconds))
+            left = untried(axes[objective], [candidate.settings for candidate in found.candidates])
+            searches.append(Search(objective, found.chosen, tried, found.seconds, left))
     return Tuning(settings, searches)
+
+
+def untried(axes: Axes, tried: Sequence[Settings]) -> int:
+    """How many values that are not stock's own are in none of what was tried."""
+    known = {value for settings in tried for value in settings.items()}
+    return sum((name, value) not in known for name, values in axes.items() for value in values[1:])

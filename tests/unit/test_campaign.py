@@ -25,7 +25,9 @@ from kit.limits import choose_gpus, launch_limits
 from kit.model import Completion, Framework
 from kit.plan import Options, Selection, make_plan
 from kit.progress import Silent
+from kit.records import tuning_of
 from kit.store import RunFolder
+from kit.tuned import pins
 from scenarios import codec
 from scenarios.contract import RESULT_FILE, Code, Reason, Search, Status, Tried, Tuning
 from tests import examples, fakes
@@ -577,6 +579,7 @@ def test_a_tuned_cell_is_searched_once_and_measured_with_what_was_found(tmp_path
     assert (records["stock"].request.settings, records["stock"].request.environment) == ({}, {})
     (search,) = folder.tunings()
     assert (search.request.budget.seconds, search.request.settings) == (30.0, {})
+    assert pins(folder).cells == {TUNED_KEY: examples.SETTINGS}
 
     further = fakes.FakeEngine()
     again = new_run(tmp_path / "again", TUNED, tune_s=30.0)
@@ -586,6 +589,9 @@ def test_a_tuned_cell_is_searched_once_and_measured_with_what_was_found(tmp_path
     longer = fakes.FakeEngine()
     go(new_run(tmp_path / "longer", TUNED, tune_s=31.0), longer)
     assert len(longer.tuned) == 1, "another budget may find something else"
+    smaller = fakes.FakeEngine()
+    go(new_run(tmp_path / "smaller", TUNED, tune_s=30.0, memory_bytes=2 << 30), smaller)
+    assert len(smaller.tuned) == 1, "what was found may not fit into less memory"
 
 
 @pytest.mark.usefixtures("own_cache")
@@ -593,12 +599,17 @@ def test_a_search_that_broke_off_is_used_and_made_anew_in_the_next_run(tmp_path)
     def stock_failed(asked, folder):
         done = fakes.works(asked, folder)
         if asked.purpose == "tune":
-            failed = Tuning({}, [Search("training", {}, [Tried({}, [], [], "It crashed.")], 1.0)])
+            failed = Tuning({}, [Search("training", {}, [Tried({}, [], [], f"{Path.home()}/x crashed.")], 1.0)])
             codec.write(folder.scratch / RESULT_FILE, replace(examples.result(asked), tuning=failed))
         return done
 
-    records = {r.request.lane: r for r in go(new_run(tmp_path / "run", TUNED), fakes.FakeEngine(stock_failed))}
+    folder = new_run(tmp_path / "run", TUNED)
+    records = {r.request.lane: r for r in go(folder, fakes.FakeEngine(stock_failed))}
     assert (records["tuned"].status, records["tuned"].request.settings) == (Status.OK, {})
+    (search,) = folder.tunings()
+    assert tuning_of(search).broken == "~/x crashed.", "whose home it is goes into no record"
+    with pytest.raises(UsageError, match="came to its end"):
+        pins(folder)
     engine = fakes.FakeEngine()
     go(new_run(tmp_path / "again", TUNED), engine)
     assert engine.tuned == [(TUNED_KEY, 1)]

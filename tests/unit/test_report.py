@@ -15,6 +15,7 @@ from kit.errors import UsageError
 from kit.judgement.judge import judge
 from kit.records import Context, PlannedLaunch
 from kit.report import charts, text
+from kit.report import tuned as tuned_section
 from kit.report.parts import Bar
 from kit.report.render import render, write_report
 from kit.report.view import make_view
@@ -221,6 +222,9 @@ def test_a_chart_labels_each_bar_with_its_number():
     assert "e+" not in svg  # axis numbers as people write them
     for words in ("Training, images/s", "A &amp; B", "1,230", "100,000", "cuda"):
         assert words in svg
+    lanes = [Bar("A", f"{device}{lane}", 1.0) for device in ("cpu", "cuda") for lane in ("", " bf16", " tuned")]
+    svg = charts.bars("t", tuple(lanes))
+    assert all(f'fill="{shade}"' in svg for shades in charts.DEVICE_COLOURS.values() for shade in shades[:3])
 
 
 @pytest.mark.parametrize(
@@ -329,19 +333,29 @@ def test_what_made_a_tuned_cell_fast_is_shown_with_all_that_was_tried():
     tuning = Tuning(examples.SETTINGS, [Search("training", examples.SETTINGS, [Tried({}, [], [1000.0]), *tried], 50.0)])
     search = search.model_copy(update={"result": replace(search.result, tuning=tuning)})
     view = view_of(records, tunings=[search])
-    ((name, settings, source, gain, interval),) = view.tuned.rows
+    ((name, settings, source, gained, gain, interval),) = view.tuned.rows
     assert (name, settings) == ("mnist-cnn/torch/cpu/tuned/fp32", "layout: nhwc, allocator: tcmalloc")
-    assert (source, gain) == ("searched 2026-01-01 00:00 UTC", "1.6×")
+    assert (source, gained, gain) == ("searched, 2026-01-01 00:00 UTC", "training 1.45×", "1.6×")
+    assert "Tuned against stock in training: 1.6×." in view.verdict
+    assert tuned_section.METHOD in view.method
     assert re.fullmatch(r"1\.\d+ to 1\.\d+", interval)
     assert [row[2:] for row in view.tried.rows] == [
-        ("layout: nhwc, allocator: tcmalloc", "1.45×", "1.40 to 1.50", "1,500 images/s", "chosen"),
         ("as in stock", text.MISSING, "", "1,000 images/s", ""),
+        ("layout: nhwc, allocator: tcmalloc", "1.45×", "1.40 to 1.50", "1,500 images/s", "chosen"),
         ("layout: nhwc", text.MISSING, "", "", "It crashed."),
     ]
     page = Document(render(view)).text
     assert "What made it fast" in page
     assert "It crashed." in page
+    kept = view_of(records, tunings=[search.model_copy(update={"started_at": "2025-12-31T00:00:00+00:00"})])
+    assert [row[2] for row in kept.tuned.rows] == ["searched in an earlier run, 2025-12-31 00:00 UTC"]
+    crashed = Tuning(
+        {}, [Search("training", {}, [Tried({}, [], [], "It crashed.")], 5.0), Search("latency", {}, [], 0.0)]
+    )
+    broken = view_of(records, tunings=[search.model_copy(update={"result": replace(search.result, tuning=crashed)})])
+    assert [row[1:3] for row in broken.tuned.rows] == [("as in stock", "the search broke off: It crashed.")]
+    assert [row[-1] for row in broken.tried.rows] == ["It crashed.", "no time was left for it"]
     pinned = view_of(records, pinned={tuned.key: {}})
-    assert [row[1:3] for row in pinned.tuned.rows] == [("as in stock", "pinned")]
+    assert [row[1:] for row in pinned.tuned.rows] == [("as in stock", "pinned", "", text.MISSING, "the same as stock")]
     assert pinned.tried is None
     assert "What made it fast" not in document([record(request(stock))]).text

@@ -96,6 +96,7 @@ def test_a_search_takes_the_fastest_that_computes_the_scenario(assets, tmp_path)
     assert result.tuning.settings == {"pace": "fast", "latency": "quick"}
     training, latency = result.tuning.searches
     assert (training.objective, latency.objective) == ("training", "latency")
+    assert (training.untried, latency.untried) == (0, 0)
     assert [t.settings for t in training.tried[:2]] == [{}, {"pace": "fast"}], "what is likely comes first"
     assert [t.settings for t in latency.tried] == [{}, {"latency": "quick"}], "stock's own value is stock"
     tried = {t.settings.get("pace", "slow"): t for t in training.tried}
