@@ -22,8 +22,10 @@ from kit.console import show_progress
 from kit.intervals import CONFIDENCE
 from kit.plan import Options, Selection
 from kit.progress import Progress
+from kit.records import tuning_of
 from kit.sources import Sources
 from kit.store import RunFolder
+from scenarios.contract import Status
 
 SCENARIOS = ("mnist-cnn", "cifar-cnn")
 PRECISIONS = ("fp32", "bf16")
@@ -69,8 +71,10 @@ def trained(asked: argparse.Namespace, lane: Lane, seed: int, progress: Progress
     )
     wishes = Options("local", profile="full", epochs=asked.epochs, seed=seed, data="real")
     outcome = session.start(session.prepare(selection, wishes, Sources.from_environment()), asked.out, progress)
-    for cell in summarise(RunFolder.open(outcome.folder).records()):
-        if cell.test_accuracy is not None:
+    folder = RunFolder.open(outcome.folder)
+    broken = {search.key for search in folder.tunings() if search.status is not Status.OK or tuning_of(search).broken}
+    for cell in summarise(folder.records()):
+        if cell.test_accuracy is not None and cell.key not in broken:  # else it would be stock against stock
             yield (cell.scenario, cell.framework, cell.lane, cell.precision), cell.test_accuracy
 
 

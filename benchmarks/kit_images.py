@@ -1,4 +1,4 @@
-"""The kit's side: the photo loader that the tuned lane uses, with one worker.
+"""The kit's side: its photo loader, which decodes by OpenCV, with one worker.
 
 python -m benchmarks.kit_images PHOTOS --images 1920 --size 64 --cached
 """

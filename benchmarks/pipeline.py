@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import scipy
 
 from benchmarks.pairs import Subject, at_least, exit_code
@@ -47,7 +48,7 @@ def main() -> None:
     framework = catalog.frameworks()[FRAMEWORK]
     with show_progress() as progress, tempfile.TemporaryDirectory() as made:
         environment = LocalEngine(Sources.from_environment()).prepare(framework, "cpu", progress)
-        photos = photo_folder(asked.photos, Path(made))
+        photos = photo_folder(asked.photos, Path(made, "photos"), asked.images)
         home, packages = Path(made, "home"), Path(made, "packages")
         home.mkdir()
         lend_scipy(packages)
@@ -61,17 +62,23 @@ def main() -> None:
                 compare(subject, kit, keras, Extent.asked(asked), progress)
 
 
-def photo_folder(named: Path | None, made: Path) -> Path:
-    """The photos that were named, or synthetic ones. Raises UsageError where a folder has too few."""
+def photo_folder(named: Path | None, made: Path, most: int) -> Path:
+    """A new folder with synthetic photos, or with links to so many at most of those that were named, so that both sides
+    read the same files in each epoch. Raises UsageError where a folder has too few."""
     if named is None:
         synthetic.write_photos(DATASETS["cats-dogs"], made)
         return made / "train"
-    if len(list(named.glob("*/*.jpg"))) < PHOTO_BATCH:
+    paths = sorted(named.resolve().glob("*/*.jpg"))
+    if len(paths) < PHOTO_BATCH:
         raise UsageError(
             f"{named} has fewer than {PHOTO_BATCH} JPEG files in folders of their own.",
             "Name a folder that has one folder for each class.",
         )
-    return named.resolve()
+    for index in np.random.default_rng(0).permutation(len(paths))[:most]:
+        link = made / paths[index].parent.name / paths[index].name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(paths[index])
+    return made
 
 
 def lend_scipy(folder: Path) -> None:

@@ -12,6 +12,7 @@ import shutil
 from pathlib import Path
 
 from kit import assets
+from kit.kept import keep
 from kit.untrusted import read_untrusted
 from scenarios.contract import REFERENCE_FILE, Request
 
@@ -40,24 +41,8 @@ class ReferenceCache:
         file = self._file(request)
         if content is None or (file.exists() and file.read_bytes() == content):
             return
-        self._folder.mkdir(parents=True, exist_ok=True)
-        temporary = file.with_suffix(f".{os.getpid()}.new")
-        try:
-            temporary.write_bytes(content)
-            temporary.replace(file)
-        finally:
-            temporary.unlink(missing_ok=True)
-        self._prune()
+        keep(file, content, FOLDER_LIMIT)
 
     def _file(self, request: Request) -> Path:
         identity = f"{request.spec} {request.seed} {self._code}"
         return self._folder / f"{hashlib.sha256(identity.encode()).hexdigest()}.npz"
-
-    def _prune(self) -> None:
-        sizes = {file: file.stat() for file in self._folder.glob("*.npz")}
-        excess = sum(stat.st_size for stat in sizes.values()) - FOLDER_LIMIT
-        for file, stat in sorted(sizes.items(), key=lambda item: item[1].st_mtime):
-            if excess <= 0:
-                return
-            file.unlink(missing_ok=True)
-            excess -= stat.st_size

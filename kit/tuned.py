@@ -10,17 +10,20 @@ from pathlib import Path
 
 from kit import assets
 from kit.errors import UsageError
+from kit.kept import keep
 from kit.model import Environment
 from kit.records import Machine, Pins, Plan, Record, tuning_of
 from kit.store import RunFolder
 from scenarios import allocators
 from scenarios.contract import Request, Status
 
+FOLDER_LIMIT = 64 << 20
+
 
 class TuningCache:
-    """A folder of records of searches, each named by what its outcome depends on; of the data their kind alone, since
-    which of the settings is fastest hardly depends on what is in the images. machine: that this is. plan: of the run; a
-    record of one that names host and user is not for others."""
+    """A folder of records of searches, at most FOLDER_LIMIT bytes in all, each named by what its outcome depends on; of
+    the data their kind alone, since which of the settings is fastest hardly depends on what is in the images. machine:
+    that this is. plan: of the run; a record of one that names host and user is not for others."""
 
     def __init__(self, folder: Path, machine: Machine, plan: Plan) -> None:
         self._folder = folder
@@ -33,20 +36,15 @@ class TuningCache:
         search is made anew then."""
         file = self._file(request, environment)
         try:
-            return Record.from_json(file.read_bytes(), str(file))
+            record = Record.from_json(file.read_bytes(), str(file))
+            os.utime(file)
         except (OSError, UsageError):
             return None
+        return record
 
     def keep(self, record: Record, environment: Environment) -> None:
         """Keep what a search found. Raises OSError."""
-        file = self._file(record.request, environment)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        temporary = file.with_suffix(f".{os.getpid()}.new")
-        try:
-            temporary.write_text(record.to_json(), encoding="utf-8")
-            temporary.replace(file)
-        finally:
-            temporary.unlink(missing_ok=True)
+        keep(self._file(record.request, environment), record.to_json().encode(), FOLDER_LIMIT)
 
     def _file(self, request: Request, environment: Environment) -> Path:
         parts = {

@@ -384,10 +384,13 @@ def test_photos_that_are_named_must_fill_a_batch(count: int, enough: bool, tmp_p
         place.parent.mkdir(parents=True, exist_ok=True)
         place.touch()
     if enough:
-        assert pipeline.photo_folder(tmp_path / "photos", tmp_path) == tmp_path / "photos"
+        found = pipeline.photo_folder(tmp_path / "photos", tmp_path / "chosen", count - 1)
+        files = [path.resolve().relative_to(tmp_path / "photos") for path in found.glob("*/*.jpg")]
+        assert len(set(files)) == count - 1, "no more than an epoch has"
+        assert {path.parent.name for path in files} == {"cats", "dogs"}
     else:
         with pytest.raises(UsageError, match="fewer than"):
-            pipeline.photo_folder(tmp_path / "photos", tmp_path)
+            pipeline.photo_folder(tmp_path / "photos", tmp_path / "chosen", count)
 
 
 def test_the_generator_is_lent_scipy_and_nothing_else(tmp_path: Path) -> None:

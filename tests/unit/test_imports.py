@@ -45,6 +45,7 @@ PURE = [
     "kit/verdict.py",
     "kit/report/conditions.py",
     "kit/report/evidence.py",
+    "kit/report/tuned.py",
     "kit/requests.py",
     "kit/report/view.py",
 ]
