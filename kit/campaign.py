@@ -250,8 +250,8 @@ class _Campaign:
         """What finds the settings of a cell; None where an earlier run on this machine has. number: of tries."""
         source = self.sources[self._scenario(launch).dataset]
         request = requests.tuning(self._request(launch, source.kind), number, self.plan.tune_s)
-        known = self.tunings.find(request, self.environments[launch.framework, launch.device])
-        if known is None or number > 1:
+        known = None if number > 1 else self.tunings.find(request, self.environments[launch.framework, launch.device])
+        if known is None:
             return self._job(request, source)
         self.folder.save(known)
         self.settings[launch.key] = tuning_of(known).settings
@@ -264,8 +264,7 @@ class _Campaign:
             self.no_settings[record.key] = record.reason
             return
         self.settings[record.key] = tuning_of(record).settings
-        if broken := tuning_of(record).broken:
-            self.progress.line(f"{record.key}: the next run searches anew, since this search broke off: {broken}")
+        if tuning_of(record).broken:
             return
         try:
             self.tunings.keep(record, self.environments[record.request.framework, record.request.device])
@@ -349,6 +348,8 @@ def _require_named(launches: Sequence[PlannedLaunch], refused: Mapping[Place, st
 
 
 def _found(tuning: Tuning) -> str:
+    if tuning.broken:
+        return f"as in stock, and searched anew in the next run, since this search broke off: {tuning.broken}"
     if tuning.settings:
         return ", ".join(f"{name} {value}" for name, value in tuning.settings.items())
     short = f"; there was no time for {tuning.untried} values, a longer --tune tries them" if tuning.untried else ""

@@ -11,12 +11,13 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from kit.errors import UsageError
 from kit.plausible import MOST_WHOLE, impossible
+from scenarios import allocators
 from scenarios.contract import Code, Reason, Request, Result, Status, Tuning
 
 SCHEMA = 4
@@ -64,6 +65,7 @@ class Document(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
     schema_: int = SCHEMA
+    noun: ClassVar[str] = ""
     remedy: ClassVar[str] = "Restore the file, or move it away and run again with --resume."
 
     def to_json(self) -> str:
@@ -86,7 +88,7 @@ class Document(BaseModel):
             return cls.model_validate_json(json.dumps({"schema_": SCHEMA, **data}), strict=True)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(
-                f"{source} is not a valid {cls.__name__.lower()}: {_what_is_wrong(error)}.",
+                f"{source} is not a valid {cls.noun or cls.__name__.lower()}: {_what_is_wrong(error)}.",
                 cls.remedy,
             ) from error
 
@@ -124,6 +126,17 @@ def _what_is_wrong(error: Exception) -> str:
     first = error.errors(include_url=False)[0]
     message = first["msg"].removeprefix("Value error, ")
     return f"{'.'.join(map(str, first['loc']))}: {message}".removeprefix(": ")
+
+
+def _startable(settings: dict[str, str]) -> dict[str, str]:
+    """Raise ValueError where a launch cannot even be started with these settings; the rest is the framework's."""
+    if (allocator := settings.get(allocators.AXIS, allocators.STOCK)) not in allocators.VARIABLES:
+        known = ", ".join(allocators.VARIABLES)
+        raise ValueError(f"it has the allocator {allocator!r}; known are: {known}")
+    return settings
+
+
+Settings = Annotated[dict[str, str], AfterValidator(_startable)]
 
 
 class Part(BaseModel):
@@ -247,6 +260,8 @@ class Record(Document):
             raise ValueError("it is ok, but its result or its proof is not")
         if min(self.launch, self.request.batch, self.request.devices, self.request.working_threads) < 1:
             raise ValueError("it is ok, but of no launch, batch, device or thread")
+        if self.result.tuning:
+            _startable(self.result.tuning.settings)
         if wrong := impossible(dataclasses.asdict(self.result)):
             raise ValueError(f"it is ok, but tells of {', '.join(wrong)}")
         return self
@@ -290,15 +305,16 @@ class Plan(Document):
     launches: list[PlannedLaunch]
     budget_s: float | None = None
     tune_s: float = TUNE_S
-    pinned: dict[str, dict[str, str]] = {}
+    pinned: dict[str, Settings] = {}
 
 
 class Pins(Document):
     """Settings by cell, to be measured with: what `kit settings` writes, and `kit run --settings` reads."""
 
+    noun: ClassVar[str] = "file of settings"
     remedy: ClassVar[str] = "Name a file that `kit settings` wrote."
 
-    cells: dict[str, dict[str, str]]
+    cells: dict[str, Settings] = Field(min_length=1)
 
 
 def reason(code: Code, message: str, remedy: str) -> Reason:

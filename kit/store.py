@@ -10,7 +10,6 @@ import errno
 import os
 import shlex
 import shutil
-import stat
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from kit.errors import DiskError, UsageError
 from kit.model import Cell
 from kit.records import Machine, Plan, PlannedLaunch, Record
 from kit.units import format_bytes
+from kit.untrusted import read_plain
 from scenarios.contract import Request, Status
 
 PLAN_FILE, MACHINE_FILE = "plan.json", "machine.json"
@@ -30,6 +30,7 @@ FOLDERS = (*RECORDS.values(), "logs", "work")
 LEAST_FREE_BYTES = 512 << 20
 SETTLED = {Status.OK, Status.SKIPPED}
 # What file systems without hard links (exFAT, some network and shared folders) answer to os.link.
+FULL = {errno.ENOSPC, errno.EDQUOT}
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
@@ -80,7 +81,7 @@ class RunFolder:
         documents = []
         for kind, name in ((Plan, PLAN_FILE), (Machine, MACHINE_FILE)):
             try:
-                documents.append(kind.from_json(_plain(path / name), str(path / name)))
+                documents.append(kind.from_json(read_plain(path / name), str(path / name)))
             except OSError as error:
                 raise UsageError(
                     f"{path} is not the folder of a run: {name} cannot be read ({error.strerror}).",
@@ -211,16 +212,9 @@ def _files(folder: Path) -> list[Path]:
         raise UsageError(f"{folder} cannot be read: {error.strerror}.", "Make it readable.") from error
 
 
-def _plain(file: Path) -> bytes:
-    """Raises OSError where it cannot be read, also where it is no plain file: a pipe would never end."""
-    if not stat.S_ISREG(file.stat().st_mode):
-        raise OSError(errno.EINVAL, "not a plain file")
-    return file.read_bytes()
-
-
 def _read(file: Path) -> bytes:
     try:
-        return _plain(file)
+        return read_plain(file)
     except OSError as error:
         remedy = "Make it readable, or move it away and run again with --resume."
         raise UsageError(f"{file} cannot be read: {error.strerror}.", remedy) from error
@@ -261,7 +255,6 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DiskError(
-            f"{error.filename or path} cannot be written: {error.strerror}.",
-            "Free disk space or choose another place with --out; what was measured is kept.",
-        ) from error
+        free = "Free disk space or choose" if error.errno in FULL else "Choose"
+        remedy = f"{free} another place with --out; what was measured is kept."
+        raise DiskError(f"{error.filename or path} cannot be written: {error.strerror}.", remedy) from error

@@ -14,10 +14,12 @@ from kit.kept import keep
 from kit.model import Environment
 from kit.records import Machine, Pins, Plan, Record, tuning_of
 from kit.store import RunFolder
+from kit.untrusted import read_plain, read_untrusted
 from scenarios import allocators
 from scenarios.contract import Request, Status
 
 FOLDER_LIMIT = 64 << 20
+RECORD_LIMIT = 4 << 20
 
 
 class TuningCache:
@@ -32,15 +34,19 @@ class TuningCache:
         self._code = _digest_of(sorted((assets.ROOT / "scenarios").rglob("*.py")))
 
     def find(self, request: Request, environment: Environment) -> Record | None:
-        """What a search for this very request found here; None where there was none, or its record cannot be read: the
-        search is made anew then."""
+        """What a search for this very request found here; None where there was none, or its record cannot be read or is
+        of something else: the search is made anew then."""
         file = self._file(request, environment)
         try:
-            record = Record.from_json(file.read_bytes(), str(file))
+            content = read_untrusted(file, RECORD_LIMIT)
+            if content is None:
+                return None
+            record = Record.from_json(content, str(file))
             os.utime(file)
-        except (OSError, UsageError):
+        except (OSError, ValueError, UsageError):
             return None
-        return record
+        asked = Status.OK, request.key, request.launch, request
+        return record if (record.status, record.key, record.launch, record.request) == asked else None
 
     def keep(self, record: Record, environment: Environment) -> None:
         """Keep what a search found. Raises OSError."""
@@ -68,15 +74,9 @@ class TuningCache:
 def read_pins(file: Path) -> dict[str, dict[str, str]]:
     """Settings by cell from a file that `kit settings` wrote. Raises UsageError."""
     try:
-        pins = Pins.from_json(file.read_bytes(), str(file)).cells
+        return Pins.from_json(read_plain(file), str(file)).cells
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}.", Pins.remedy) from error
-    for key, settings in pins.items():
-        allocator = settings.get(allocators.AXIS, allocators.STOCK)
-        if allocator not in allocators.VARIABLES:
-            known = ", ".join(allocators.VARIABLES)
-            raise UsageError(f"{file} has the allocator {allocator!r} for {key}; known are: {known}.", "Correct it.")
-    return pins
 
 
 def pins(folder: RunFolder) -> Pins:

@@ -40,8 +40,8 @@ def decode(path: Path, size: tuple[int, int]) -> Bytes:
     frameworks' loaders do.
 
     A large photo is decoded at 1/2, 1/4 or 1/8 of its resolution, never below `size`, which averages over the pixels
-    that are dropped; what is left is scaled bilinearly. Raises DataCorrupt, naming the file, where it is not a whole
-    JPEG.
+    that are dropped; what is left is scaled bilinearly. Raises DataCorrupt, naming the file, where it is not a
+    whole JPEG; one that was cut and still ends like a whole one is told by its picture alone.
     """
     height, width = size
     try:

@@ -233,3 +233,28 @@ def test_cuda_without_a_gpu_is_an_error():
         pytest.skip("this package has CUDA")
     with pytest.raises(DeviceUnavailable, match="without CUDA"):
         ADAPTER(Options(device="cuda"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "seen"),
+    [
+        ({}, (False, True, "1", "")),
+        ({"memory": "planned"}, (True, True, "1", "")),
+        ({"memory": "no arena"}, (False, False, "1", "")),
+        ({"idle": "sleep"}, (False, True, "0", "")),
+        ({"denormals": "flushed"}, (False, True, "1", "1")),  # takes effect in a process' first session alone
+    ],
+)
+def test_each_setting_reaches_the_session(setting, seen):
+    example = scenario(Flatten(), SOFTMAX)
+    model = ADAPTER(Options(lane="tuned", settings=setting)).build(example, check_weights(example, seed=0))
+    options = model._trainer.session.get_session_options()
+
+    def entry(name):
+        try:
+            return options.get_session_config_entry(name)
+        except RuntimeError:  # not set
+            return ""
+
+    spins, flushes = entry("session.intra_op.allow_spinning"), entry("session.set_denormal_as_zero")
+    assert (options.enable_mem_pattern, options.enable_cpu_mem_arena, spins, flushes) == seen

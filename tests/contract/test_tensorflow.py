@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 from dataclasses import replace
 
 import pytest
@@ -56,3 +58,25 @@ def test_one_unit_without_activation_is_right_on_the_side_of_even_odds(tensorflo
     assert 0 < positive.sum() < 64
     sums = model.train_epoch(Arrays(images, labels), 0, RecordingMeter())
     assert sums.correct == (positive == labels).sum()
+
+
+@pytest.mark.skipif("KIT_TEST_TUNED" in os.environ, reason="sets its own settings")
+def test_each_setting_is_what_runs(tensorflow, options: Options, monkeypatch):
+    """What compiles is stock's way on a GPU, and what does not is stock's on the CPU: both are set here."""
+    tf = importlib.import_module("tensorflow")
+    plain, made = tf.function, []
+    monkeypatch.setattr(tf, "function", lambda *given, **named: made.append(named) or plain(*given, **named))
+
+    def built(**settings):
+        return type(tensorflow)(replace(options, lane="tuned", settings=settings)).build(SCENARIO, zeros(SCENARIO))
+
+    for way, provider in (("compiled", "XLA"), ("kernels", "TensorFlow kernels")):
+        assert built(network=way).placement().provider == provider
+        model = built(latency=way, throughput="compiled" if way == "kernels" else "kernels")
+        for batch in (1, 8):
+            model.predictor(batch)
+        assert [named["jit_compile"] for named in made[-2:]] == [way == "compiled", way == "kernels"]
+    own = built().placement().training
+    assert own.startswith("Keras fit, ")
+    assert built(loop="graph").placement().training == own.replace("fit", "graph")
+    assert built(optimizer="fused").placement().training not in (own, own.replace("fit", "graph"))

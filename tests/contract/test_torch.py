@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -159,6 +160,40 @@ def test_each_setting_of_the_network_changes_the_network() -> None:
         assert found == [(product, 0.01)] * 3
     rectified = [module for module in network.build_net(scenario, {"relu": "in place"}) if "ReLU" in repr(module)]
     assert [module.inplace for module in rectified] == [True] * 3
+
+
+@pytest.mark.skipif("KIT_TEST_TUNED" in os.environ, reason="sets its own settings")
+@pytest.mark.usefixtures("capture")
+def test_each_setting_of_the_process_is_what_runs(
+    adapters: type[Adapter], options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch, used = (importlib.import_module(name) for name in ("torch", "scenarios.frameworks._torch_settings"))
+    scenario = toy((Flatten(), Dense(8)), optimizer=Adam())
+    chosen = []
+    monkeypatch.setattr(used, "for_inference", lambda net, example, how, options: chosen.append(how) or net)
+    monkeypatch.setattr(torch, "compile", lambda net, **named: net.forward)
+
+    def trained(**settings: str) -> Any:
+        model = adapters(replace(options, lane="tuned", settings=settings)).build(scenario, check_weights(scenario, 0))
+        model.step(*noise(scenario, 8))
+        return model
+
+    own = trained().placement().training
+    assert own == "eager loop, torch.optim.Adam"
+    assert trained(optimizer="fused").placement().training == "eager loop, the kit's FusedAdam"
+    foreach, loop = (trained(optimizer=name)._optimizer.defaults["foreach"] for name in ("foreach", "loop"))
+    assert (foreach, loop) == (True, False)
+    if "compiled" in used.offered(options, scenario)["training"]["network"]:
+        assert trained(network="compiled").placement().training == own.replace("eager", "compiled")
+    if options.device == "cpu":
+        kept, flushed = (trained(denormals=name).placement().denormals for name in ("kept", "flushed"))
+        torch.set_flush_denormal(False)
+        assert (kept, flushed) == ("kept", "flushed")
+    model = trained(latency="frozen")
+    for batch in (1, 8):
+        model.predictor(batch)
+    trained(throughput="frozen").predictor(8)
+    assert chosen == ["frozen"] * 2
 
 
 @pytest.mark.usefixtures("capture")

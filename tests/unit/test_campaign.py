@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -592,6 +593,35 @@ def test_a_tuned_cell_is_searched_once_and_measured_with_what_was_found(tmp_path
     smaller = fakes.FakeEngine()
     go(new_run(tmp_path / "smaller", TUNED, tune_s=30.0, memory_bytes=2 << 30), smaller)
     assert len(smaller.tuned) == 1, "what was found may not fit into less memory"
+
+
+@pytest.mark.usefixtures("own_cache")
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": "failed", "reason": {"code": "timeout", "message": "Late.", "remedy": "Wait."}},
+        {"key": "mnist-cnn/torch/cpu/tuned/bf16/b64"},
+        {"request": {"precision": "bf16"}},
+        {"result": {"tuning": {"settings": {"allocator": "/opt/evil.so"}, "searches": []}}},
+        None,
+    ],
+)
+def test_a_kept_search_that_is_of_something_else_is_made_anew(tmp_path, change):
+    go(new_run(tmp_path / "run", TUNED), fakes.FakeEngine())
+    (kept,) = (tmp_path / "cache" / "tuning").iterdir()
+    if change is None:
+        kept.unlink()
+        os.mkfifo(kept)
+    else:
+        record = json.loads(kept.read_text())
+        for name, value in change.items():
+            record[name] = {**record[name], **value} if isinstance(record[name], dict) else value
+        kept.write_text(json.dumps(record))
+    engine, folder = fakes.FakeEngine(), new_run(tmp_path / "again", TUNED)
+    records = go(folder, engine)
+    assert engine.tuned == [(TUNED_KEY, 1)]
+    assert {record.status for record in records} == {Status.OK}
+    assert pins(folder).cells == {TUNED_KEY: examples.SETTINGS}
 
 
 @pytest.mark.usefixtures("own_cache")

@@ -581,5 +581,11 @@ def test_settings_that_were_found_are_written_and_measured_with_elsewhere(
 
     (tmp_path / "s.json").write_text(json.dumps({"schema": 4, "cells": {key: {"allocator": "/opt/evil.so"}}}))
     assert "the allocator '/opt/evil.so'" in kit("run", *one, "--lane", "tuned", "--settings", "s.json").err
+    (tmp_path / "s.json").write_text('{"schema": 4, "cells": {}}')
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("s.json", "pipe"):
+        refused = kit("run", *one, "--lane", "tuned", "--settings", name)
+        assert refused.code == 2
+        assert "Name a file that `kit settings` wrote" in " ".join(refused.err.split())
     stock = kit("run", *one, "--json")
     assert kit("settings", json.loads(stock.out)["run"]).code == 2
