@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
+import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
@@ -178,6 +180,15 @@ def harmless(text: str) -> str:
 def print_text(text: str) -> None:
     """Print lines on stdout, or nowhere once its reader has gone: the exit code must still be the command's own."""
     _write_line(sys.stdout, harmless(text))
+
+
+def print_notes(lines: Iterable[str]) -> None:
+    """Print sentences on stdout; on a terminal, they are broken between words."""
+    wrapped = list(lines)
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        wrapped = [textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False) for line in wrapped]
+    print_text("\n".join(wrapped))
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:

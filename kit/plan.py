@@ -12,7 +12,7 @@ from kit.errors import UsageError, unknown
 from kit.model import Cell, Framework, Place, Scenarios
 from kit.plausible import MOST_WHOLE
 from kit.records import TUNE_S, Plan, PlannedLaunch
-from kit.typical import PROBE_S, environment_cost, launch_seconds, start_seconds
+from kit.typical import PROBE_S, environment_cost, launch_seconds, search_seconds, start_seconds
 from kit.units import format_bytes, format_duration
 from scenarios.contract import Budget
 from scenarios.spec import DATASETS, Scenario
@@ -198,7 +198,7 @@ def estimate(plan: Plan, scenarios: Scenarios, ready: Environments = (), left_ou
         lines.append(f"Further launches where intervals are wide, until {format_duration(plan.budget_s)} are spent")
         measuring_s = plan.budget_s
     if searched := {x.key: x for x in launches if x.lane == "tuned" and x.key not in plan.pinned}:
-        tuning_s = sum(plan.tune_s + start_seconds(x.framework, x.device) for x in searched.values())
+        tuning_s = sum(search_seconds(x.framework, x.device, plan.tune_s) for x in searched.values())
         count = _count(len(searched), "search", "searches")
         lines.append(f"{count} for settings, where no earlier run made them: about {format_duration(tuning_s)}")
         if plan.pinned:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kit.model import Device
+from scenarios import allocators
 from scenarios.contract import Budget
 from scenarios.flops import forward_flops
 from scenarios.spec import DATASETS, Scenario
@@ -74,6 +75,13 @@ COMPRESSION = 0.4  # bytes of the wheels for each byte on disk
 def start_seconds(framework: str, device: Device) -> float:
     """Typical seconds before the first step of a launch. An unknown framework is taken for the slowest known."""
     return _speed(framework, device).start_s
+
+
+def search_seconds(framework: str, device: Device, tune_s: float) -> float:
+    """Typical seconds of a search of `tune_s`, before which, on the CPU, a process for each allocator that there may be
+    imports the framework."""
+    processes = len(allocators.VARIABLES) if device == "cpu" else 1
+    return tune_s + processes * start_seconds(framework, device)
 
 
 def launch_seconds(scenario: Scenario, framework: str, device: Device, batch: int, budget: Budget) -> float:

@@ -32,14 +32,14 @@ def compare(
     """
     from kit.comparison import side_by_side
     from kit.comparison.compare import compare as compare_runs
-    from kit.console import print_text
+    from kit.console import print_notes, print_text
 
     runs = _read(base, *others)
     found = [compare_runs(runs[0], run) for run in runs[1:]]
     if as_json:
         options.print_json(side_by_side.comparison_json(runs, found))
         return
-    print_text("\n".join(side_by_side.legend(runs)))
+    print_notes(side_by_side.legend(runs))
     for index, comparisons in enumerate(found, start=1):
         print_text("")
         _show(side_by_side.comparison_section(comparisons, runs, index))
@@ -92,7 +92,7 @@ def _read(*names: str) -> list[Run]:
 
 
 def _show(section: Section) -> None:
-    from kit.console import print_table, print_text
+    from kit.console import print_notes, print_table
 
     print_table(section.columns, section.rows)
-    print_text("\n".join(["", *section.notes]))
+    print_notes(["", *section.notes])

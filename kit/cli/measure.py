@@ -219,12 +219,10 @@ def settings(
 
 def _show(outcome: Outcome, *, as_json: bool) -> None:
     from kit import results
-    from kit.console import print_table, print_text
+    from kit.console import print_notes, print_table
 
     if as_json:
         options.print_json(results.as_json(outcome))
         return
     print_table(results.COLUMNS, results.table(outcome.records))
-    print_text(
-        "\n".join(["", *results.notes(outcome.records), *results.warned(outcome.cautions), f"Report: {outcome.report}"])
-    )
+    print_notes(["", *results.notes(outcome.records), *results.warned(outcome.cautions), f"Report: {outcome.report}"])

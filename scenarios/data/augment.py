@@ -6,6 +6,7 @@ three together are one map, so each pixel is interpolated once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import cv2
@@ -54,21 +55,29 @@ def centred(maps: Matrix, size: tuple[int, int]) -> Matrix:
 
 
 def warp(image: Bytes, matrix: Matrix) -> Bytes:
-    """`image` (H, W, 3) seen through one map of `draw_maps`: bilinear, edge pixels repeated outside.
+    """`image` (H, W, 3) seen through one map of `draw_maps`: bilinear, edge pixels repeated outside."""
+    return cast("Bytes", warp_all([image], matrix[None])[0])
+
+
+def warp_all(images: Sequence[Bytes], maps: Matrix) -> Bytes:
+    """`warp` of images of one size, each through its own map: (N, H, W, 3).
 
     Edge pixels are repeated, and a fourth channel lent, beforehand: OpenCV's vector code leaves out what lies near a
     pixel outside, and is at its best with four channels.
     """
-    height, width = image.shape[:2]
+    height, width = images[0].shape[:2]
     margin = max(height, width) // REACH + 2
-    framed = cv2.copyMakeBorder(image, margin, margin, margin, margin, cv2.BORDER_REPLICATE)
-    into_frame = matrix.copy()
-    into_frame[:, 2] += margin
-    seen = cv2.warpAffine(
-        cv2.cvtColor(framed, cv2.COLOR_RGB2RGBA),
-        into_frame,
-        (width, height),
-        flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,  # the map leads from the outcome to the original
-        borderMode=cv2.BORDER_REPLICATE,
-    )
-    return cast("Bytes", cv2.cvtColor(seen, cv2.COLOR_RGBA2RGB))
+    into_frame = maps.copy()
+    into_frame[:, :, 2] += margin
+    seen = np.empty((len(images), height, width, 3), np.uint8)
+    for place, image, matrix in zip(seen, images, into_frame, strict=True):
+        lent = cv2.cvtColor(image, cv2.COLOR_RGB2RGBA)
+        warped = cv2.warpAffine(
+            cv2.copyMakeBorder(lent, margin, margin, margin, margin, cv2.BORDER_REPLICATE),
+            matrix,
+            (width, height),
+            flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,  # the map leads from the outcome to the original
+            borderMode=cv2.BORDER_REPLICATE,
+        )
+        cv2.cvtColor(warped, cv2.COLOR_RGBA2RGB, dst=place)
+    return seen

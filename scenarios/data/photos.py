@@ -6,6 +6,7 @@ OpenCV lets go of the interpreter lock while it decodes, scales and warps, so th
 from __future__ import annotations
 
 import functools
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from scenarios.data.augment import Bytes, Matrix, draw_maps, warp
+from scenarios.data.augment import Bytes, Matrix, draw_maps, warp_all
 from scenarios.data.errors import PHOTO_REMEDY, DataCorrupt, unreadable
 from scenarios.data.readers import short
 from scenarios.frameworks.base import Images, Labels, Photos
@@ -26,11 +27,13 @@ from scenarios.frameworks.base import Images, Labels, Photos
 Batch = tuple[Images, Labels]
 
 END = b"\xff\xd9"  # of a JPEG file
+# The flags that reduce are named for grey pictures, or for blue, green, red; the one for red, green, blue goes with the
+# former alone, and then it is what counts.
 REDUCED = {
-    1: cv2.IMREAD_COLOR,
-    2: cv2.IMREAD_REDUCED_COLOR_2,
-    4: cv2.IMREAD_REDUCED_COLOR_4,
-    8: cv2.IMREAD_REDUCED_COLOR_8,
+    1: cv2.IMREAD_COLOR_RGB,
+    2: cv2.IMREAD_COLOR_RGB | cv2.IMREAD_REDUCED_GRAYSCALE_2,
+    4: cv2.IMREAD_COLOR_RGB | cv2.IMREAD_REDUCED_GRAYSCALE_4,
+    8: cv2.IMREAD_COLOR_RGB | cv2.IMREAD_REDUCED_GRAYSCALE_8,
 }
 AHEAD = 2  # batches per worker that may be finished or under way while one is being used
 
@@ -45,7 +48,7 @@ def decode(path: Path, size: tuple[int, int]) -> Bytes:
     """
     height, width = size
     try:
-        data = path.read_bytes()  # numpy's `fromfile` takes twice as long
+        data = _content(path)
         if not data.endswith(END):
             _require_whole(path)
         how = REDUCED[_reduction(path, size)] | cv2.IMREAD_IGNORE_ORIENTATION
@@ -54,8 +57,16 @@ def decode(path: Path, size: tuple[int, int]) -> Bytes:
         raise _unreadable(path, error) from error
     if pixels is None:
         raise _unreadable(path, ValueError("it cannot be decoded"))
-    scaled = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_LINEAR)
-    return cast("Bytes", cv2.cvtColor(scaled, cv2.COLOR_BGR2RGB))
+    return cast("Bytes", cv2.resize(pixels, (width, height), interpolation=cv2.INTER_LINEAR))
+
+
+def _content(path: Path) -> bytes:
+    """In two thirds of the time that `Path.read_bytes` takes for a few kB; numpy's `fromfile` takes twice as long."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(descriptor, os.fstat(descriptor).st_size)
+    finally:
+        os.close(descriptor)
 
 
 @functools.cache
@@ -128,13 +139,10 @@ class PhotoLoader:
             pool.shutdown(cancel_futures=True)
 
     def _load(self, indices: npt.NDArray[np.int64]) -> Batch:
-        images = np.empty((len(indices), *self._photos.size, 3), np.float32)
-        for image, index in zip(images, indices.tolist(), strict=True):
-            pixels = self._cache[index] if self._cache else decode(self._photos.paths[index], self._photos.size)
-            if self._maps is not None:
-                pixels = warp(pixels, self._maps[index])
-            np.divide(pixels, np.float32(255), out=image)
-        return images, self._photos.labels[indices]
+        paths, size, cache = self._photos.paths, self._photos.size, self._cache
+        pixels = [cache[index] if cache else decode(paths[index], size) for index in indices.tolist()]
+        seen = np.stack(pixels) if self._maps is None else warp_all(pixels, self._maps[indices])
+        return np.divide(seen, np.float32(255)), self._photos.labels[indices]
 
 
 def read_photos(photos: Photos, workers: int) -> Images:
