@@ -10,7 +10,7 @@ import itertools
 import numpy as np
 
 from benchmarks import side
-from scenarios.data.photos import PhotoLoader, decode_all
+from scenarios.data.photos import PhotoLoader, decode_all, kept
 from scenarios.frameworks.base import Photos
 from scenarios.spec import Augment
 
@@ -28,7 +28,7 @@ def main() -> None:
         (options.size, options.size),
         Augment(),
     )
-    cache = list(decode_all(photos, 1)) if options.cached else None
+    cache = kept(photos, decode_all(photos, 1)) if options.cached else None
     epochs = itertools.count()
 
     def epoch() -> None:

@@ -56,24 +56,26 @@ def centred(maps: Matrix, size: tuple[int, int]) -> Matrix:
 
 def warp(image: Bytes, matrix: Matrix) -> Bytes:
     """`image` (H, W, 3) seen through one map of `draw_maps`: bilinear, edge pixels repeated outside."""
-    return cast("Bytes", warp_all([image], matrix[None])[0])
+    return cast("Bytes", warp_framed([framed(image)], matrix[None], image.shape[:2])[0])
 
 
-def warp_all(images: Sequence[Bytes], maps: Matrix) -> Bytes:
-    """`warp` of images of one size, each through its own map: (N, H, W, 3).
+def framed(image: Bytes) -> Bytes:
+    """`image` (H, W, 3), ready to be warped: edge pixels repeated around it, and a fourth channel lent. OpenCV's vector
+    code leaves out what lies near a pixel outside, and is at its best with four channels."""
+    margin = _margin(image.shape[:2])
+    lent = cv2.cvtColor(image, cv2.COLOR_RGB2RGBA)
+    return cast("Bytes", cv2.copyMakeBorder(lent, margin, margin, margin, margin, cv2.BORDER_REPLICATE))
 
-    Edge pixels are repeated, and a fourth channel lent, beforehand: OpenCV's vector code leaves out what lies near a
-    pixel outside, and is at its best with four channels.
-    """
-    height, width = images[0].shape[:2]
-    margin = max(height, width) // REACH + 2
+
+def warp_framed(images: Sequence[Bytes], maps: Matrix, size: tuple[int, int]) -> Bytes:
+    """Pictures of `size` (H, W), as `framed` gives them, each seen through its own map of `draw_maps`: (N, H, W, 3)."""
+    height, width = size
     into_frame = maps.copy()
-    into_frame[:, :, 2] += margin
+    into_frame[:, :, 2] += _margin(size)
     seen = np.empty((len(images), height, width, 3), np.uint8)
     for place, image, matrix in zip(seen, images, into_frame, strict=True):
-        lent = cv2.cvtColor(image, cv2.COLOR_RGB2RGBA)
         warped = cv2.warpAffine(
-            cv2.copyMakeBorder(lent, margin, margin, margin, margin, cv2.BORDER_REPLICATE),
+            image,
             matrix,
             (width, height),
             flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,  # the map leads from the outcome to the original
@@ -81,3 +83,7 @@ def warp_all(images: Sequence[Bytes], maps: Matrix) -> Bytes:
         )
         cv2.cvtColor(warped, cv2.COLOR_RGBA2RGB, dst=place)
     return seen
+
+
+def _margin(size: Sequence[int]) -> int:
+    return max(size) // REACH + 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from scenarios.data.augment import Bytes, Matrix, draw_maps, warp_all
+from scenarios.data.augment import Bytes, Matrix, draw_maps, framed, warp_framed
 from scenarios.data.errors import PHOTO_REMEDY, DataCorrupt, unreadable
 from scenarios.data.readers import short
 from scenarios.frameworks.base import Images, Labels, Photos
@@ -96,6 +96,16 @@ def decode_all(
         yield from pool.map(lambda path: read(path, photos.size), photos.paths)
 
 
+def kept(photos: Photos, decoded: Iterable[Bytes]) -> list[Bytes]:
+    """These photos, (H, W, 3) each and not augmented, as a `PhotoLoader` takes them for its cache: 12 kB each at 64x64;
+    26 kB where they will be warped, for which they are made ready once."""
+    return [_ready(photos, image) for image in decoded]
+
+
+def _ready(photos: Photos, image: Bytes) -> Bytes:
+    return framed(image) if photos.augment else image
+
+
 def drawn(photos: Photos, seed: int, epoch: int) -> tuple[npt.NDArray[np.int64], Matrix | None]:
     """What is random in an epoch: the order of the photos (N,), and the map of each, by its own place, (N, 2, 3)."""
     rng = np.random.default_rng([seed, epoch])
@@ -108,8 +118,8 @@ class PhotoLoader:
 
     Order and augmentation depend on (seed, epoch) alone, not on the number of threads. At most AHEAD * workers
     batches are held in advance; an iteration that is given up stops its threads. What goes wrong in a thread is
-    raised where the batch would have come: DataCorrupt for an unreadable photo. cache: these photos as `decode_all`
-    gives them, 12 kB each at 64x64; None to decode each when it is needed.
+    raised where the batch would have come: DataCorrupt for an unreadable photo. cache: these photos as `kept` gives
+    them; None to decode each when it is needed.
     """
 
     def __init__(
@@ -140,8 +150,10 @@ class PhotoLoader:
 
     def _load(self, indices: npt.NDArray[np.int64]) -> Batch:
         paths, size, cache = self._photos.paths, self._photos.size, self._cache
-        pixels = [cache[index] if cache else decode(paths[index], size) for index in indices.tolist()]
-        seen = np.stack(pixels) if self._maps is None else warp_all(pixels, self._maps[indices])
+        ready = [
+            cache[index] if cache else _ready(self._photos, decode(paths[index], size)) for index in indices.tolist()
+        ]
+        seen = np.stack(ready) if self._maps is None else warp_framed(ready, self._maps[indices], size)
         return np.divide(seen, np.float32(255)), self._photos.labels[indices]
 
 

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from scenarios.data.augment import Matrix
 from scenarios.data.errors import PHOTO_REMEDY, DataCorrupt, unreadable
-from scenarios.data.photos import PhotoLoader, drawn
+from scenarios.data.photos import PhotoLoader, drawn, kept
 from scenarios.data.readers import short
 from scenarios.frameworks.base import Arrays, Images, Photos
 
@@ -94,7 +94,7 @@ class CachedFeed:
     def __init__(self, photos: Photos, batch: int, seed: int, threads: int) -> None:
         decoded = (np.rint(255 * image).astype(np.uint8) for images in decode(photos, threads) for image in images)
         with unreadable_named(photos):
-            cache = list(decoded)
+            cache = kept(photos, decoded)
         self._epoch = 0
         spec = tf.TensorSpec((None, *photos.size, 3), tf.float32), tf.TensorSpec((None,), tf.int64)
         loaded = tf.data.Dataset.from_generator(

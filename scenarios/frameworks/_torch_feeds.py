@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812 - PyTorch's own name for it
 from torch.utils.data import DataLoader, TensorDataset
 
 from scenarios.data.augment import centred
-from scenarios.data.photos import PhotoLoader, decode_all, drawn
+from scenarios.data.photos import PhotoLoader, decode_all, drawn, kept
 from scenarios.frameworks._torch_photos import photo_loader, read_photo
 from scenarios.frameworks.base import Arrays, Images, Photos, TrainSet
 
@@ -52,7 +52,7 @@ class CachedFeed:
 
     def __init__(self, photos: Photos, batch: int, threads: int, *, channels_last: bool) -> None:
         self._photos, self._batch, self._threads = photos, batch, threads
-        self._cache = list(decode_all(photos, threads, read_photo))
+        self._cache = kept(photos, decode_all(photos, threads, read_photo))
         self._format = torch.channels_last if channels_last else torch.contiguous_format
 
     def batches(self, seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:

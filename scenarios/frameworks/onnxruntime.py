@@ -17,7 +17,7 @@ import onnxruntime as ort
 
 from scenarios.contract import Placement
 from scenarios.data.augment import Bytes
-from scenarios.data.photos import PhotoLoader, decode_all, read_photos
+from scenarios.data.photos import PhotoLoader, decode_all, kept, read_photos
 from scenarios.frameworks import _step_graph
 from scenarios.frameworks._onnx_kernels import denormals, make_kernel
 from scenarios.frameworks._onnx_optimizers import update_of
@@ -219,7 +219,7 @@ class OnnxRuntimeModel:
 
     def _cache(self, photos: Photos) -> list[Bytes]:
         if self._cached is None or self._cached[0] is not photos:
-            self._cached = photos, list(decode_all(photos, self._options.threads))
+            self._cached = photos, kept(photos, decode_all(photos, self._options.threads))
         return self._cached[1]
 
 

@@ -16,7 +16,7 @@ from PIL import ExifTags, Image
 
 from scenarios.data.augment import Matrix, centred, draw_maps, warp
 from scenarios.data.errors import DataCorrupt
-from scenarios.data.photos import PhotoLoader, decode, decode_all, read_photos
+from scenarios.data.photos import PhotoLoader, decode, decode_all, kept, read_photos
 from scenarios.frameworks.base import Photos
 from scenarios.spec import Augment
 
@@ -116,7 +116,7 @@ def test_batches_do_not_depend_on_the_threads(photos: Photos) -> None:
 @pytest.mark.parametrize("augment", [None, STRONG, Augment()])
 def test_photos_that_were_decoded_once_give_the_same_batches(photos: Photos, augment: Augment | None) -> None:
     some = replace(photos, augment=augment)
-    cache = list(decode_all(some, 2))
+    cache = kept(some, decode_all(some, 2))
     for epoch in range(20):
         loaded, cached = (PhotoLoader(some, 4, 0, epoch, 2, known) for known in (None, cache))
         for (images, labels), (others, other_labels) in zip(loaded, cached, strict=True):
