@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks import accuracy, against_itself, container, overhead, pipeline, processes, slow_meter, tuned
+from benchmarks import accuracy, against_itself, container, overhead, pipeline, processes, profile, slow_meter, tuned
 from benchmarks.interleave import half_of, half_plan, half_records, interleaved
 from benchmarks.pairs import Subject, exit_code, median_interval, ratios, summary
 from benchmarks.processes import Command, Extent, compare, compare_in_one
@@ -375,6 +375,18 @@ def test_what_keras_has_no_recipe_of_is_not_held_against_it(capsys: pytest.Captu
     with pytest.raises(SystemExit):
         tuned.options(["--scenario", "catdog-cnn", "--against", "keras"])
     assert "no plain Keras recipe of catdog-cnn" in capsys.readouterr().err
+
+
+def test_what_is_profiled_is_each_search_for_pytorch_on_the_cpu_with_what_it_found(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run", examples.plan([]), examples.machine())
+    for cell in (examples.cell("catdog-cnn"), examples.cell("catdog-cnn", variant="deep"), CELLS[2]):
+        folder.save(examples.record(replace(examples.request(replace(cell, lane="tuned")), purpose="tune")))
+    (record,) = profile.cells(folder)
+    assert (record.request.framework, record.request.variant) == ("torch", "")
+    environment = Environment("torch", "cpu", "venv", "python", "sha256:0")
+    command = profile.profiled(record, environment, tmp_path)
+    assert json.loads(command.arguments[-1]) == examples.SETTINGS
+    assert command.variables["LD_PRELOAD"] == "libtcmalloc_minimal.so.4"
 
 
 @pytest.mark.parametrize(("count", "enough"), [(pipeline.PHOTO_BATCH, True), (pipeline.PHOTO_BATCH - 1, False)])

@@ -1,0 +1,66 @@
+"""Where the steps of a run's tuned cells of PyTorch on the CPU spend their time, with the settings found for them.
+
+`python -m benchmarks.profile RUN` prints a line of JSON for each: `step_ms` and `profiled_ms`, of a step on a batch in
+memory, before and while it is profiled, and `kernels_ms`, what takes longest of the latter by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.pairs import Subject, exit_code, say
+from benchmarks.processes import Command, alone, on_host
+from kit import catalog
+from kit.console import show_progress
+from kit.engines.local import LocalEngine
+from kit.errors import UsageError
+from kit.machine import usable_cpus
+from kit.model import Environment
+from kit.records import Record, tuning_of
+from kit.runs import find_run
+from kit.sources import Sources
+from kit.store import RunFolder
+from scenarios import allocators
+from scenarios.contract import Status
+
+FRAMEWORK = "torch"
+
+
+def main() -> None:
+    """Make the environment, then profile with the machine to ourselves."""
+    parser = argparse.ArgumentParser(prog="benchmarks.profile", description=__doc__)
+    parser.add_argument("run", help="the run's folder, or its id below reports/")
+    records = cells(RunFolder.open(find_run(parser.parse_args().run, Path("reports"))))
+    with show_progress() as progress, tempfile.TemporaryDirectory() as home:
+        environment = LocalEngine(Sources.from_environment()).prepare(catalog.frameworks()[FRAMEWORK], "cpu", progress)
+        with alone():
+            for record in records:
+                request, command = record.request, profiled(record, environment, Path(home))
+                done = subprocess.run(command.arguments, env=command.variables, stdout=subprocess.PIPE, check=True)
+                say(Subject("profile", request.scenario, FRAMEWORK, request.precision).line(json.loads(done.stdout)))
+
+
+def cells(folder: RunFolder) -> list[Record]:
+    """The searches of PyTorch's cells on the CPU, without variants. Raises UsageError where there is none."""
+    searched = [record for record in folder.tunings() if record.status is Status.OK and not record.request.variant]
+    found = [record for record in searched if (record.request.framework, record.request.device) == (FRAMEWORK, "cpu")]
+    if not found:
+        raise UsageError(f"{folder.path} has no tuned cell of {FRAMEWORK} on the CPU.", "Make one with --lane tuned.")
+    return found
+
+
+def profiled(record: Record, environment: Environment, home: Path) -> Command:
+    """How to profile one cell."""
+    request, settings = record.request, tuning_of(record).settings
+    work = (request.scenario, "--threads", str(len(usable_cpus())), "--precision", request.precision)
+    how = ("--settings", json.dumps(settings))
+    return on_host(environment, home, "benchmarks.torch_profile", *work, *how, variables=allocators.variables(settings))
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))
