@@ -7,7 +7,8 @@ from statistics import median
 import psutil
 import pytest
 
-from scenarios.contract import Code, Status
+from scenarios.contract import Code, Search, Status, Tuning
+from scenarios.tuning.tune import untried
 from tests.workers import copy_assets, request_of, work
 
 ADAPTER = """
@@ -135,3 +136,11 @@ def test_a_search_that_cannot_begin_says_why(assets, tmp_path):
     assert (result.status, result.reason and result.reason.code) == (Status.FAILED, Code.WORKER_ERROR)
     assert result.reason
     assert "could not begin" in result.reason.message
+
+
+def test_values_for_which_there_was_no_time_are_counted():
+    axes = {"pace": ["slow", "fast", "faster"], "colour": ["none", "red"], "threads": []}
+    assert untried(axes, []) == 3
+    assert untried(axes, [{}, {"pace": "fast", "colour": "red"}, {"pace": "fast"}]) == 1
+    searches = [Search("training", {}, [], 0.0, 3), Search("latency", {"latency": "quick"}, [], 0.0, 2)]
+    assert Tuning({}, searches).untried == 3, "of searches that found nothing"
