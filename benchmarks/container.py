@@ -56,7 +56,7 @@ def main() -> None:
         with alone() as run:
             cpus = usable_cpus()
             work = (asked.scenario, "--framework", framework.name, "--threads", str(len(cpus)))
-            side = ("benchmarks.kit_side", *work, "--images", str(extent.images))
+            side = ("benchmarks.kit_side", *work, "--images", str(asked.images))
             inside = in_container(image, run, cpus, *side)
             outside = on_host(environment, Path(home), *side)
             compare(Subject(BENCH, asked.scenario, framework.name), inside, outside, extent, progress)

@@ -2,13 +2,13 @@
 
     python -m benchmarks.keras_recipes SCENARIO --images 19200
 
-What the kit's TensorFlow cells are measured against. All epochs are those of one `fit`, so that what `fit` does once,
-as copying the images into a tensor, is in none of them; a callback that acts between epochs alone takes the time.
+What the kit's TensorFlow cells, and its tuned lane, are measured against. Each epoch is a `fit` of its own: in a longer
+one, which the driver would have to hold up between its epochs, the thread of `tf.data`'s autotuner goes on to sleep for
+ever longer meanwhile, and the next epoch waits for it.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -103,59 +103,58 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
 }
 
 
-class Timekeeper(keras.callbacks.Callback):  # type: ignore[misc]
-    """Starts each epoch of a `fit` when it is asked for, from fresh weights, and answers how long it took: as a whole,
-    or to_last_step. After that, `fit` waits for a timer of `tf.data`'s autotuner, for up to as long as the epoch took.
-    """
-
-    def __init__(self, *, to_last_step: bool) -> None:
-        super().__init__()
-        self._to_last_step = to_last_step
-
-    def watch(self, model: Any) -> None:
-        """Note when each step ends. A callback for each would make Keras hand it the step's numbers."""
-        model.make_train_function()
-        train = model.train_function
-
-        def watched(iterator: Any) -> Any:
-            logs = train(iterator)
-            self._stepped = time.monotonic()
-            return logs
-
-        model.train_function = watched
-
-    def on_train_begin(self, logs: object = None) -> None:
-        """Keep what is fresh, and wait for the first one."""
-        self.model.optimizer.build(self.model.trainable_variables)
-        variables = [*self.model.variables, *self.model.optimizer.variables]
-        self._fresh = [(variable, variable.numpy()) for variable in variables]
-        self._wait()
-
-    def on_epoch_end(self, epoch: int, logs: object = None) -> None:
-        """Answer, and wait for the next one."""
-        side.tell((self._stepped if self._to_last_step else time.monotonic()) - self._began)
-        for variable, value in self._fresh:
-            variable.assign(value)
-        self._wait()
-
-    def _wait(self) -> None:
-        side.wait()
-        self._began = time.monotonic()
-
-
 def main() -> None:
-    """Compile the recipe and fit it for as many epochs as are asked for."""
+    """Compile the recipe and fit it for an epoch as often as one is asked for."""
     parser = side.parser(RECIPES)
-    parser.add_argument("--to-last-step", action="store_true", help="leave out what `fit` waits for after it")
+    parser.add_argument("--steps-alone", action="store_true", help="leave out what `fit` does before and after them")
     options = parser.parse_args()
     recipe = RECIPES[options.scenario]()
     model = keras.Sequential([keras.Input(recipe.shape), *recipe.layers])
     model.compile(recipe.optimizer, recipe.loss, metrics=["accuracy"])
     images, labels = side.random_set(recipe.shape, options.images)
-    side.ready(model.count_params(), len(labels))
-    timekeeper = Timekeeper(to_last_step=options.to_last_step)
-    timekeeper.watch(model)
-    model.fit(images, labels, recipe.batch, epochs=sys.maxsize, verbose=0, callbacks=[timekeeper])
+    loop = side.Loop(
+        model.count_params(),
+        len(labels),
+        refresher(model),
+        lambda: model.fit(images, labels, batch_size=recipe.batch, epochs=1, verbose=0),
+        StepClock(model).seconds if options.steps_alone else side.seconds,
+    )
+    side.serve({side.COMMAND: loop})
+
+
+def refresher(model: Any) -> Callable[[], None]:
+    """What sets weights and optimizer back to what they are now."""
+    model.optimizer.build(model.trainable_variables)
+    fresh = [(variable, variable.numpy()) for variable in (*model.variables, *model.optimizer.variables)]
+
+    def refresh() -> None:
+        for variable, value in fresh:
+            variable.assign(value)
+
+    return refresh
+
+
+class StepClock:
+    """Times an epoch from its first step's beginning to its last one's end. A callback for each step would make Keras
+    hand it the step's numbers."""
+
+    def __init__(self, model: Any) -> None:
+        model.make_train_function()
+        self._train = model.train_function
+        model.train_function = self._noted
+
+    def seconds(self, epoch: Callable[[], object]) -> float:
+        """What the steps of an epoch take."""
+        self._began: float | None = None
+        epoch()
+        assert self._began is not None
+        return self._ended - self._began
+
+    def _noted(self, iterator: Any) -> Any:
+        self._began = self._began or time.monotonic()
+        logs = self._train(iterator)
+        self._ended = time.monotonic()
+        return logs
 
 
 if __name__ == "__main__":

@@ -46,21 +46,19 @@ def main() -> None:
         names = dict.fromkeys(asked.framework or BARE)
         environments = {name: engine.prepare(frameworks[name], "cpu", progress) for name in names}
         with alone():
-            measure(environments, tuple(dict.fromkeys(asked.scenario or SCENARIOS)), Extent.asked(asked), progress)
+            measure(environments, asked, progress)
 
 
-def measure(
-    environments: Mapping[str, Environment], scenarios: tuple[str, ...], extent: Extent, progress: Progress
-) -> None:
+def measure(environments: Mapping[str, Environment], asked: argparse.Namespace, progress: Progress) -> None:
     """Print a line for each scenario in each environment's framework, and one for all scenarios of a framework."""
-    threads = str(len(usable_cpus()))
+    threads, extent = str(len(usable_cpus())), Extent.asked(asked)
     with tempfile.TemporaryDirectory() as home:
         for framework, environment in environments.items():
             medians: list[float] = []
             side = functools.partial(on_host, environment, Path(home))
-            for scenario in scenarios:
+            for scenario in dict.fromkeys(asked.scenario or SCENARIOS):
                 subject = Subject(BENCH, scenario, framework)
-                work = (scenario, "--images", str(extent.images))
+                work = (scenario, "--images", str(asked.images))
                 kits = (*work, "--threads", threads)
                 if framework == "torch":
                     both = [side("benchmarks.torch_pair", *kits, "--first", first) for first in TORCH_LOOPS]

@@ -37,24 +37,27 @@ TAIL_BYTES = 2000
 
 @dataclass(frozen=True)
 class Extent:
-    """How much is measured. launches: of both processes. pairs: of epochs, in each launch. images: of an epoch."""
+    """How much is measured. launches: of both processes. pairs: of epochs, in each launch."""
 
     launches: int
     pairs: int
-    images: int
 
     @classmethod
-    def offer(cls, parser: argparse.ArgumentParser, images: int = 6_400) -> None:
-        """Options for it. images: the default."""
+    def offer(
+        cls, parser: argparse.ArgumentParser, images: int | None = 6_400, images_in_words: str = "%(default)s"
+    ) -> None:
+        """Options for it, and `--images`, an epoch's. images: the default, and in words."""
         enough = f"of both sides, at least {LEAST} for an interval; default: %(default)s"
         parser.add_argument("--launches", type=at_least(LEAST), default=10, help=enough)
         parser.add_argument("--pairs", type=at_least(1), default=4, help="of epochs, in a launch; default: %(default)s")
-        parser.add_argument("--images", type=at_least(1), default=images, help="in an epoch; default: %(default)s")
+        parser.add_argument(
+            "--images", type=at_least(1), default=images, help=f"in an epoch; default: {images_in_words}"
+        )
 
     @classmethod
     def asked(cls, options: argparse.Namespace) -> Extent:
         """What the options say."""
-        return cls(options.launches, options.pairs, options.images)
+        return cls(options.launches, options.pairs)
 
 
 @dataclass(frozen=True)

@@ -29,15 +29,23 @@ CLASSES = 10
 PHOTO_BATCH = 32
 
 
+def seconds(epoch: Callable[[], object]) -> float:
+    """What a call takes."""
+    began = time.monotonic()
+    epoch()
+    return time.monotonic() - began
+
+
 @dataclass(frozen=True)
 class Loop:
     """What can train an epoch. parameters: trainable numbers of the net; images: of an epoch. refresh: makes all as it
-    was before the first epoch."""
+    was before the first epoch. clock: calls `epoch`, and says for how many seconds it trained."""
 
     parameters: int
     images: int
     refresh: Callable[[], None]
     epoch: Callable[[], object]
+    clock: Callable[[Callable[[], object]], float] = seconds
 
 
 def parser(recipes: Collection[str]) -> argparse.ArgumentParser:
@@ -64,38 +72,19 @@ def random_set(shape: tuple[int, int, int], images: int) -> tuple[npt.NDArray[np
     return generator.random((images, *shape), dtype=np.float32), generator.integers(0, CLASSES, images)
 
 
-def ready(parameters: int, images: int) -> None:
-    """Tell the driver that training can begin. parameters: trainable numbers of the net; images: of an epoch. Equal on
-    both sides where both do the same work."""
-    _answer({"parameters": parameters, "images": images})
-
-
-def wait() -> str:
-    """Return when an epoch is asked for, with what was asked. Ends the process where nothing will be any more."""
-    asked = sys.stdin.readline().strip()
-    if not asked:
-        sys.exit()
-    return asked
-
-
-def tell(seconds: float) -> None:
-    """Answer how long the epoch took."""
-    _answer({"seconds": seconds})
-
-
 def serve(loops: Mapping[str, Loop]) -> NoReturn:
     """Say that all is ready, and time an epoch of the loop that is asked for, as often as one is; refreshing is not
     timed. Ends the process with a message where loops have nets or epochs of other sizes."""
     works = {(loop.parameters, loop.images) for loop in loops.values()}
     if len(works) > 1:
         sys.exit(f"The loops do other work: {works} (parameters, images).")
-    ready(*works.pop())
-    while True:
-        loop = loops[wait()]
+    parameters, images = works.pop()
+    _answer({"parameters": parameters, "images": images})
+    while asked := sys.stdin.readline().strip():
+        loop = loops[asked]
         loop.refresh()
-        began = time.monotonic()
-        loop.epoch()
-        tell(time.monotonic() - began)
+        _answer({"seconds": loop.clock(loop.epoch)})
+    sys.exit()
 
 
 def _answer(fields: dict[str, float]) -> None:

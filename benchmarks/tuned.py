@@ -1,9 +1,10 @@
 """What the tuned lane reaches: each framework's against plain Keras, and against its own stock lane.
 
 `python -m benchmarks.tuned` prints for each scenario and framework a line of JSON against plain Keras' whole epochs
-(`tuned`), one against its epochs up to the last step (`tuned-steps`: after it, `fit` waits for a timer), both where
-`keras_recipes` has the scenario, and one against the stock lane (`tuned-stock`), all at the scenario's batch size.
-Settings are searched as in `kit run --lane tuned`; what was found before on this machine is taken.
+(`tuned`: each is a `fit`), one against the steps of such epochs alone (`tuned-steps`: before them `fit` prepares, after
+them it waits for a timer), both where `keras_recipes` has the scenario, and one against the stock lane
+(`tuned-stock`), all at the scenario's batch size. Settings are searched as in `kit run --lane tuned`; what was found
+before on this machine is taken.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ from scenarios import allocators
 
 # What Keras is measured as: the bench, and the options of its side.
 TUNED = "tuned"
-OF_KERAS = {"keras": (TUNED, ()), "keras-steps": ("tuned-steps", ("--to-last-step",))}
+OF_KERAS = {"keras": (TUNED, ()), "keras-steps": ("tuned-steps", ("--steps-alone",))}
 STOCK = "stock"
+STEPS = 150  # of an epoch
 PLAIN, PLAIN_FRAMEWORK = "benchmarks.keras_recipes", "tensorflow"
 
 
@@ -44,12 +46,13 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--scenario", action="append", choices=known, help="default: all of them")
     parser.add_argument("--framework", action="append", choices=list(catalog.frameworks()), help="default: all")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of the tuned lane")
-    parser.add_argument("--against", choices=(*OF_KERAS, STOCK), help="default: all of them")
+    parser.add_argument("--against", action="append", choices=(*OF_KERAS, STOCK), help="default: all of them")
     parser.add_argument("--tune", type=float, default=TUNE_S, help="seconds of each search; default: %(default)s")
     parser.add_argument("--out", type=Path, default=Path("reports"), help="folder for the searches; default: reports")
-    Extent.offer(parser)
+    Extent.offer(parser, images=None, images_in_words=f"those of {STEPS} steps")
     asked = parser.parse_args(arguments)
-    if asked.against in OF_KERAS and (absent := set(asked.scenario or ()) - set(SCENARIOS)):
+    asked.against = asked.against or [*OF_KERAS, STOCK]
+    if STOCK not in asked.against and (absent := set(asked.scenario or ()) - set(SCENARIOS)):
         parser.error(f"there is no plain Keras recipe of {', '.join(sorted(absent))}; there is --against {STOCK}")
     return asked
 
@@ -97,13 +100,14 @@ def comparisons(
     """What is measured against what."""
     for record in found:
         request = record.request
-        work = (request.scenario, "--images", str(asked.images))
+        images = asked.images or STEPS * request.batch
+        work = (request.scenario, "--images", str(images))
         ours = kit_side(record, environments, home, *work, settings=tuning_of(record).settings)
         cell = request.scenario, request.framework, request.precision
         for against, (bench, how) in OF_KERAS.items():
-            if asked.against in (None, against) and request.scenario in SCENARIOS:
+            if against in asked.against and request.scenario in SCENARIOS:
                 yield Subject(bench, *cell), ours, on_host(environments[PLAIN_FRAMEWORK], home, PLAIN, *work, *how)
-        if asked.against in (None, STOCK):
+        if STOCK in asked.against:
             yield Subject("tuned-stock", *cell), ours, kit_side(record, environments, home, *work)
 
 

@@ -154,38 +154,38 @@ def test_every_recipe_that_is_asked_for_is_written():
 
 
 def test_two_processes_are_compared_by_what_they_answer(capsys):
-    assert compare(SUBJECT, a_side(seconds=2), a_side(seconds=8), Extent(6, 2, 1), Silent()) == 4
+    assert compare(SUBJECT, a_side(seconds=2), a_side(seconds=8), Extent(6, 2), Silent()) == 4
     told = json.loads(capsys.readouterr().out)
     assert (told["ratio"], told["n"]) == (4, 12)
 
 
 def test_two_loops_of_one_process_are_compared_in_launches_of_either_command(capsys):
     names = ("epoch", "twice")
-    assert compare_in_one(SUBJECT, [a_side(), a_side(seconds=3)], names, Extent(6, 2, 1), Silent()) == 2
+    assert compare_in_one(SUBJECT, [a_side(), a_side(seconds=3)], names, Extent(6, 2), Silent()) == 2
     told = json.loads(capsys.readouterr().out)
     assert (told["ratio"], told["interval"], told["n"]) == (2, [2, 2], 12)
     with pytest.raises(KitError, match="no more of it"):
-        compare_in_one(SUBJECT, [a_side(), a_side(epochs=0)], names, Extent(6, 2, 1), Silent())
+        compare_in_one(SUBJECT, [a_side(), a_side(epochs=0)], names, Extent(6, 2), Silent())
     with pytest.raises(KitError, match="do other work"):
-        compare_in_one(SUBJECT, [a_side(others=8)], names, Extent(6, 2, 1), Silent())
+        compare_in_one(SUBJECT, [a_side(others=8)], names, Extent(6, 2), Silent())
 
 
 def test_a_launch_counts_once_however_many_pairs_it_has(monkeypatch, capsys):
     launches = iter([[1.0, 1.0, 0.5], [1.0, 0.6, 0.7], [1.1] * 3, [1.2] * 3, [1.3] * 3, [1.4] * 3])
     monkeypatch.setattr(processes, "ratios", lambda ours, baseline, pairs: next(launches))
-    assert compare(SUBJECT, a_side(), a_side(), Extent(6, 3, 1), Silent()) == pytest.approx(1.15)
+    assert compare(SUBJECT, a_side(), a_side(), Extent(6, 3), Silent()) == pytest.approx(1.15)
     told = json.loads(capsys.readouterr().out)
     assert (told["interval"], told["n"]) == ([0.7, 1.4], 18)
 
 
 def test_sides_that_do_other_work_are_not_compared():
     with pytest.raises(KitError, match="Correct the recipe"):
-        compare(SUBJECT, a_side(parameters=7), a_side(parameters=8), Extent(6, 1, 1), Silent())
+        compare(SUBJECT, a_side(parameters=7), a_side(parameters=8), Extent(6, 1), Silent())
 
 
 def test_a_side_that_dies_is_named_with_its_last_words():
     with pytest.raises(KitError, match="ended with 1:\nno more of it"):
-        compare(SUBJECT, a_side(epochs=2), a_side(), Extent(6, 9, 1), Silent())
+        compare(SUBJECT, a_side(epochs=2), a_side(), Extent(6, 9), Silent())
 
 
 def test_without_docker_the_container_line_says_so(monkeypatch, capsys):
@@ -344,29 +344,33 @@ def test_accuracies_are_compared_by_seed_with_students_interval_for_pairs() -> N
 @pytest.mark.parametrize(
     ("against", "benches"),
     [
-        (None, ["tuned", "tuned-steps", "tuned-stock"]),
-        ("keras", ["tuned"]),
-        ("keras-steps", ["tuned-steps"]),
-        ("stock", ["tuned-stock"]),
+        ([], ["tuned", "tuned-steps", "tuned-stock"]),
+        (["keras"], ["tuned"]),
+        (["keras-steps", "keras"], ["tuned", "tuned-steps"]),
+        (["stock"], ["tuned-stock"]),
     ],
 )
 def test_every_framework_s_settings_are_held_against_keras_and_against_its_own_stock(against, benches, tmp_path):
-    asked = tuned.options(["--against", against] if against else [])
+    asked = tuned.options([word for name in against for word in ("--against", name)])
     environments = {name: Environment(name, "cpu", "venv", name, "") for name in ("torch", "tensorflow")}
     searched = [
         examples.record(replace(examples.request(examples.cell(framework=name)), lane="tuned", purpose="tune"))
         for name in environments
     ]
+    batch = searched[0].request.batch
     found = list(tuned.comparisons(asked, searched, environments, tmp_path))
     assert [(subject.framework, subject.bench) for subject, _, _ in found] == [
         (name, bench) for name in environments for bench in benches
     ]
     for subject, ours, baseline in found:
         assert ours.arguments[0] == subject.framework
+        images = str(tuned.STEPS * batch)
+        assert ours.arguments[ours.arguments.index("--images") + 1] == images
+        assert baseline.arguments[baseline.arguments.index("--images") + 1] == images
         assert json.loads(ours.arguments[ours.arguments.index("--settings") + 1]) == examples.SETTINGS
         assert "--settings" not in baseline.arguments
         plain = "benchmarks.kit_side" if subject.bench == "tuned-stock" else "benchmarks.keras_recipes"
-        assert ("--to-last-step" in baseline.arguments) == (subject.bench == "tuned-steps")
+        assert ("--steps-alone" in baseline.arguments) == (subject.bench == "tuned-steps")
         assert plain in baseline.arguments
 
 
