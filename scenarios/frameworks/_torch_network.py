@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from torch import nn
 
 from scenarios import spec
 from scenarios.frameworks._torch_layers import (
+    Blocked,
     ByteDropout,
     ChannelsLastFlatten,
     TunedLinear,
@@ -49,7 +51,15 @@ def build_net(scenario: Scenario, settings: Mapping[str, str]) -> nn.Sequential:
             modules.append(nn.ReLU(inplace=relu != "apart"))
         if behind:  # of the largest value it is the same as the largest of it, for fewer values
             modules.append(behind)
-    return nn.Sequential(*modules)
+    return nn.Sequential(*(_blocked(modules) if settings.get("layout") == "blocked" else modules))
+
+
+def _blocked(modules: list[nn.Module]) -> list[nn.Module]:
+    """The same with all that comes first and can be in a `Blocked`, up to what a ReLU may do as well behind it."""
+    first = list(itertools.takewhile(Blocked.has, modules))
+    while _is_relu(first):
+        first.pop()
+    return [Blocked(*first), *modules[len(first) :]]
 
 
 def _dense(optimizer: spec.Optimizer, settings: Mapping[str, str], inputs: int, units: int) -> nn.Linear:
@@ -100,7 +110,7 @@ class Slot:
 def find_slots(scenario: Scenario, net: nn.Sequential) -> list[Slot]:
     """The slots of all Conv and Dense layers of `net`, in order."""
     slots = []
-    modules = (module for module in net if isinstance(module, nn.Conv2d | nn.Linear))
+    modules = (module for module in net.modules() if isinstance(module, nn.Conv2d | nn.Linear))
     canonical = any(isinstance(module, ChannelsLastFlatten) for module in net)
     flattened: spec.Shape = (1, 1)
     for index, layer, before, after in spec.shapes(scenario):

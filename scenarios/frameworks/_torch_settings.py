@@ -25,7 +25,7 @@ LIKELY = {
     allocators.AXIS: allocators.LIKELY,
     "kernels": ("stepped backward",),
     "dense": ("onednn",),
-    "layout": ("nhwc",),
+    "layout": ("blocked", "nhwc"),
     "optimizer": ("fused",),
     "relu": ("after pooling",),
     "dropout": ("bytes",),
@@ -39,6 +39,7 @@ def offered(options: Options, scenario: Scenario) -> Axes:
     on_cpu = options.device == "cpu"
     compiled = ["compiled"] if shutil.which("g++") or not on_cpu else []
     planes = any(isinstance(layer, Conv | MaxPool) for layer in scenario.layers)
+    blocks = on_cpu and torch.backends.mkldnn.is_available() and isinstance(scenario.layers[0], Conv | MaxPool)
     pooled = any(isinstance(layer, MaxPool) for layer in scenario.layers)
     own, other = ("loop", "foreach") if on_cpu else ("foreach", "loop")
     fused = [] if isinstance(scenario.optimizer, Adadelta) else ["fused"]  # PyTorch has none of it
@@ -49,7 +50,7 @@ def offered(options: Options, scenario: Scenario) -> Axes:
         **({allocators.AXIS: list(allocators.offered())} if on_cpu else {}),
         "kernels": ["stepped apart", "stepped backward"] if isinstance(scenario.optimizer, Sgd) else [],
         "dense": ["linear", "onednn"] if onednn else [],
-        "layout": ["nchw", "nhwc"] if planes else [],
+        "layout": ["nchw", "nhwc", *(["blocked"] if blocks else [])] if planes else [],
         "optimizer": [own, *fused, other],
         "relu": ["apart", *(["after pooling"] if pooled else []), "in place"],
         "dropout": ["doubles", "bytes"] if bytes_do else [],

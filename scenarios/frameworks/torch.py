@@ -24,7 +24,7 @@ from scenarios.frameworks import _torch_settings
 from scenarios.frameworks._torch_capture import CapturedStep, forget
 from scenarios.frameworks._torch_feeds import CachedFeed, Feed, LoaderFeed, ResidentFeed, ResidentPhotos, nchw
 from scenarios.frameworks._torch_kernels import denormals, make_kernel, rounds_to_tf32, synchronise
-from scenarios.frameworks._torch_layers import TunedLinear
+from scenarios.frameworks._torch_layers import Blocked, TunedLinear
 from scenarios.frameworks._torch_network import build_net, build_optimizer, find_slots, loss_function
 from scenarios.frameworks._torch_photos import photo_loader
 from scenarios.frameworks._torch_sums import RunningSums
@@ -236,13 +236,14 @@ class TorchModel:
             raise RuntimeError("placement is known after a training step")
         device, plain_strides = self._seen
         strided = not (plain_strides and all(parameter.is_contiguous() for parameter in self._net.parameters()))
+        blocked = any(isinstance(module, Blocked) and module.ran for module in self._net)
         cuda = device.type == "cuda"
         capability = torch.backends.cpu.get_cpu_capability()
         return Placement(
             device=str(device),
             device_name=torch.cuda.get_device_name(device) if cuda else f"CPU with {capability}",
             provider="CUDA, cuDNN" if cuda else f"ATen and oneDNN ({capability})",
-            layout="NHWC" if strided else "NCHW",
+            layout="blocked by oneDNN" if blocked else "NHWC" if strided else "NCHW",
             tf32=rounds_to_tf32() if cuda else None,
             threads=torch.get_num_threads(),
             training=self._training_in_words(),

@@ -16,7 +16,7 @@ from toys import RecordingMeter, noise, save_photo, toy
 
 from scenarios import catalog
 from scenarios.frameworks.base import Adapter, Arrays, Options, Photos
-from scenarios.spec import Adadelta, Adam, Augment, Dense, Flatten, Optimizer, Sgd
+from scenarios.spec import Adadelta, Adam, Augment, Conv, Dense, Flatten, Layer, MaxPool, Optimizer, Sgd
 from scenarios.weights import check_weights
 
 CAPTURE = "scenarios.frameworks._torch_capture"
@@ -151,6 +151,8 @@ def test_each_setting_of_the_network_changes_the_network() -> None:
     others = {"Dropout": layers.ByteDropout, "Flatten": layers.ChannelsLastFlatten, "Linear": layers.TunedLinear}
     found = kinds(dropout="bytes", layout="nhwc", dense="onednn")
     assert found == [others[kind].__name__ if kind in others else kind for kind in plain]
+    assert kinds(layout="blocked") == ["Blocked", *plain[5:]]
+    assert kinds(layout="blocked", relu="after pooling") == ["Blocked", "ReLU", *plain[5:]]
     for dense, product in (
         ("linear", importlib.import_module("torch").nn.functional.linear),
         ("onednn", layers.onednn_product),
@@ -194,6 +196,31 @@ def test_each_setting_of_the_process_is_what_runs(
         model.predictor(batch)
     trained(throughput="frozen").predictor(8)
     assert chosen == ["frozen"] * 2
+
+
+@pytest.mark.skipif("KIT_TEST_TUNED" in os.environ, reason="sets its own settings")
+@pytest.mark.usefixtures("capture")
+@pytest.mark.parametrize("relu", ["apart", "after pooling", "in place"])
+@pytest.mark.parametrize("layers", [(Conv(4), MaxPool(), Conv(4), Conv(4)), (Conv(4), Conv(4), MaxPool())])
+def test_blocked_layers_train_as_others_do(
+    adapters: type[Adapter], options: Options, layers: tuple[Layer, ...], relu: str
+) -> None:
+    scenario = toy((*layers, Flatten(), Dense(4)), image=(13, 13, 1))
+    if options.device != "cpu":
+        pytest.skip("oneDNN computes on the CPU")
+    found = {}
+    for layout in ("nchw", "blocked"):
+        settings = {"layout": layout, "relu": relu}
+        model = adapters(replace(options, lane="tuned", settings=settings)).build(scenario, check_weights(scenario, 0))
+        losses = [model.step(*noise(scenario, 8)) for _ in range(3)]
+        logits = model.logits(noise(scenario, 5)[0])
+        found[layout] = losses, logits, model.weights()
+        assert model.placement().layout == {"nchw": "NCHW", "blocked": "blocked by oneDNN"}[layout]
+    (losses, logits, weights), (others, other_logits, other_weights) = found.values()
+    assert others == pytest.approx(losses, rel=1e-5)
+    np.testing.assert_allclose(other_logits, logits, rtol=1e-4, atol=1e-5)
+    for name, values in weights.items():
+        np.testing.assert_allclose(other_weights[name], values, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
 @pytest.mark.usefixtures("capture")
