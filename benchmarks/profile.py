@@ -1,7 +1,8 @@
 """Where the steps of a run's tuned cells of PyTorch on the CPU spend their time, with the settings found for them.
 
-`python -m benchmarks.profile RUN` prints a line of JSON for each: `step_ms` and `profiled_ms`, of a step on a batch in
-memory, before and while it is profiled, and `kernels_ms`, what takes longest of the latter by itself.
+`python -m benchmarks.profile RUN` prints a line of JSON for each: `step_ms`, of a step on a batch in memory;
+`needed_ms`, of its products, convolutions and its fused Adam alone, by turns with it: what would be left if all else
+were free; `profiled_ms`, of a step while it is profiled, and `kernels_ms`, what takes longest of that by itself.
 """
 
 from __future__ import annotations

@@ -6,25 +6,40 @@ python -m benchmarks.torch_profile SCENARIO --threads 2 --precision fp32 --setti
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch.profiler import ProfilerActivity, profile
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks import side
 from scenarios import catalog, weights
 from scenarios.frameworks.base import Options
 from scenarios.frameworks.torch import ADAPTER
+from scenarios.measure import time_by_turns
 
-STEPS, ROUNDS, SHOWN = 20, 20, 10
+STEPS, SHOWN = 20, 10
+STRETCH_S, SECONDS = 0.1, 5.0
+NEEDED = {  # what no rearrangement of a step does without: products, and an optimizer's kernel where it has one
+    "aten::addmm",
+    "aten::addmm_",
+    "aten::convolution",
+    "aten::convolution_backward",
+    "aten::mm",
+    "aten::_fused_adam_",
+    "mkldnn::_linear_pointwise",
+}
 
 
 def main() -> None:
-    """Print one object: `step_ms`, the median of rounds; `profiled_ms`, of a step while it was profiled; `kernels_ms`,
-    what of that takes longest by itself."""
+    """Print one object: `step_ms`; `needed_ms`, of the step's NEEDED operators alone, by turns with it; `profiled_ms`,
+    of a step while it was profiled; `kernels_ms`, what of that takes longest by itself."""
     parser = argparse.ArgumentParser()
     parser.add_argument("scenario", choices=list(catalog.load()))
     parser.add_argument("--threads", type=int, required=True)
@@ -36,19 +51,40 @@ def main() -> None:
     model = ADAPTER(how).build(scenario, weights.initial_weights(scenario, 0))
     work = model.resident_steps(*side.random_set(scenario.image, scenario.batch))
     work(STEPS)
-    rounds = []
-    for _ in range(ROUNDS):
-        began = time.perf_counter()
-        work(STEPS)
-        rounds.append((time.perf_counter() - began) / STEPS)
+    needed = NeededOperators()
+    with needed:
+        work(1)
+    steps, alone = (statistics.median(times) for times in time_by_turns([work, needed.again], STRETCH_S, SECONDS))
     with profile(activities=[ProfilerActivity.CPU]) as seen:
         began = time.perf_counter()
         work(STEPS)
         profiled = (time.perf_counter() - began) / STEPS
     found: list[Any] = sorted(seen.key_averages(), key=lambda event: -event.self_cpu_time_total)[:SHOWN]
     kernels = {event.key: round(event.self_cpu_time_total / 1e3 / STEPS, 3) for event in found}
-    steps = {"step_ms": statistics.median(rounds), "profiled_ms": profiled}
-    json.dump({**{name: round(1e3 * each, 3) for name, each in steps.items()}, "kernels_ms": kernels}, sys.stdout)
+    times = {"step_ms": steps, "needed_ms": alone, "profiled_ms": profiled}
+    json.dump({**{name: round(1e3 * each, 3) for name, each in times.items()}, "kernels_ms": kernels}, sys.stdout)
+
+
+class NeededOperators(TorchDispatchMode):  # type: ignore[misc]
+    """Notes calls of NEEDED operators while it is entered, and what they work on, which stays in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls: list[Callable[[], object]] = []
+
+    def __torch_dispatch__(self, operator: Any, _: object, arguments: Any = (), named: Any = None) -> Any:
+        """What PyTorch calls for each operator, below autograd."""
+        call = functools.partial(operator, *arguments, **(named or {}))
+        if operator.name().split(".")[0] in NEEDED:
+            self._calls.append(call)
+        return call()
+
+    def again(self, times: int) -> None:
+        """Do what was noted, in the same order, on the same tensors."""
+        with torch.no_grad():
+            for _ in range(times):
+                for call in self._calls:
+                    call()
 
 
 if __name__ == "__main__":

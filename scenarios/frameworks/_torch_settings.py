@@ -24,7 +24,6 @@ EXPORT_NEEDS = ("onnxruntime", "onnxscript")
 LIKELY = {
     allocators.AXIS: allocators.LIKELY,
     "kernels": ("stepped backward",),
-    "dense": ("onednn",),
     "layout": ("blocked", "nhwc"),
     "optimizer": ("fused",),
     "relu": ("after pooling",),
