@@ -47,6 +47,5 @@ class FusedAdam(torch.optim.Optimizer):  # type: ignore[misc]
             maximize=False,
         )
 
-    step.hooked = (
-        True  # PyTorch would wrap it, for hooks and the profiler, in what takes 2 % of a step of `fashion-mlp`
-    )
+    # PyTorch would wrap it, for hooks and its profiler: 2 % of a step of `fashion-mlp`.
+    step.hooked = True
