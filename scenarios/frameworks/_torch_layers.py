@@ -84,9 +84,9 @@ class _Dense(torch.autograd.Function):  # type: ignore[misc]
 
 
 class Blocked(nn.Sequential):  # type: ignore[misc]
-    """Convolutions, poolings and ReLUs that train on tensors in oneDNN's own blocked layouts, in which its kernels for
-    few channels and its pooling are quicker than in either of PyTorch's. On the CPU; evaluated, or compiled, as ever.
-    Under autocast tensors have its dtype, and kernels stay float32, as those of `nn.Conv2d`.
+    """Convolutions, poolings and ReLUs that train on tensors in oneDNN's own blocked layouts, in which convolutions of
+    few channels are quicker than in either of PyTorch's. On the CPU; evaluated, or compiled, as ever. Under autocast
+    tensors have its dtype, and kernels stay float32, as those of `nn.Conv2d`.
 
     ran: whether it has trained so.
     """
