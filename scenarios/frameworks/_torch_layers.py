@@ -88,7 +88,7 @@ class Blocked(nn.Sequential):  # type: ignore[misc]
     few channels are quicker than in either of PyTorch's. On the CPU; evaluated, or compiled, as ever. Under autocast
     tensors have its dtype, and kernels stay float32, as those of `nn.Conv2d`.
 
-    ran: whether it has trained so.
+    ran: whether it has trained so: whether what came out of the last training step's convolutions was blocked.
     """
 
     def __init__(self, *modules: nn.Module) -> None:
@@ -108,12 +108,11 @@ class Blocked(nn.Sequential):  # type: ignore[misc]
         if not self.training or torch.compiler.is_compiling():
             made: torch.Tensor = super().forward(x)
             return made
-        self.ran = True
-        if torch.is_autocast_enabled("cpu"):
-            blocks = x.to_mkldnn(torch.get_autocast_dtype("cpu"))
-            with torch.autocast("cpu", enabled=False):  # it would cast kernels, which a blocked input must not meet
-                return super().forward(blocks).to_dense()
-        return super().forward(x.to_mkldnn()).to_dense()
+        dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+        with torch.autocast("cpu", enabled=False):  # it would cast kernels, which a blocked input must not meet
+            blocks = super().forward(x.to_mkldnn(dtype))
+        self.ran = blocks.is_mkldnn
+        return blocks.to_dense()
 
 
 class ChannelsLastFlatten(nn.Module):  # type: ignore[misc]

@@ -15,6 +15,7 @@ import pytest
 from toys import RecordingMeter, noise, save_photo, toy
 
 from scenarios import catalog
+from scenarios.ceilings import Precision
 from scenarios.frameworks.base import Adapter, Arrays, Options, Photos
 from scenarios.spec import Adadelta, Adam, Augment, Conv, Dense, Flatten, Layer, MaxPool, Optimizer, Sgd
 from scenarios.weights import check_weights
@@ -201,26 +202,40 @@ def test_each_setting_of_the_process_is_what_runs(
 @pytest.mark.skipif("KIT_TEST_TUNED" in os.environ, reason="sets its own settings")
 @pytest.mark.usefixtures("capture")
 @pytest.mark.parametrize("relu", ["apart", "after pooling", "in place"])
-@pytest.mark.parametrize("layers", [(Conv(4), MaxPool(), Conv(4), Conv(4)), (Conv(4), Conv(4), MaxPool())])
+@pytest.mark.parametrize("layers", [(Conv(16), MaxPool(), Conv(16), Conv(16)), (Conv(16), Conv(16), MaxPool())])
+@pytest.mark.parametrize(("precision", "near"), [("fp32", 1e-5), ("bf16", 0.02)])
 def test_blocked_layers_train_as_others_do(
-    adapters: type[Adapter], options: Options, layers: tuple[Layer, ...], relu: str
+    adapters: type[Adapter], options: Options, layers: tuple[Layer, ...], relu: str, precision: Precision, near: float
 ) -> None:
-    scenario = toy((*layers, Flatten(), Dense(4)), image=(13, 13, 1))
+    scenario = toy((*layers, Flatten(), Dense(4)), image=(13, 13, 1), optimizer=Sgd(0.1))
     if options.device != "cpu":
         pytest.skip("oneDNN computes on the CPU")
+    if precision == "bf16" and not importlib.import_module("torch").ops.mkldnn._is_mkldnn_bf16_supported():
+        pytest.skip("oneDNN has no bf16 on this CPU")
     found = {}
     for layout in ("nchw", "blocked"):
-        settings = {"layout": layout, "relu": relu}
-        model = adapters(replace(options, lane="tuned", settings=settings)).build(scenario, check_weights(scenario, 0))
+        how = replace(options, lane="tuned", settings={"layout": layout, "relu": relu}, precision=precision)
+        model = adapters(how).build(scenario, check_weights(scenario, 0))
         losses = [model.step(*noise(scenario, 8)) for _ in range(3)]
         logits = model.logits(noise(scenario, 5)[0])
         found[layout] = losses, logits, model.weights()
         assert model.placement().layout == {"nchw": "NCHW", "blocked": "blocked by oneDNN"}[layout]
     (losses, logits, weights), (others, other_logits, other_weights) = found.values()
-    assert others == pytest.approx(losses, rel=1e-5)
-    np.testing.assert_allclose(other_logits, logits, rtol=1e-4, atol=1e-5)
-    for name, values in weights.items():
-        np.testing.assert_allclose(other_weights[name], values, rtol=1e-4, atol=1e-6, err_msg=name)
+    pairs = {"losses": (others, losses), "logits": (other_logits, logits)}
+    pairs.update({name: (other_weights[name], values) for name, values in weights.items()})
+    for name, (other, expected) in pairs.items():
+        np.testing.assert_allclose(other, expected, rtol=0, atol=near * np.abs(expected).max(), err_msg=name)
+
+
+@pytest.mark.usefixtures("capture")
+def test_a_compiled_net_keeps_to_layouts_that_the_compiler_knows() -> None:
+    torch, made = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks._torch_layers")
+    layers = made.Blocked(torch.nn.Conv2d(1, 4, 3), torch.nn.MaxPool2d(2))
+    images = torch.rand(2, 1, 9, 9)
+    compiled = torch.compile(layers, backend="eager", fullgraph=True)(images)
+    assert not layers.ran
+    torch.testing.assert_close(layers(images), compiled)
+    assert layers.ran
 
 
 @pytest.mark.usefixtures("capture")
