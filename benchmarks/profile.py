@@ -2,7 +2,8 @@
 
 `python -m benchmarks.profile RUN` prints a line of JSON for each: `step_ms`, of a step on a batch in memory;
 `needed_ms`, of its products, convolutions and its fused Adam alone, by turns with it: what would be left if all else
-were free; `profiled_ms`, of a step while it is profiled, and `kernels_ms`, what takes longest of that by itself.
+were free; `cast_ms`, of the same and what autocast casts; `profiled_ms`, of a step while it is profiled, and
+`kernels_ms`, what takes longest of that by itself.
 """
 
 from __future__ import annotations

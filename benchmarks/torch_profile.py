@@ -11,7 +11,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -35,11 +35,13 @@ NEEDED = {  # what no rearrangement of a step does without: products, and an opt
     "aten::_fused_adam_",
     "mkldnn::_linear_pointwise",
 }
+CASTS = {"aten::_to_copy"}  # what autocast adds: weights to bfloat16, gradients back; the operator moves devices, too
 
 
 def main() -> None:
-    """Print one object: `step_ms`; `needed_ms`, of the step's NEEDED operators alone, by turns with it; `profiled_ms`,
-    of a step while it was profiled; `kernels_ms`, what of that takes longest by itself."""
+    """Print one object: `step_ms`; `needed_ms`, of the step's NEEDED operators alone, and `cast_ms`, of these and its
+    CASTS, both by turns with it; `profiled_ms`, of a step while it was profiled; `kernels_ms`, what of that takes
+    longest by itself."""
     parser = argparse.ArgumentParser()
     parser.add_argument("scenario", choices=list(catalog.load()))
     parser.add_argument("--threads", type=int, required=True)
@@ -51,31 +53,34 @@ def main() -> None:
     model = ADAPTER(how).build(scenario, weights.initial_weights(scenario, 0))
     work = model.resident_steps(*side.random_set(scenario.image, scenario.batch))
     work(STEPS)
-    needed = NeededOperators()
-    with needed:
+    needed, cast = Replay(NEEDED), Replay(NEEDED | CASTS)
+    with needed, cast:
         work(1)
-    steps, alone = (statistics.median(times) for times in time_by_turns([work, needed.again], STRETCH_S, SECONDS))
+    turns = time_by_turns([work, needed.again, cast.again], STRETCH_S, SECONDS)
     with profile(activities=[ProfilerActivity.CPU]) as seen:
         began = time.perf_counter()
         work(STEPS)
         profiled = (time.perf_counter() - began) / STEPS
     found: list[Any] = sorted(seen.key_averages(), key=lambda event: -event.self_cpu_time_total)[:SHOWN]
     kernels = {event.key: round(event.self_cpu_time_total / 1e3 / STEPS, 3) for event in found}
-    times = {"step_ms": steps, "needed_ms": alone, "profiled_ms": profiled}
-    json.dump({**{name: round(1e3 * each, 3) for name, each in times.items()}, "kernels_ms": kernels}, sys.stdout)
+    times = [*map(statistics.median, turns), profiled]
+    names = ("step_ms", "needed_ms", "cast_ms", "profiled_ms")
+    found_ms = {name: round(1e3 * each, 3) for name, each in zip(names, times, strict=True)}
+    json.dump({**found_ms, "kernels_ms": kernels}, sys.stdout)
 
 
-class NeededOperators(TorchDispatchMode):  # type: ignore[misc]
-    """Notes calls of NEEDED operators while it is entered, and what they work on, which stays in memory."""
+class Replay(TorchDispatchMode):  # type: ignore[misc]
+    """Notes calls of some operators while it is entered, and what they work on, which stays in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Collection[str]) -> None:
         super().__init__()
+        self._names = names
         self._calls: list[Callable[[], object]] = []
 
     def __torch_dispatch__(self, operator: Any, _: object, arguments: Any = (), named: Any = None) -> Any:
         """What PyTorch calls for each operator, below autograd."""
         call = functools.partial(operator, *arguments, **(named or {}))
-        if operator.name().split(".")[0] in NEEDED:
+        if operator.name().split(".")[0] in self._names:
             self._calls.append(call)
         return call()
 
