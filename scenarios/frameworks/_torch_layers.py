@@ -88,7 +88,7 @@ class Blocked(nn.Sequential):  # type: ignore[misc]
     few channels are quicker than in either of PyTorch's. On the CPU; evaluated, or compiled, as ever. Under autocast
     tensors have its dtype, and kernels stay float32, as those of `nn.Conv2d`.
 
-    ran: whether it has trained so: whether what came out of the last training step's convolutions was blocked.
+    ran: whether what it made in the last training step was blocked.
     """
 
     def __init__(self, *modules: nn.Module) -> None:
@@ -97,6 +97,12 @@ class Blocked(nn.Sequential):  # type: ignore[misc]
         for before, module in itertools.pairwise(self):
             if isinstance(before, nn.MaxPool2d) and isinstance(module, nn.ReLU):
                 module.inplace = False  # oneDNN's pooling needs its output in the backward pass
+
+    @staticmethod
+    def offered(precision: str) -> bool:
+        """Whether this build of PyTorch, and for bfloat16 this processor, has such layouts."""
+        has_bf16 = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+        return bool(torch.backends.mkldnn.is_available() and (precision != "bf16" or has_bf16()))
 
     @staticmethod
     def has(module: nn.Module) -> bool:

@@ -55,9 +55,9 @@ def build_net(scenario: Scenario, settings: Mapping[str, str]) -> nn.Sequential:
 
 
 def _blocked(modules: list[nn.Module]) -> list[nn.Module]:
-    """The same with all that comes first and can be in a `Blocked`, up to what a ReLU may do as well behind it."""
+    """The same with all that comes first and can be in a `Blocked` in one. A ReLU at its end is as quick outside."""
     first = list(itertools.takewhile(Blocked.has, modules))
-    while _is_relu(first):
+    if _is_relu(first):
         first.pop()
     return [Blocked(*first), *modules[len(first) :]]
 

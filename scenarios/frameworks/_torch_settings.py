@@ -12,7 +12,7 @@ import torch._dynamo  # the first optimizer would import it, a second later, in 
 from torch import nn
 
 from scenarios import allocators
-from scenarios.frameworks._torch_layers import ByteDropout, has_onednn_product
+from scenarios.frameworks._torch_layers import Blocked, ByteDropout, has_onednn_product
 from scenarios.frameworks.base import Axes, Options
 from scenarios.spec import DATASETS, Adadelta, Conv, Dropout, MaxPool, Scenario, Sgd
 
@@ -38,7 +38,7 @@ def offered(options: Options, scenario: Scenario) -> Axes:
     on_cpu = options.device == "cpu"
     compiled = ["compiled"] if shutil.which("g++") or not on_cpu else []
     planes = any(isinstance(layer, Conv | MaxPool) for layer in scenario.layers)
-    blocks = on_cpu and torch.backends.mkldnn.is_available() and isinstance(scenario.layers[0], Conv | MaxPool)
+    blocks = on_cpu and Blocked.offered(options.precision) and isinstance(scenario.layers[0], Conv | MaxPool)
     pooled = any(isinstance(layer, MaxPool) for layer in scenario.layers)
     own, other = ("loop", "foreach") if on_cpu else ("foreach", "loop")
     fused = [] if isinstance(scenario.optimizer, Adadelta) else ["fused"]  # PyTorch has none of it
