@@ -20,7 +20,7 @@ from benchmarks.processes import Command, alone, on_host
 from kit import catalog
 from kit.console import show_progress
 from kit.engines.local import LocalEngine
-from kit.errors import UsageError
+from kit.errors import KitError, UsageError
 from kit.machine import usable_cpus
 from kit.model import Environment
 from kit.records import Record, tuning_of
@@ -43,16 +43,23 @@ def main() -> None:
         with alone():
             for record in records:
                 request, command = record.request, profiled(record, environment, Path(home))
-                done = subprocess.run(command.arguments, env=command.variables, stdout=subprocess.PIPE, check=True)
+                done = subprocess.run(command.arguments, env=command.variables, stdout=subprocess.PIPE, check=False)
+                if done.returncode:
+                    raise KitError(f"{request.key} could not be profiled.", "What is written above names the cause.")
                 say(Subject("profile", request.scenario, FRAMEWORK, request.precision).line(json.loads(done.stdout)))
 
 
 def cells(folder: RunFolder) -> list[Record]:
-    """The searches of PyTorch's cells on the CPU, without variants. Raises UsageError where there is none."""
-    searched = [record for record in folder.tunings() if record.status is Status.OK and not record.request.variant]
+    """The searches of PyTorch's cells on the CPU that came to their end, without variants. Raises UsageError where
+    there is none."""
+    ended = [record for record in folder.tunings() if record.status is Status.OK and not tuning_of(record).broken]
+    searched = [record for record in ended if not record.request.variant]
     found = [record for record in searched if (record.request.framework, record.request.device) == (FRAMEWORK, "cpu")]
     if not found:
-        raise UsageError(f"{folder.path} has no tuned cell of {FRAMEWORK} on the CPU.", "Make one with --lane tuned.")
+        raise UsageError(
+            f"{folder.path} has no cell of {FRAMEWORK} on the CPU whose settings were searched.",
+            "Make a run with --lane tuned, without --settings.",
+        )
     return found
 
 

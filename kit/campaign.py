@@ -100,11 +100,13 @@ def refusals(plan: Plan, engine: Engine, frameworks: Mapping[str, Framework]) ->
 
 def exit_code(plan: Plan, records: Sequence[Record]) -> int:
     """What the process ends with: 0 where each cell has as many `ok` launches as were planned, or was skipped without
-    having been asked for by name. Else 1; or the cause's own code where nothing is ok and all have that one cause."""
+    having been asked for: by name, or by settings that are not offered. Else 1; or the cause's own code where nothing
+    is ok and all have that one cause."""
     ok = Counter(record.key for record in records if record.status is Status.OK)
     skipped = {record.key for record in records if record.status is Status.SKIPPED}
+    not_offered = {record.key for record in records if record.reason and record.reason.code is Code.NOT_OFFERED}
     wanted = Counter(launch.key for launch in plan.launches)
-    named = {launch.key for launch in plan.launches if launch.named}
+    named = {launch.key for launch in plan.launches if launch.named} | (not_offered & plan.pinned.keys())
     if all(ok[key] >= count or (key in skipped and key not in named) for key, count in wanted.items()):
         return 0
     causes = {record.reason.code for record in records if record.reason and record.status is not Status.SKIPPED}

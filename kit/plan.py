@@ -242,7 +242,7 @@ def _check_numbers(options: Options, selection: Selection, profile: Profile) -> 
         "--batch": min(selection.batches, default=None) if selection.batches else None,
     }
     for name, value in numbers.items():
-        if value is not None and value <= 0:
+        if value is not None and not value > 0:  # nor is NaN
             raise UsageError(f"{name} must be greater than 0, is {value}.", "Leave it out for the default.")
         if value is not None and value > MOST_WHOLE:
             raise UsageError(f"{name} is beyond every machine's numbers.", "Choose a smaller one.")
@@ -257,7 +257,7 @@ def _pinned(pins: Mapping[str, Mapping[str, str]], cells: Sequence[Cell]) -> dic
     tuned = {cell.key for cell in cells if cell.lane == "tuned"}
     if pins and not tuned & pins.keys():
         raise UsageError(
-            f"--settings is for {', '.join(list(pins)[:3])}, of which this run has none.",
+            f"--settings is for {', '.join(f'{key!r:.100}' for key in list(pins)[:3])}, of which this run has none.",
             "Select these cells, with --lane tuned, or leave --settings out.",
         )
     return {key: dict(settings) for key, settings in pins.items() if key in tuned}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -95,8 +96,18 @@ class Document(BaseModel):
 
 def _parse(text: str | bytes) -> Any:
     """What JSON text holds. Raises ValueError, RecursionError; for numbers, too, that kit never writes and arithmetic
-    fails of: NaN, infinity, and whole numbers above MOST_WHOLE."""
-    return json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
+    fails of: NaN, infinity, and whole numbers above MOST_WHOLE; and for a name that an object has twice."""
+    return json.loads(
+        text, parse_constant=_finite, parse_float=_finite, parse_int=_whole, object_pairs_hook=_without_twins
+    )
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twin = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise ValueError(f"{twin!r:.100} is there twice in one object")
+    return found
 
 
 def _finite(text: str) -> float:

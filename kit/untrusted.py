@@ -7,13 +7,19 @@ import os
 import stat
 from pathlib import Path
 
+PLAIN_LIMIT = 256 << 20  # above every document of kit
+
 
 def read_plain(path: Path) -> bytes:
     """The content of a file that a person named, by a link perhaps. Raises OSError where it cannot be read, also where
-    it is no plain file: a pipe would never end."""
+    it is no plain file, a pipe would never end, or larger than PLAIN_LIMIT bytes."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "not a plain file")
-    return path.read_bytes()
+    with path.open("rb") as file:
+        content = file.read(PLAIN_LIMIT + 1)
+    if len(content) > PLAIN_LIMIT:
+        raise OSError(errno.EFBIG, f"larger than {PLAIN_LIMIT >> 20} MiB")
+    return content
 
 
 def read_untrusted(path: Path, limit: int) -> bytes | None:

@@ -466,6 +466,10 @@ def test_the_exit_code_is_that_of_the_one_cause(tmp_path):
     assert code(one_ok) == 1
     named = plan.model_copy(update={"launches": [x.model_copy(update={"named": True}) for x in plan.launches]})
     assert exit_code(named, [one_ok, other_ok, *skipped]) == 1
+    pinned = plan.model_copy(update={"pinned": {other.key: {"layout": "nope"}}})
+    not_offered = examples.failed(other, Status.SKIPPED, Code.NOT_OFFERED)
+    assert exit_code(pinned, [one_ok, not_offered, *skipped]) == 1
+    assert exit_code(plan, [one_ok, not_offered, *skipped]) == 0
 
 
 # ---- the machine's lock ------------------------------------------------------------------------------------------

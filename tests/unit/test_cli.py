@@ -582,10 +582,15 @@ def test_settings_that_were_found_are_written_and_measured_with_elsewhere(
     (tmp_path / "s.json").write_text(json.dumps({"schema": 4, "cells": {key: {"allocator": "/opt/evil.so"}}}))
     assert "the allocator '/opt/evil.so'" in kit("run", *one, "--lane", "tuned", "--settings", "s.json").err
     (tmp_path / "s.json").write_text('{"schema": 4, "cells": {}}')
+    (tmp_path / "twice.json").write_text('{"schema": 4, "cells": {"a": {}, "a": {}}}')
     os.mkfifo(tmp_path / "pipe")
-    for name in ("s.json", "pipe"):
+    with (tmp_path / "huge.json").open("wb") as file:
+        file.truncate(1 << 40)
+    for name in ("s.json", "pipe", "twice.json", "huge.json"):
         refused = kit("run", *one, "--lane", "tuned", "--settings", name)
         assert refused.code == 2
         assert "Name a file that `kit settings` wrote" in " ".join(refused.err.split())
+    (tmp_path / "s.json").write_text(json.dumps({"schema": 4, "cells": {"a/b\nExit": {}}}))
+    assert "for 'a/b\\nExit', of which" in kit("run", *one, "--lane", "tuned", "--settings", "s.json").err
     stock = kit("run", *one, "--json")
     assert kit("settings", json.loads(stock.out)["run"]).code == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -83,6 +84,7 @@ def test_variants_without_scenarios_are_those_that_have_them():
         (Selection(), Options("fake", profile="full", epochs=0), "--epochs"),
         (Selection(), Options("fake", profile="full", epochs=10**400), "--epochs"),
         (Selection(), Options("fake", timeout_s=-1), "--timeout"),
+        (Selection(lanes=("tuned",)), Options("fake", tune_s=math.nan), "--tune"),
         (Selection(), Options("fake", threads=0), "--threads"),
     ],
 )
