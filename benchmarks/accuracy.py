@@ -2,7 +2,7 @@
 
 `python -m benchmarks.accuracy` prints one line of JSON a scenario, framework and precision: mean test accuracies in
 per cent, the standard deviation of stock's over seeds, and the mean of the differences, tuned less stock, with its
-interval.
+interval. Settings are searched with the first seed, and taken with the others.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ SCENARIOS = ("mnist-cnn", "cifar-cnn")
 PRECISIONS = ("fp32", "bf16")
 
 Lane = tuple[str, tuple[str, ...]]  # and its precisions
+Settings = dict[str, dict[str, str]]  # by cell
 Trained = tuple[str, str, str, str]  # scenario, framework, lane, precision
 
 
@@ -51,17 +52,21 @@ def main() -> None:
     """Train with each seed in both lanes, then print."""
     asked = options()
     accuracies: dict[Trained, dict[int, float]] = {}
+    settings: Settings = {}
     with show_progress() as progress:
         for seed in range(asked.seeds):
             for lane in (("stock", ("fp32",)), ("tuned", tuple(asked.precision or PRECISIONS))):
-                for cell, accuracy in trained(asked, lane, seed, progress):
+                for cell, accuracy in trained(asked, lane, seed, settings, progress):
                     accuracies.setdefault(cell, {})[seed] = accuracy
     for subject, found, stock in comparisons(accuracies):
         say(subject.line(difference(found, stock)))
 
 
-def trained(asked: argparse.Namespace, lane: Lane, seed: int, progress: Progress) -> Iterator[tuple[Trained, float]]:
-    """Each cell of a lane, with its test accuracy (0 to 1) after the last epoch."""
+def trained(
+    asked: argparse.Namespace, lane: Lane, seed: int, settings: Settings, progress: Progress
+) -> Iterator[tuple[Trained, float]]:
+    """Each cell of a lane, with its test accuracy (0 to 1) after the last epoch. settings: of the tuned cells that have
+    some; what is found for the others is added."""
     selection = Selection(
         scenarios=tuple(asked.scenario or SCENARIOS),
         frameworks=tuple(asked.framework) if asked.framework else None,
@@ -69,10 +74,12 @@ def trained(asked: argparse.Namespace, lane: Lane, seed: int, progress: Progress
         lanes=lane[:1],
         precisions=lane[1],
     )
-    wishes = Options("local", profile="full", epochs=asked.epochs, seed=seed, data="real")
+    pinned = settings if lane[0] == "tuned" else {}
+    wishes = Options("local", profile="full", epochs=asked.epochs, seed=seed, data="real", pinned=pinned)
     outcome = session.start(session.prepare(selection, wishes, Sources.from_environment()), asked.out, progress)
     folder = RunFolder.open(outcome.folder)
     broken = {search.key for search in folder.tunings() if search.status is not Status.OK or tuning_of(search).broken}
+    settings |= {search.key: tuning_of(search).settings for search in folder.tunings() if search.key not in broken}
     for cell in summarise(folder.records()):
         if cell.test_accuracy is not None and cell.key not in broken:  # else it would be stock against stock
             yield (cell.scenario, cell.framework, cell.lane, cell.precision), cell.test_accuracy
