@@ -42,11 +42,9 @@ def main() -> None:
         environment = LocalEngine(Sources.from_environment()).prepare(catalog.frameworks()[FRAMEWORK], "cpu", progress)
         with alone():
             for record in records:
-                request, command = record.request, profiled(record, environment, Path(home))
-                done = subprocess.run(command.arguments, env=command.variables, stdout=subprocess.PIPE, check=False)
-                if done.returncode:
-                    raise KitError(f"{request.key} could not be profiled.", "What is written above names the cause.")
-                say(Subject("profile", request.scenario, FRAMEWORK, request.precision).line(json.loads(done.stdout)))
+                request = record.request
+                found = figures(request.key, profiled(record, environment, Path(home)))
+                say(Subject("profile", request.scenario, FRAMEWORK, request.precision).line(found))
 
 
 def cells(folder: RunFolder) -> list[Record]:
@@ -69,6 +67,15 @@ def profiled(record: Record, environment: Environment, home: Path) -> Command:
     work = (request.scenario, "--threads", str(len(usable_cpus())), "--precision", request.precision)
     how = ("--settings", json.dumps(settings))
     return on_host(environment, home, "benchmarks.torch_profile", *work, *how, variables=allocators.variables(settings))
+
+
+def figures(key: str, command: Command) -> dict[str, object]:
+    """What a cell's profile says. Raises KitError where it fails, whose cause it has written to standard error."""
+    done = subprocess.run(command.arguments, env=command.variables, stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        raise KitError(f"{key} could not be profiled.", "What is written above names the cause.")
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from benchmarks.overhead import SCENARIOS
+from benchmarks.overhead import OF_KERAS, SCENARIOS
 from benchmarks.pairs import Subject, exit_code, say
 from benchmarks.processes import Command, Extent, alone, compare, on_host
 from kit import catalog, session
@@ -31,9 +31,7 @@ from kit.sources import Sources
 from kit.store import RunFolder
 from scenarios import allocators
 
-# What Keras is measured as: the bench, and the options of its side.
 TUNED = "tuned"
-OF_KERAS = {"keras": (TUNED, ()), "keras-steps": ("tuned-steps", ("--steps-alone",))}
 STOCK = "stock"
 STEPS = 150  # of an epoch
 PLAIN, PLAIN_FRAMEWORK = "benchmarks.keras_recipes", "tensorflow"
@@ -104,9 +102,10 @@ def comparisons(
         work = (request.scenario, "--images", str(images))
         ours = kit_side(record, environments, home, *work, settings=tuning_of(record).settings)
         cell = request.scenario, request.framework, request.precision
-        for against, (bench, how) in OF_KERAS.items():
+        for against, (ending, how) in OF_KERAS.items():
             if against in asked.against and request.scenario in SCENARIOS:
-                yield Subject(bench, *cell), ours, on_host(environments[PLAIN_FRAMEWORK], home, PLAIN, *work, *how)
+                baseline = on_host(environments[PLAIN_FRAMEWORK], home, PLAIN, *work, *how)
+                yield Subject(TUNED + ending, *cell), ours, baseline
         if STOCK in asked.against:
             yield Subject("tuned-stock", *cell), ours, kit_side(record, environments, home, *work)
 

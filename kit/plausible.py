@@ -22,6 +22,8 @@ POSSIBLE = (
     (re.compile(r"accuracy$"), 0.0, 1.0),
     (re.compile(r"(?<!_per)_s$|_ms$|_at$|\bseconds$"), 0.0, 1e9),
     (re.compile(r"^anatomy\.resident\.seconds$"), LEAST, 1e9),
+    (re.compile(r"^tuning\.searches\.tried\.(ratios|rates)$"), LEAST, MOST_IMAGES_PER_S),
+    (re.compile(r"^tuning\.searches\.untried$"), 0.0, 1e9),
     (re.compile(r"^ceilings\.(value|samples)$"), LEAST, 1e21),  # a computer of an exaFLOP/s reaches 1e18
 )
 

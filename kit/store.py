@@ -128,7 +128,7 @@ class RunFolder:
                     f"{file} holds the record of {record.key}, launch {record.launch}.",
                     f"Give the file its name back ({place}), or move it away and run again with --resume.",
                 )
-            if record.request.purpose == "measure" and (asked := Cell.of(record.request).key) != record.key:
+            if record.request.purpose != "probe" and (asked := Cell.of(record.request).key) != record.key:
                 raise UsageError(
                     f"{file} holds the record of {record.key}, but the request of {asked:.200}.",
                     "Restore the file, or move it away and run again with --resume.",

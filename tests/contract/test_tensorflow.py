@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import time
 from dataclasses import replace
 
 import pytest
@@ -80,3 +81,24 @@ def test_each_setting_is_what_runs(tensorflow, options: Options, monkeypatch):
     assert own.startswith("Keras fit, ")
     assert built(loop="graph").placement().training == own.replace("fit", "graph")
     assert built(optimizer="fused").placement().training not in (own, own.replace("fit", "graph"))
+
+
+def test_plain_keras_can_be_timed_by_its_steps_alone(tensorflow):
+    """As the benchmarks do; what `fit` does before the first and after the last is not theirs."""
+    recipes = importlib.import_module("benchmarks.keras_recipes")  # imports TensorFlow
+    scenario = toy(batch=8)
+    model = recipes.keras.Sequential([recipes.L.Input(scenario.image), recipes.L.Flatten(), recipes.L.Dense(10)])
+    model.compile("sgd", recipes.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    images, labels = noise(scenario, 40)
+    clock, pause = recipes.StepClock(model), 0.5
+
+    def epoch() -> None:
+        time.sleep(pause)
+        model.fit(images, labels, batch_size=8, epochs=1, verbose=0)
+        time.sleep(pause)
+
+    for _ in range(2):
+        began = time.monotonic()
+        seconds = clock.seconds(epoch)
+        assert 0 < seconds <= time.monotonic() - began - 2 * pause
+    assert len(clock._times) == 2 * 5

@@ -328,3 +328,14 @@ def test_dropout_by_bytes_zeroes_its_share_and_scales_the_rest(rate: float) -> N
         shares = kept.double().mean(others)
         assert float(shares.std()) == pytest.approx(spread * len(shares) ** 0.5, rel=1)
     assert torch.equal(dropout.eval()(x), x)
+
+
+@pytest.mark.usefixtures("capture")
+def test_what_a_profile_does_again_is_what_was_named_on_the_same_tensors() -> None:
+    profiler = importlib.import_module("benchmarks.torch_profile")  # imports PyTorch
+    numbers = profiler.torch.zeros(3)
+    with profiler.Replay({"aten::add_"}) as added, profiler.Replay({"aten::div_"}) as divided:
+        numbers.add_(2).mul_(3)
+    assert not divided.calls
+    added.again(2)
+    assert numbers.tolist() == [10, 10, 10]

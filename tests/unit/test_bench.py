@@ -135,6 +135,18 @@ def test_the_median_s_interval_needs_six_values():
     assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) == Interval(3.5, 1.0, 6.0)
 
 
+def test_keras_is_held_against_its_whole_fit_and_against_its_steps_alone() -> None:
+    def side(*arguments: str) -> Command:
+        return Command(arguments, {})
+
+    found = [
+        (subject.bench, compared.keywords["baseline"].arguments)
+        for subject, compared in overhead.comparisons("mnist-cnn", "tensorflow", 64, side)
+    ]
+    plain = ("benchmarks.keras_recipes", "mnist-cnn", "--images", "64")
+    assert found == [("overhead", plain), ("overhead-steps", (*plain, "--steps-alone"))]
+
+
 def test_no_scenario_hides_behind_the_others():
     line = overhead.pooled([0.9, 0.9, 1.0, 1.0, 1.0])
     assert (line["ratio"], line["n"]) == (0.9587, 5)
@@ -391,6 +403,9 @@ def test_what_is_profiled_is_each_search_for_pytorch_on_the_cpu_with_what_it_fou
     command = profile.profiled(record, environment, tmp_path)
     assert json.loads(command.arguments[-1]) == examples.SETTINGS
     assert command.variables["LD_PRELOAD"] == "libtcmalloc_minimal.so.4"
+    assert profile.figures("a/b", Command((sys.executable, "-c", "print('{\"step_ms\": 1}')"), {})) == {"step_ms": 1}
+    with pytest.raises(KitError, match="a/b could not be profiled"):
+        profile.figures("a/b", Command((sys.executable, "-c", "print('{}'); exit(3)"), {}))
 
 
 @pytest.mark.parametrize(("count", "enough"), [(pipeline.PHOTO_BATCH, True), (pipeline.PHOTO_BATCH - 1, False)])

@@ -79,6 +79,16 @@ def test_an_ok_record_with_a_speed_of_no_machine_is_refused(part, speed):
     assert Record.from_json(json.dumps(failed), "x.json").status is Status.FAILED
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("ratios", [1.5, -1.0]), ("ratios", [0.0]), ("rates", [-1.0]), ("rates", [1.1e9])]
+)
+def test_a_search_that_tried_what_is_as_fast_as_no_machine_is_refused(name, value):
+    document = json.loads(examples.record(replace(examples.request(), purpose="tune")).to_json())
+    document["result"]["tuning"]["searches"][0]["tried"][1][name] = value
+    with pytest.raises(UsageError, match=rf"x\.json is not a valid record: .*tuning\.searches\.tried\.{name}"):
+        Record.from_json(json.dumps(document), "x.json")
+
+
 @pytest.mark.parametrize("part", ["timings", "training", "inference", "proof", "evidence", "telemetry"])
 def test_an_ok_record_has_every_part(part):
     document = json.loads(examples.record().to_json())

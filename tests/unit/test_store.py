@@ -67,14 +67,16 @@ def test_a_second_run_never_takes_the_folder_of_the_first(folder):
         RunFolder.create(folder.path, folder.plan, folder.machine)
 
 
-@pytest.mark.parametrize("change", [{"framework": "x" * 100_000}, {"batch": 65}, {"lane": "tuned"}])
-def test_a_record_whose_request_is_of_another_cell_is_refused(folder, change):
-    file = folder.save(record(1))
+@pytest.mark.parametrize("purpose", ["measure", "tune"])
+@pytest.mark.parametrize("change", [{"framework": "x" * 100_000}, {"batch": 65}, {"lane": "stock"}])
+def test_a_record_whose_request_is_of_another_cell_is_refused(folder, change, purpose):
+    asked = replace(examples.request(replace(examples.cell(), lane="tuned")), purpose=purpose)
+    file = folder.save(examples.record(asked))
     fields = json.loads(file.read_text())
     fields["request"] |= change
     file.write_text(json.dumps(fields))
     with pytest.raises(UsageError, match="but the request of"):
-        folder.records()
+        folder.records() + folder.tunings()
 
 
 def test_missing_keeps_the_plan_s_order(folder):
