@@ -102,7 +102,8 @@ def resolve(name: str, mode: Mode, progress: Progress) -> Source:
         except DataError as error:
             if mode == "real":
                 raise
-            note = f"{title}: synthetic. {error.message} `kit data fetch {name}` gets the real set."
+            real = f"`kit data fetch {name}` gets the real set, `kit data add {name} PATH` takes one from this machine."
+            note = f"{title}: synthetic. {error.message} {real}"
             return Source("synthetic", None, note)
     return Source("real", sets_dir(), f"{title}: {prepared.source}, content digest {prepared.digest}")
 

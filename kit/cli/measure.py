@@ -126,7 +126,10 @@ def run(
     tune: options.Tune = "",
     settings: options.Settings = None,
     gpus: Annotated[
-        str, typer.Option("--gpus", help="GPUs by number or UUID, with commas, or all; default: the first idle one.")
+        str,
+        typer.Option(
+            "--gpus", help="GPUs by number or UUID, with commas, or all; default: the first idle one.", metavar="IDS"
+        ),
     ] = "",
     threads: Annotated[
         int | None, typer.Option("--threads", help="CPUs of one launch; default: all that may be used.", metavar="N")

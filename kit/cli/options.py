@@ -52,7 +52,8 @@ MeasuringBudget = Annotated[
     ),
 ]
 Tune = Annotated[
-    str, Option("--tune", help="Tuned lane: time of the search for a cell's settings. As 60s.", metavar="TIME")
+    str,
+    Option("--tune", help="Tuned lane: time of the search for a cell's settings; 60s (default).", metavar="TIME"),
 ]
 Settings = Annotated[
     Path | None,
