@@ -64,7 +64,7 @@ def measure(environments: Mapping[str, Environment], asked: argparse.Namespace, 
             side = functools.partial(on_host, environment, Path(home))
             for scenario in dict.fromkeys(asked.scenario or SCENARIOS):
                 for subject, compared in comparisons(scenario, framework, asked.images, side):
-                    medians.setdefault(subject.bench, []).append(compared(subject, extent, progress))
+                    medians.setdefault(subject.bench, []).append(compared(subject, extent=extent, progress=progress))
             for bench, found in medians.items():
                 if len(found) > 1:
                     say(Subject(bench, "pooled", framework).line(pooled(found)))
