@@ -135,16 +135,29 @@ def test_the_median_s_interval_needs_six_values():
     assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) == Interval(3.5, 1.0, 6.0)
 
 
-def test_keras_is_held_against_its_whole_fit_and_against_its_steps_alone() -> None:
-    def side(*arguments: str) -> Command:
-        return Command(arguments, {})
+def test_both_frameworks_are_measured_keras_by_its_whole_fit_and_by_its_steps_alone(monkeypatch, capsys) -> None:
+    def on_host(environment: Environment, home: Path, module: str, *arguments: str) -> Command:
+        return a_side(seconds={"benchmarks.keras_recipes": 3, "benchmarks.kit_side": 1}.get(module, 2) / len(arguments))
 
-    found = [
-        (subject.bench, compared.keywords["baseline"].arguments)
-        for subject, compared in overhead.comparisons("mnist-cnn", "tensorflow", 64, side)
+    monkeypatch.setattr(overhead, "on_host", on_host)
+    monkeypatch.setattr(overhead, "TORCH_LOOPS", ("epoch", "twice"))
+    environments = {name: Environment(name, "cpu", "venv", name, "") for name in ("tensorflow", "torch")}
+    choice = ["--scenario", "mnist-cnn", "--scenario", "cifar-cnn", "--launches", "6", "--pairs", "1"]
+    overhead.measure(environments, overhead.options(choice), Silent())
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["bench"], line["scenario"], line["framework"]) for line in lines] == [
+        ("overhead", "mnist-cnn", "tensorflow"),
+        ("overhead-steps", "mnist-cnn", "tensorflow"),
+        ("overhead", "cifar-cnn", "tensorflow"),
+        ("overhead-steps", "cifar-cnn", "tensorflow"),
+        ("overhead", "pooled", "tensorflow"),
+        ("overhead-steps", "pooled", "tensorflow"),
+        ("overhead", "mnist-cnn", "torch"),
+        ("overhead", "cifar-cnn", "torch"),
+        ("overhead", "pooled", "torch"),
     ]
-    plain = ("benchmarks.keras_recipes", "mnist-cnn", "--images", "64")
-    assert found == [("overhead", plain), ("overhead-steps", (*plain, "--steps-alone"))]
+    # Seconds by the words of a side's command line: the kit's has 7, plain Keras' 3, and 4 where steps alone count.
+    assert [line["ratio"] for line in lines if line["scenario"] == "mnist-cnn"] == [7, 5.25, 2]
 
 
 def test_no_scenario_hides_behind_the_others():
