@@ -1,4 +1,4 @@
-"""Where the steps of a run's tuned cells of PyTorch on the CPU spend their time, with the settings found for them.
+"""Where the steps of a run's tuned cells of PyTorch on the CPU spend their time, with the settings they were given.
 
 `python -m benchmarks.profile RUN` prints a line of JSON for each: `step_ms`, of a step on a batch in memory;
 `needed_ms`, of its products, convolutions and its fused Adam alone, by turns with it: what would be left if all else
@@ -13,6 +13,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.pairs import Subject, exit_code, say
@@ -23,12 +24,13 @@ from kit.engines.local import LocalEngine
 from kit.errors import KitError, UsageError
 from kit.machine import usable_cpus
 from kit.model import Environment
-from kit.records import Record, tuning_of
+from kit.plan import find_scenario
+from kit.records import PlannedLaunch
 from kit.runs import find_run
 from kit.sources import Sources
 from kit.store import RunFolder
+from kit.tuned import pins
 from scenarios import allocators
-from scenarios.contract import Status
 
 FRAMEWORK = "torch"
 
@@ -37,34 +39,37 @@ def main() -> None:
     """Make the environment, then profile with the machine to ourselves."""
     parser = argparse.ArgumentParser(prog="benchmarks.profile", description=__doc__)
     parser.add_argument("run", help="the run's folder, or its id below reports/")
-    records = cells(RunFolder.open(find_run(parser.parse_args().run, Path("reports"))))
+    found = cells(RunFolder.open(find_run(parser.parse_args().run, Path("reports"))))
     with show_progress() as progress, tempfile.TemporaryDirectory() as home:
         environment = LocalEngine(Sources.from_environment()).prepare(catalog.frameworks()[FRAMEWORK], "cpu", progress)
         with alone():
-            for record in records:
-                request = record.request
-                found = figures(request.key, profiled(record, environment, Path(home)))
-                say(Subject("profile", request.scenario, FRAMEWORK, request.precision).line(found))
+            for cell, settings in found:
+                line = figures(cell.key, profiled(cell, settings, environment, Path(home)))
+                say(Subject("profile", cell.scenario, FRAMEWORK, cell.precision).line(line))
 
 
-def cells(folder: RunFolder) -> list[Record]:
-    """The searches of PyTorch's cells on the CPU that came to their end, without variants. Raises UsageError where
-    there is none."""
-    ended = [record for record in folder.tunings() if record.status is Status.OK and not tuning_of(record).broken]
-    searched = [record for record in ended if not record.request.variant]
-    found = [record for record in searched if (record.request.framework, record.request.device) == (FRAMEWORK, "cpu")]
+def cells(folder: RunFolder) -> list[tuple[PlannedLaunch, Mapping[str, str]]]:
+    """PyTorch's tuned cells on the CPU, without variants and at the published batch size, with their settings. Raises
+    UsageError where there is none."""
+    settings, published = pins(folder).cells, catalog.scenarios()
+    launches = {launch.key: launch for launch in folder.plan.launches if launch.key in settings}
+    found: list[tuple[PlannedLaunch, Mapping[str, str]]] = [
+        (launch, settings[key])
+        for key, launch in launches.items()
+        if (launch.framework, launch.device, launch.variant) == (FRAMEWORK, "cpu", "")
+        and launch.batch == find_scenario(launch, published).batch
+    ]
     if not found:
         raise UsageError(
-            f"{folder.path} has no cell of {FRAMEWORK} on the CPU whose settings were searched.",
-            "Make a run with --lane tuned, without --settings.",
+            f"{folder.path} has no tuned cell of {FRAMEWORK} on the CPU whose settings are known.",
+            "Make a run with --lane tuned, of scenarios without variants and at their own batch size.",
         )
     return found
 
 
-def profiled(record: Record, environment: Environment, home: Path) -> Command:
+def profiled(cell: PlannedLaunch, settings: Mapping[str, str], environment: Environment, home: Path) -> Command:
     """How to profile one cell."""
-    request, settings = record.request, tuning_of(record).settings
-    work = (request.scenario, "--threads", str(len(usable_cpus())), "--precision", request.precision)
+    work = (cell.scenario, "--threads", str(len(usable_cpus())), "--precision", cell.precision)
     how = ("--settings", json.dumps(settings))
     return on_host(environment, home, "benchmarks.torch_profile", *work, *how, variables=allocators.variables(settings))
 

@@ -147,7 +147,7 @@ def make_plan(
         identify=options.identify,
         launches=launches,
         tune_s=options.tune_s or TUNE_S,
-        pinned=_pinned(options.pinned, cells),
+        pinned=_pinned(options, cells),
     )
 
 
@@ -200,7 +200,8 @@ def estimate(plan: Plan, scenarios: Scenarios, ready: Environments = (), left_ou
     if searched := {x.key: x for x in launches if x.lane == "tuned" and x.key not in plan.pinned}:
         tuning_s = sum(search_seconds(x.framework, x.device, plan.tune_s) for x in searched.values())
         count = _count(len(searched), "search", "searches")
-        lines.append(f"{count} for settings, where no earlier run made them: about {format_duration(tuning_s)}")
+        each = f"{format_duration(plan.tune_s)} each and start-up"
+        lines.append(f"{count} for settings, {each}, unless made before: about {format_duration(tuning_s)}")
         if plan.pinned:
             lines.append(f"Not in the file of settings, so searched: {', '.join(searched)}")
         measuring_s += tuning_s
@@ -252,14 +253,17 @@ def _check_numbers(options: Options, selection: Selection, profile: Profile) -> 
         raise UsageError(f"--seed must be at most {MOST_SEED}, is {options.seed}.", "Choose a smaller one.")
 
 
-def _pinned(pins: Mapping[str, Mapping[str, str]], cells: Sequence[Cell]) -> dict[str, dict[str, str]]:
-    """Those of the pins that the plan has cells for. Raises UsageError where it has none of them."""
-    tuned = {cell.key for cell in cells if cell.lane == "tuned"}
+def _pinned(options: Options, cells: Sequence[Cell]) -> dict[str, dict[str, str]]:
+    """Those of the pins that the plan has cells for. Raises UsageError where it has none of them, and for the time of a
+    search where none is left to make."""
+    pins, tuned = options.pinned, {cell.key for cell in cells if cell.lane == "tuned"}
     if pins and not tuned & pins.keys():
         raise UsageError(
             f"--settings is for {', '.join(f'{key!r:.100}' for key in list(pins)[:3])}, of which this run has none.",
             "Select these cells, with --lane tuned, or leave --settings out.",
         )
+    if options.tune_s is not None and pins and tuned <= pins.keys():
+        raise UsageError("--tune has no meaning where --settings has all tuned cells.", "Leave --tune out.")
     return {key: dict(settings) for key, settings in pins.items() if key in tuned}
 
 

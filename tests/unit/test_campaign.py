@@ -1,9 +1,8 @@
-"""A plan carried out: order, isolation of failures, interruption at any point, resume, the machine's lock."""
+"""A plan carried out: order, isolation of failures, interruption at any point, resume."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import signal
 import subprocess
@@ -22,62 +21,23 @@ from kit import catalog, locks
 from kit.campaign import exit_code, run_campaign
 from kit.datasets import Source
 from kit.errors import CorruptDataError, DataError, DiskError, EngineError, ImageError, Interrupted, UsageError
-from kit.limits import choose_gpus, launch_limits
-from kit.model import Completion, Framework
-from kit.plan import Options, Selection, make_plan
+from kit.model import Completion
+from kit.plan import Selection
 from kit.progress import Silent
-from kit.records import tuning_of
 from kit.store import RunFolder
-from kit.tuned import pins
 from scenarios import codec
-from scenarios.contract import RESULT_FILE, Code, Reason, Search, Status, Tried, Tuning
+from scenarios.contract import RESULT_FILE, Code, Reason, Status
 from tests import examples, fakes
+from tests.campaigns import FRAMEWORKS, NAMES, ONE, fails, go, new_run, synthetic
+
+pytestmark = pytest.mark.usefixtures("machine")
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("onnxruntime", "tensorflow", "torch")
-FRAMEWORKS = {name: Framework(name, name, ("cpu", "cuda"), (), 13, 580, (7, 5), Path()) for name in NAMES}
-SMALL = Selection(scenarios=("mnist-cnn", "cifar-cnn"), devices=("cpu",))
-ONE = Selection(scenarios=("mnist-cnn",), devices=("cpu",))
 NO_GPU = {(name, "cuda"): "No NVIDIA GPU is visible." for name in NAMES}
-
-
-@pytest.fixture(autouse=True)
-def machine(tmp_path_factory, monkeypatch):
-    """A machine of our own: lock, cache, frameworks."""
-    folder = tmp_path_factory.mktemp("machine")
-    monkeypatch.setattr(locks, "PATH", folder / "lock")
-    monkeypatch.setattr(locks, "PATIENCE_S", 0.0)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-    monkeypatch.setattr(catalog, "frameworks", lambda: FRAMEWORKS)
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a process is killed here, not the power cut
-
-
-def synthetic(name, mode, progress):
-    return Source("synthetic", None, "synthetic: for the test")
-
-
-def new_run(path, selection=SMALL, **options):
-    plan = make_plan(
-        selection,
-        Options("fake", **options),
-        catalog.scenarios(),
-        FRAMEWORKS,
-        run="r1",
-        created_at="2026-01-01T00:00:00+00:00",
-    )
-    return RunFolder.create(path, plan, examples.machine())
-
-
-def go(folder, engine, resolve=synthetic, **options):
-    return run_campaign(folder, engine, examples.machine(), resolve, Silent(), **options)
 
 
 def names(records):
     return [(record.key, record.launch) for record in records]
-
-
-def fails(asked, folder):
-    return Completion(exit_code=1, seconds=1.0)
 
 
 def test_every_planned_launch_gets_its_record_in_the_plan_s_order(tmp_path):
@@ -201,7 +161,7 @@ from pathlib import Path
 from kit import catalog, locks
 from kit.store import RunFolder
 from tests import fakes
-from tests.unit.test_campaign import FRAMEWORKS, go
+from tests.campaigns import FRAMEWORKS, go
 
 def die_at_the_second_launch(asked, folder):
     if engine.launched:
@@ -470,206 +430,3 @@ def test_the_exit_code_is_that_of_the_one_cause(tmp_path):
     not_offered = examples.failed(other, Status.SKIPPED, Code.NOT_OFFERED)
     assert exit_code(pinned, [one_ok, not_offered, *skipped]) == 1
     assert exit_code(plan, [one_ok, not_offered, *skipped]) == 0
-
-
-# ---- the machine's lock ------------------------------------------------------------------------------------------
-
-HOLD = """
-import sys
-from pathlib import Path
-from kit import locks
-locks.PATH = Path(sys.argv[1])
-with locks.measuring("other-run"):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-@pytest.fixture
-def other_process():
-    """Another process that measures on this machine."""
-    command = [sys.executable, "-c", HOLD, str(locks.PATH)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "held\n"
-        yield process
-        process.kill()
-
-
-def test_a_second_measuring_run_is_refused_until_the_first_is_dead(tmp_path, other_process):
-    folder, engine = new_run(tmp_path / "run"), fakes.FakeEngine()
-    with pytest.raises(EngineError, match=rf"other-run \(process {other_process.pid}\)"):
-        go(folder, engine)
-    assert engine.calls == []
-    assert locks.is_alive("other-run")
-    assert not locks.is_alive("r1")
-    other_process.kill()
-    other_process.wait()
-    assert not locks.is_alive("other-run")
-    assert len(go(folder, engine)) == 6
-
-
-def test_a_lock_file_that_says_nothing_sensible_is_shown_to_nobody(other_process):
-    locks.PATH.write_bytes(b"\x1b]0;evil\x07 \xff")
-    with pytest.raises(EngineError, match=r"\? \(process \?\)"), locks.measuring("r1"):
-        pass
-    assert locks.is_alive("r1")  # who knows: rather leave its containers alone
-
-
-def test_a_link_or_a_pipe_in_the_lock_s_place_is_an_error(tmp_path):
-    target = tmp_path / "target"
-    target.write_text("precious")
-    locks.PATH.symlink_to(target)
-    with pytest.raises(EngineError, match="lock"), locks.measuring("r1"):
-        pass
-    assert target.read_text() == "precious"
-    locks.PATH.unlink()
-    os.mkfifo(locks.PATH)
-    with pytest.raises(EngineError, match="not a plain file"), locks.measuring("r1"):
-        pass
-
-
-def test_every_user_may_take_the_lock():
-    before = os.umask(0o077)
-    try:
-        with locks.measuring("r1"):
-            assert locks.PATH.stat().st_mode & 0o777 == 0o666
-    finally:
-        os.umask(before)
-
-
-# ---- limits ------------------------------------------------------------------------------------------------------
-
-
-def test_limits_are_the_machine_s_unless_the_plan_says_otherwise(tmp_path):
-    plan = new_run(tmp_path / "run").plan
-    limits = launch_limits(plan, (0, 2, 1, 3), 1000)
-    assert (limits.cpus, limits.memory_bytes, limits.timeout_s) == ((0, 2, 1, 3), 900, plan.timeout_s)
-    asked = plan.model_copy(update={"threads": 2, "memory_bytes": 77})
-    assert launch_limits(asked, (0, 2, 1, 3), None).cpus == (0, 2)
-    assert launch_limits(asked, (0, 2, 1, 3), None).memory_bytes == 77
-    with pytest.raises(UsageError, match="more than the 1 CPUs"):
-        launch_limits(asked, (0,), None)
-
-
-def test_a_gpu_is_the_first_idle_one_or_the_one_asked_for():
-    gpus = [examples.gpu(index=index, uuid=f"GPU-{index}") for index in range(3)]
-    assert choose_gpus(None, gpus, busy=[0]) == ("1",)
-    assert choose_gpus(None, gpus, busy=[0, 1, 2]) == ("0",)
-    assert choose_gpus(None, [], busy=[]) == ()
-    assert choose_gpus("all", gpus, busy=[0]) == ("0", "1", "2")
-    assert choose_gpus("GPU-2,0", gpus, busy=[0]) == ("GPU-2", "0")
-    with pytest.raises(UsageError, match="no NVIDIA GPU is visible"):
-        choose_gpus("0", [], busy=[])
-    with pytest.raises(UsageError, match="There is: 0, 1, 2"):
-        choose_gpus("3", gpus, busy=[])
-
-
-@pytest.fixture
-def own_cache(tmp_path, monkeypatch):
-    """No search that another test, or an earlier run of the tests, has kept."""
-    monkeypatch.setenv("KIT_CACHE_DIR", str(tmp_path / "cache"))
-
-
-TUNED = Selection(scenarios=("mnist-cnn",), frameworks=("torch",), devices=("cpu",), lanes=("stock", "tuned"))
-TUNED_KEY = "mnist-cnn/torch/cpu/tuned/fp32/b64"
-
-
-@pytest.mark.usefixtures("own_cache")
-def test_a_tuned_cell_is_searched_once_and_measured_with_what_was_found(tmp_path):
-    folder, engine = new_run(tmp_path / "run", TUNED, tune_s=30.0), fakes.FakeEngine()
-    records = {record.request.lane: record for record in go(folder, engine)}
-    assert engine.tuned == [(TUNED_KEY, 1)]
-    assert records["tuned"].request.settings == examples.SETTINGS
-    assert records["tuned"].request.environment == {"LD_PRELOAD": "libtcmalloc_minimal.so.4"}
-    assert (records["stock"].request.settings, records["stock"].request.environment) == ({}, {})
-    (search,) = folder.tunings()
-    assert (search.request.budget.seconds, search.request.settings) == (30.0, {})
-    assert pins(folder).cells == {TUNED_KEY: examples.SETTINGS}
-
-    further = fakes.FakeEngine()
-    again = new_run(tmp_path / "again", TUNED, tune_s=30.0)
-    go(again, further)
-    assert further.tuned == [], "what this machine found before is taken"
-    assert again.tunings() == [search]
-    longer = fakes.FakeEngine()
-    go(new_run(tmp_path / "longer", TUNED, tune_s=31.0), longer)
-    assert len(longer.tuned) == 1, "another budget may find something else"
-    smaller = fakes.FakeEngine()
-    go(new_run(tmp_path / "smaller", TUNED, tune_s=30.0, memory_bytes=2 << 30), smaller)
-    assert len(smaller.tuned) == 1, "what was found may not fit into less memory"
-
-
-@pytest.mark.usefixtures("own_cache")
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"status": "failed", "reason": {"code": "timeout", "message": "Late.", "remedy": "Wait."}},
-        {"key": "mnist-cnn/torch/cpu/tuned/bf16/b64"},
-        {"request": {"precision": "bf16"}},
-        {"result": {"tuning": {"settings": {"allocator": "/opt/evil.so"}, "searches": []}}},
-        None,
-    ],
-)
-def test_a_kept_search_that_is_of_something_else_is_made_anew(tmp_path, change):
-    go(new_run(tmp_path / "run", TUNED), fakes.FakeEngine())
-    (kept,) = (tmp_path / "cache" / "tuning").iterdir()
-    if change is None:
-        kept.unlink()
-        os.mkfifo(kept)
-    else:
-        record = json.loads(kept.read_text())
-        for name, value in change.items():
-            record[name] = {**record[name], **value} if isinstance(record[name], dict) else value
-        kept.write_text(json.dumps(record))
-    engine, folder = fakes.FakeEngine(), new_run(tmp_path / "again", TUNED)
-    records = go(folder, engine)
-    assert engine.tuned == [(TUNED_KEY, 1)]
-    assert {record.status for record in records} == {Status.OK}
-    assert pins(folder).cells == {TUNED_KEY: examples.SETTINGS}
-
-
-@pytest.mark.usefixtures("own_cache")
-def test_a_search_that_broke_off_is_used_and_made_anew_in_the_next_run(tmp_path):
-    def stock_failed(asked, folder):
-        done = fakes.works(asked, folder)
-        if asked.purpose == "tune":
-            failed = Tuning({}, [Search("training", {}, [Tried({}, [], [], f"{Path.home()}/x crashed.")], 1.0)])
-            codec.write(folder.scratch / RESULT_FILE, replace(examples.result(asked), tuning=failed))
-        return done
-
-    folder = new_run(tmp_path / "run", TUNED)
-    records = {r.request.lane: r for r in go(folder, fakes.FakeEngine(stock_failed))}
-    assert (records["tuned"].status, records["tuned"].request.settings) == (Status.OK, {})
-    (search,) = folder.tunings()
-    assert tuning_of(search).broken == "~/x crashed.", "whose home it is goes into no record"
-    with pytest.raises(UsageError, match="came to its end"):
-        pins(folder)
-    engine = fakes.FakeEngine()
-    go(new_run(tmp_path / "again", TUNED), engine)
-    assert engine.tuned == [(TUNED_KEY, 1)]
-
-
-@pytest.mark.usefixtures("own_cache")
-def test_pinned_settings_are_not_searched(tmp_path):
-    engine = fakes.FakeEngine()
-    folder = new_run(tmp_path / "run", TUNED, pinned={TUNED_KEY: {"layout": "nhwc"}})
-    settings = {record.request.lane: record.request.settings for record in go(folder, engine)}
-    assert settings == {"stock": {}, "tuned": {"layout": "nhwc"}}
-    assert engine.tuned == []
-    with pytest.raises(UsageError, match="has none"):
-        new_run(tmp_path / "other", ONE, pinned={TUNED_KEY: {}})
-
-
-@pytest.mark.usefixtures("own_cache")
-def test_a_search_that_fails_takes_its_cell_with_it_and_is_tried_again(tmp_path):
-    def searches_fail(asked, folder):
-        return fails(asked, folder) if asked.purpose == "tune" else fakes.works(asked, folder)
-
-    folder = new_run(tmp_path / "run", TUNED)
-    statuses = {record.request.lane: record.status for record in go(folder, fakes.FakeEngine(searches_fail))}
-    assert statuses == {"stock": Status.OK, "tuned": Status.FAILED}
-    engine = fakes.FakeEngine()
-    records = go(folder, engine, retry_failed=True)
-    assert engine.tuned == [(TUNED_KEY, 2)]
-    assert engine.launched == [(TUNED_KEY, 2)]
-    assert {record.status for record in records if record.launch == 2} == {Status.OK}

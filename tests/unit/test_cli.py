@@ -574,9 +574,11 @@ def test_settings_that_were_found_are_written_and_measured_with_elsewhere(
     key = "mnist-cnn/torch/cpu/tuned/fp32/b64"
     assert json.loads((tmp_path / "s.json").read_text())["cells"] == {key: examples.SETTINGS}
 
-    second = kit("run", *one, "--lane", "tuned", "--tune", "90s", "--settings", "s.json", "--json")
+    second = kit("run", *one, "--lane", "tuned", "--settings", "s.json", "--json")
     assert second.code == 0, second.err
     assert len(engine.tuned) == 1, "nothing is searched"
+    timed = kit("run", *one, "--lane", "tuned", "--tune", "90s", "--settings", "s.json")
+    assert (timed.code, "--tune has no meaning" in timed.err) == (2, True)
     assert json.loads(kit("settings", json.loads(second.out)["run"]).out)["cells"] == {key: examples.SETTINGS}
 
     (tmp_path / "s.json").write_text(json.dumps({"schema": 4, "cells": {key: {"allocator": "/opt/evil.so"}}}))
