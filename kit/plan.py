@@ -200,8 +200,7 @@ def estimate(plan: Plan, scenarios: Scenarios, ready: Environments = (), left_ou
     if searched := {x.key: x for x in launches if x.lane == "tuned" and x.key not in plan.pinned}:
         tuning_s = sum(search_seconds(x.framework, x.device, plan.tune_s) for x in searched.values())
         count = _count(len(searched), "search", "searches")
-        each = f"{format_duration(plan.tune_s)} each and start-up"
-        lines.append(f"{count} for settings, {each}, unless made before: about {format_duration(tuning_s)}")
+        lines.append(f"{count} for settings, unless made before: about {format_duration(tuning_s)} with start-up")
         if plan.pinned:
             lines.append(f"Not in the file of settings, so searched: {', '.join(searched)}")
         measuring_s += tuning_s

@@ -217,7 +217,7 @@ def settings(
         return
     with writing(out):
         out.write_text(found.to_json(), encoding="utf-8")
-    print_text(f"Settings of {len(found.cells)} cells: {out}")
+    print_text(f"Settings, by cell ({len(found.cells)}): {out}")
 
 
 def _show(outcome: Outcome, *, as_json: bool) -> None:
