@@ -53,10 +53,11 @@ bench-aa: setup ## the kit against itself: unchanged, and one worker slowed by a
 	$(BIN)/python -m benchmarks.against_itself
 	$(BIN)/python -m benchmarks.against_itself --slowed --scenario mnist-cnn-dropout --framework tensorflow
 
-lint: setup ## formatting, ruff and mypy --strict
+lint: setup ## formatting, ruff, mypy --strict, import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 format: setup ## format and mend what ruff can
 	$(BIN)/ruff format .
@@ -66,7 +67,7 @@ lock: setup ## refresh all hash-locked lists
 	$(LOCK) pyproject.toml --universal -o requirements.lock
 	$(LOCK) pyproject.toml --universal --group dev -c requirements.lock -o requirements-dev.lock
 	$(LOCK) tests/contract/tools.in --no-annotate -c requirements-dev.lock -o tests/contract/tools.lock
-	$(BIN)/python -m kit.building.lock_packages
+	$(BIN)/python -m kit.environments.lock_packages
 
 images: setup ## build every image, CPU and CUDA
 	$(BIN)/kit build --device cpu --device cuda --engine docker

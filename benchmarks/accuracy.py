@@ -16,16 +16,18 @@ from pathlib import Path
 from scipy import stats
 
 from benchmarks.pairs import Subject, at_least, exit_code, say
-from kit import catalog, session
-from kit.analysis import summarise
-from kit.console import show_progress
-from kit.intervals import CONFIDENCE
-from kit.plan import Options, Selection
-from kit.progress import Progress
-from kit.records import tuning_of
-from kit.sources import Sources
-from kit.store import RunFolder
-from scenarios.contract import Status
+from kit.analysis.intervals import CONFIDENCE
+from kit.analysis.summaries import summarise
+from kit.cli.console import show_progress
+from kit.environments.package_sources import Sources
+from kit.execution import workflow
+from kit.model.progress import Progress
+from kit.model.record import tuning_of
+from kit.planning import catalog
+from kit.planning.plan import Options
+from kit.planning.selection import Selection
+from kit.storage.run_folder import RunFolder
+from scenarios.contract.reasons import Status
 
 SCENARIOS = ("mnist-cnn", "cifar-cnn")
 PRECISIONS = ("fp32", "bf16")
@@ -76,7 +78,7 @@ def trained(
     )
     pinned = settings if lane[0] == "tuned" else {}
     wishes = Options("local", profile="full", epochs=asked.epochs, seed=seed, data="real", pinned=pinned)
-    outcome = session.start(session.prepare(selection, wishes, Sources.from_environment()), asked.out, progress)
+    outcome = workflow.start(workflow.prepare(selection, wishes, Sources.from_environment()), asked.out, progress)
     folder = RunFolder.open(outcome.folder)
     broken = {search.key for search in folder.tunings() if search.status is not Status.OK or tuning_of(search).broken}
     settings |= {search.key: tuning_of(search).settings for search in folder.tunings() if search.key not in broken}

@@ -20,15 +20,18 @@ from pathlib import Path
 from benchmarks import slow_meter
 from benchmarks.interleave import Half, half_of, half_plan, half_records, interleaved
 from benchmarks.pairs import exit_code, say
-from kit import assets, session
-from kit.comparison.compare import Run, Verdict, compare, gate
-from kit.console import show_progress
+from kit import assets
+from kit.analysis.comparison import Run, Verdict, compare, gate
+from kit.analysis.intervals import LEAST_LAUNCHES
+from kit.cli.console import show_progress
 from kit.engines.local import LocalEngine
-from kit.intervals import LEAST_LAUNCHES
-from kit.model import Completion, Environment, LaunchFolder, Limits
-from kit.plan import Options, Selection
-from kit.sources import Sources
-from kit.store import RunFolder
+from kit.environments.package_sources import Sources
+from kit.execution import workflow
+from kit.model.environment import Environment
+from kit.model.launch import Completion, LaunchFolder, Limits
+from kit.planning.plan import Options
+from kit.planning.selection import Selection
+from kit.storage.run_folder import RunFolder
 
 PROFILES = ("standard", "quick")
 MOST_REGRESSION = 0.05  # the default of `kit gate`
@@ -63,7 +66,7 @@ def slowed_copy() -> Iterator[Path]:
         copy = Path(folder) / "scenarios"
         shutil.copytree(assets.ROOT / "scenarios", copy, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(slow_meter.__file__, copy)
-        with open(copy / "measure.py", "a", encoding="utf-8") as measure:
+        with open(copy / "measuring" / "measure.py", "a", encoding="utf-8") as measure:
             measure.write(SLOWING)
         yield Path(folder)
 
@@ -97,10 +100,10 @@ def measure(asked: argparse.Namespace, engine: LocalEngine, sources: Sources) ->
     names = {"scenarios": asked.scenario, "frameworks": asked.framework}
     selection = Selection(devices=("cpu",), **{name: tuple(wanted) for name, wanted in names.items() if wanted})
     wishes = Options("local", profile=asked.profile, data="synthetic")
-    prospect = session.prepare(selection, wishes, sources)
-    plan = interleaved(prospect.plan, LEAST_LAUNCHES)
+    prepared = workflow.prepare(selection, wishes, sources)
+    plan = interleaved(prepared.plan, LEAST_LAUNCHES)
     with show_progress() as progress:
-        outcome = session.start(replace(prospect, plan=plan, engine=engine), asked.out, progress)
+        outcome = workflow.start(replace(prepared, plan=plan, engine=engine), asked.out, progress)
     return RunFolder.open(outcome.folder)
 
 

@@ -18,16 +18,17 @@ import psutil
 from benchmarks.overhead import BARE, SCENARIOS
 from benchmarks.pairs import Subject, exit_code, say
 from benchmarks.processes import ROOT, Command, Extent, alone, compare, on_host
-from kit import catalog
-from kit.console import show_progress
+from kit.cli.console import show_progress
 from kit.engines.containers import NOBODY
 from kit.engines.docker import RUN_LABEL, DockerEngine
 from kit.engines.local import LocalEngine
-from kit.errors import EngineError
-from kit.limits import MEMORY_SHARE
-from kit.machine import usable_cpus
-from kit.model import Environment, Limits
-from kit.sources import Sources
+from kit.environments.package_sources import Sources
+from kit.host.limits import MEMORY_SHARE
+from kit.host.machine import usable_cpus
+from kit.model.environment import Environment
+from kit.model.errors import EngineError
+from kit.model.launch import Limits
+from kit.planning import catalog
 
 BENCH = "container"
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.pairs import say
-from kit.intervals import LEAST_LAUNCHES, Interval, cell_interval, is_narrow, ratio_interval
+from kit.analysis.intervals import LEAST_LAUNCHES, Interval, cell_interval, is_narrow, ratio_interval
 
 SPEED = 1000.0  # images/s in truth, of every cell
 WINDOWS = 80  # of a launch: 20 s of steady training in windows of a quarter of a second

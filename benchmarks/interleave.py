@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from kit.records import Plan, PlannedLaunch, Record
+from kit.model.plan import Plan, PlannedLaunch
+from kit.model.record import Record
 
 Half = Literal["a", "b"]
 NO_FURTHER_S = 1.0  # a budget that is spent after the first launch, so that no cell gets more launches than planned

@@ -10,8 +10,8 @@ import itertools
 import numpy as np
 
 from benchmarks import side
+from scenarios.adapter import Photos
 from scenarios.data.photos import PhotoLoader, decode_all, kept
-from scenarios.frameworks.base import Photos
 from scenarios.spec import Augment
 
 

@@ -18,9 +18,9 @@ from typing import Literal
 from benchmarks import side
 from scenarios import catalog, weights
 from scenarios import data as data_sets
-from scenarios.contract import Budget
-from scenarios.frameworks.base import Adapter, Arrays, Options, TrainSet
-from scenarios.measure import WindowMeter
+from scenarios.adapter import Adapter, Arrays, Options, TrainSet
+from scenarios.contract.request import Budget
+from scenarios.measuring.measure import WindowMeter
 from scenarios.spec import DATASETS, Scenario
 
 SEED = 0

@@ -16,14 +16,14 @@ from pathlib import Path
 
 from benchmarks.pairs import Subject, exit_code, figures, say
 from benchmarks.processes import Command, Extent, alone, compare, compare_in_one, on_host
-from kit import catalog
-from kit.console import show_progress
+from kit.analysis.intervals import t_interval
+from kit.cli.console import show_progress
 from kit.engines.local import LocalEngine
-from kit.intervals import t_interval
-from kit.machine import usable_cpus
-from kit.model import Environment
-from kit.progress import Progress
-from kit.sources import Sources
+from kit.environments.package_sources import Sources
+from kit.host.machine import usable_cpus
+from kit.model.environment import Environment
+from kit.model.progress import Progress
+from kit.planning import catalog
 
 BENCH = "overhead"
 # What Keras is measured as, of each bench against it: the end of its name, and the options of Keras' side.

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from scipy.special import bdtr
 
-from kit.errors import KitError
-from kit.intervals import CONFIDENCE, Interval
+from kit.analysis.intervals import CONFIDENCE, Interval
+from kit.model.errors import KitError
 
 LEAST = 6  # fewer values have no 95 % interval of their median
 

@@ -17,11 +17,11 @@ import scipy
 from benchmarks.pairs import Subject, at_least, exit_code
 from benchmarks.processes import ROOT, Extent, alone, compare, on_host
 from benchmarks.side import PHOTO_BATCH
-from kit import catalog
-from kit.console import show_progress
+from kit.cli.console import show_progress
 from kit.engines.local import LocalEngine
-from kit.errors import UsageError
-from kit.sources import Sources
+from kit.environments.package_sources import Sources
+from kit.model.errors import UsageError
+from kit.planning import catalog
 from scenarios.data import synthetic
 from scenarios.spec import DATASETS
 

@@ -19,13 +19,13 @@ from typing import IO
 
 from benchmarks.pairs import LEAST, Subject, at_least, ratios, say, summary
 from benchmarks.side import COMMAND
-from kit import locks
 from kit.engines.local import INHERITED
-from kit.errors import KitError
-from kit.machine import usable_cpus
-from kit.model import Environment
-from kit.progress import Progress
-from kit.runs import new_run_id
+from kit.host import machine_lock
+from kit.host.machine import usable_cpus
+from kit.model.environment import Environment
+from kit.model.errors import KitError
+from kit.model.progress import Progress
+from kit.storage.run_names import new_run_id
 
 ROOT = Path(__file__).resolve().parents[1]
 # Threads that a parallel region leaves behind spin for a while before they sleep: 0.2 s in Intel's OpenMP runtime
@@ -89,7 +89,7 @@ def alone() -> Iterator[str]:
     """Have the machine to ourselves, as a run has, and use the CPUs that a launch may use, on both sides. Gives the id
     that holds the machine's lock. Raises EngineError where a run is measuring."""
     run = f"bench-{new_run_id()}"
-    with locks.measuring(run):
+    with machine_lock.measuring(run):
         os.sched_setaffinity(0, usable_cpus())  # what is started from here on inherits it
         yield run
 

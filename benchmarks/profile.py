@@ -18,19 +18,19 @@ from pathlib import Path
 
 from benchmarks.pairs import Subject, exit_code, say
 from benchmarks.processes import Command, alone, on_host
-from kit import catalog
-from kit.console import show_progress
+from kit.cli.console import show_progress
 from kit.engines.local import LocalEngine
-from kit.errors import KitError, UsageError
-from kit.machine import usable_cpus
-from kit.model import Environment
-from kit.plan import find_scenario
-from kit.records import PlannedLaunch
-from kit.runs import find_run
-from kit.sources import Sources
-from kit.store import RunFolder
-from kit.tuned import pins
-from scenarios import allocators
+from kit.environments.package_sources import Sources
+from kit.host.machine import usable_cpus
+from kit.model.environment import Environment
+from kit.model.errors import KitError, UsageError
+from kit.model.plan import PlannedLaunch
+from kit.planning import catalog
+from kit.planning.catalog import find_scenario
+from kit.storage.pins import pins
+from kit.storage.run_folder import RunFolder
+from kit.storage.run_names import find_run
+from scenarios.contract import allocators
 
 FRAMEWORK = "torch"
 

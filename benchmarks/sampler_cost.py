@@ -19,8 +19,8 @@ import numpy as np
 
 from benchmarks.pairs import exit_code, ratios, say, summary
 from benchmarks.processes import alone
-from kit import gpus
-from kit.sampling.sampler import Sampler
+from kit.host import gpus
+from kit.host.sampling.sampler import Sampler
 
 PAIRS = 20
 SLICE_S = 8.0  # of work; in shorter ones the sampler's start and end, once a launch, would weigh too much

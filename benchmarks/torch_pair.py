@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from benchmarks import kit_side, side, torch_recipes
 from scenarios import catalog
-from scenarios.frameworks.base import Arrays, Options
+from scenarios.adapter import Arrays, Options
 
 FRAMEWORK = "torch"
 

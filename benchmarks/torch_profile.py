@@ -20,9 +20,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks import side
 from scenarios import catalog, weights
-from scenarios.frameworks.base import Options
-from scenarios.frameworks.torch import ADAPTER
-from scenarios.measure import time_by_turns
+from scenarios.adapter import Options
+from scenarios.frameworks.torch.adapter import ADAPTER
+from scenarios.measuring.measure import time_by_turns
 
 STEPS, SHOWN = 20, 10
 STRETCH_S, SECONDS = 0.1, 5.0

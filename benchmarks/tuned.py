@@ -19,17 +19,20 @@ from pathlib import Path
 from benchmarks.overhead import OF_KERAS, SCENARIOS
 from benchmarks.pairs import Subject, exit_code, say
 from benchmarks.processes import Command, Extent, alone, compare, on_host
-from kit import catalog, session
-from kit.console import show_progress
+from kit.cli.console import show_progress
 from kit.engines.local import LocalEngine
-from kit.machine import usable_cpus
-from kit.model import Environment
-from kit.plan import Options, Selection
-from kit.progress import Progress
-from kit.records import TUNE_S, Record, tuning_of
-from kit.sources import Sources
-from kit.store import RunFolder
-from scenarios import allocators
+from kit.environments.package_sources import Sources
+from kit.execution import workflow
+from kit.host.machine import usable_cpus
+from kit.model.environment import Environment
+from kit.model.plan import TUNE_S
+from kit.model.progress import Progress
+from kit.model.record import Record, tuning_of
+from kit.planning import catalog
+from kit.planning.plan import Options
+from kit.planning.selection import Selection
+from kit.storage.run_folder import RunFolder
+from scenarios.contract import allocators
 
 TUNED = "tuned"
 STOCK = "stock"
@@ -81,7 +84,7 @@ def searched(asked: argparse.Namespace, sources: Sources, progress: Progress) ->
         precisions=(asked.precision,),
     )
     wishes = Options("local", profile="smoke", data="synthetic", tune_s=asked.tune)
-    outcome = session.start(session.prepare(selection, wishes, sources), asked.out, progress)
+    outcome = workflow.start(workflow.prepare(selection, wishes, sources), asked.out, progress)
     found = []
     for record in RunFolder.open(outcome.folder).tunings():
         if absent := record.reason.message if record.reason else tuning_of(record).broken:

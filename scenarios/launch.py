@@ -6,7 +6,6 @@ Or, for a probe: import the framework and measure the machine's ceilings through
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 import math
 import os
@@ -16,41 +15,33 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scenarios import allocators, anatomy, catalog, ceilings, measure, proof, spec, telemetry, weights
 from scenarios import data as data_sets
-from scenarios.contract import (
-    EVENTS_FILE,
-    REFERENCE_FILE,
+from scenarios import weights
+from scenarios.adapter import Adapter, Model, TrainSet
+from scenarios.contract import allocators
+from scenarios.contract.reasons import Code, Reason, Status
+from scenarios.contract.request import EVENTS_FILE, REFERENCE_FILE, Request
+from scenarios.contract.result import (
     Anatomy,
     Ceiling,
-    Code,
     Evidence,
     Inference,
     Proof,
-    Reason,
-    Request,
     Result,
-    Status,
     Telemetry,
     Timings,
     Training,
     Tuning,
 )
-from scenarios.frameworks.base import Adapter, Model, Options, Photos, TrainSet
+from scenarios.measuring import ceilings, measure, step_timing, telemetry
+from scenarios.prepare import Refused, decode, find_scenario, start_adapter
+from scenarios.proof import checks
 from scenarios.spec import Scenario
-from scenarios.tuning import handover, tune
+from scenarios.tuning import shared_data, tune
 from scenarios.tuning.search import TrialFailed
 
 PROFILED_INFERENCE_S = 1.0
 SMOKE_INFERENCE_S = 0.2
-
-
-class Refused(Exception):
-    """The launch ends here as failed, for this reason."""
-
-    def __init__(self, code: Code, message: str, remedy: str) -> None:
-        super().__init__(message)
-        self.reason = Reason(code, message, remedy)
 
 
 @dataclass
@@ -104,19 +95,6 @@ class Launch:
         )
 
 
-def find_scenario(request: Request) -> Scenario:
-    """The catalogue's scenario, with the request's batch size. Raises Refused where it is not the one meant."""
-    found = catalog.load().get(request.scenario, {}).get(request.variant)
-    if found is None or spec.digest(found) != request.spec:
-        state = "is missing here" if found is None else "is defined differently here"
-        raise Refused(
-            Code.SPEC_MISMATCH,
-            f"The scenario {request.scenario}{'+' + request.variant if request.variant else ''} {state}.",
-            "Build the images again (kit build).",
-        )
-    return dataclasses.replace(found, batch=request.batch)
-
-
 def measure_launch(launch: Launch) -> None:
     """Prove and measure; fills `launch`. Raises Refused and whatever the framework raises."""
     request = launch.request
@@ -152,7 +130,7 @@ def measure_launch(launch: Launch) -> None:
     )
     if request.budget.steps is None:
         with launch.phase("anatomy"):  # last: it trains on
-            launch.anatomy = anatomy.dissect(adapter, model, loaded.train, scenario.batch)
+            launch.anatomy = step_timing.dissect(adapter, model, loaded.train, scenario.batch)
 
 
 def probe_ceilings(launch: Launch) -> None:
@@ -165,26 +143,13 @@ def probe_ceilings(launch: Launch) -> None:
         launch.ceilings = ceilings.measure(adapter, request.device, request.precision)
 
 
-def options_of(request: Request) -> Options:
-    """What a request says of the whole process."""
-    return Options(
-        device=request.device,
-        devices=request.devices,
-        threads=request.threads,
-        lane=request.lane,
-        precision=request.precision,
-        seed=request.seed,
-        settings=request.settings,
-    )
-
-
 def tune_launch(launch: Launch) -> None:
     """Find the cell's fastest settings; fills `launch`. Raises Refused, and what data and search raise."""
     request, folder = launch.request, launch.io / "tuning"
     scenario = find_scenario(request)
     with launch.phase("data"):
         loaded = data_sets.load(scenario, request.data, launch.data, launch.io, request.budget.test_images)
-        handover.save(loaded, scenario.batch, folder)
+        shared_data.save(loaded, scenario.batch, folder)
     del loaded
     with launch.phase("search"):
         try:
@@ -195,12 +160,6 @@ def tune_launch(launch: Launch) -> None:
                 f"The search could not begin: {error}",
                 "Run the cell in the stock lane, and see why.",
             ) from error
-
-
-def start_adapter(request: Request) -> Adapter:
-    """Import the framework and configure the process."""
-    adapters: type[Adapter] = importlib.import_module(f"scenarios.frameworks.{request.framework}").ADAPTER
-    return adapters(options_of(request))
 
 
 def train_and_infer(launch: Launch, model: Model, scenario: Scenario, data: TrainSet, test: measure.TestSet) -> None:
@@ -236,20 +195,14 @@ def check_environment(request: Request) -> None:
         )
 
 
-def decode(adapter: Adapter, test: TrainSet) -> measure.TestSet:
-    """The test set in memory, photos decoded by the framework's own loader."""
-    images = adapter.read_photos(test) if isinstance(test, Photos) else test.images
-    return measure.TestSet(images, test.labels)
-
-
 def prove(launch: Launch, adapter: Adapter, scenario: Scenario) -> None:
     """Hold the adapter against the reference. Raises Refused where it computes something else."""
     request = launch.request
     with launch.phase("proof"):
-        launch.proof = proof.prove(adapter, scenario, request.seed, request.precision, launch.io / REFERENCE_FILE)
+        launch.proof = checks.prove(adapter, scenario, request.seed, request.precision, launch.io / REFERENCE_FILE)
     if not launch.proof.passed:
         raise Refused(
             Code.REFERENCE_MISMATCH,
-            f"{request.framework} does not compute this scenario's function: {proof.failures(launch.proof)}.",
+            f"{request.framework} does not compute this scenario's function: {checks.failures(launch.proof)}.",
             "No speed of this launch is shown. If the framework is as shipped with the kit, report this.",
         )

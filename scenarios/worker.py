@@ -15,11 +15,14 @@ import sys
 import traceback
 from pathlib import Path
 
-from scenarios.codec import from_json, write
-from scenarios.contract import REQUEST_FILE, RESULT_FILE, Code, Reason, Request, Result, Status
+from scenarios.adapter import DeviceUnavailable, NotOffered
+from scenarios.contract.codec import from_json, write
+from scenarios.contract.reasons import Code, Reason, Status
+from scenarios.contract.request import REQUEST_FILE, RESULT_FILE, Request
+from scenarios.contract.result import Result
 from scenarios.data.errors import DataCorrupt, DataUnavailable
-from scenarios.frameworks.base import DeviceUnavailable, NotOffered
-from scenarios.launch import Launch, Refused, measure_launch, probe_ceilings, tune_launch
+from scenarios.launch import Launch, measure_launch, probe_ceilings, tune_launch
+from scenarios.prepare import Refused
 
 PURPOSES = {"measure": measure_launch, "probe": probe_ceilings, "tune": tune_launch}
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kit import catalog
-from kit.campaign import run_campaign
-from kit.datasets import Source
-from kit.model import Completion, Framework
-from kit.plan import Options, Selection, make_plan
-from kit.progress import Silent
-from kit.store import RunFolder
+from kit.datasets.service import Source
+from kit.execution.campaign import run_campaign
+from kit.model.environment import Framework
+from kit.model.launch import Completion
+from kit.model.progress import Silent
+from kit.planning import catalog
+from kit.planning.plan import Options, make_plan
+from kit.planning.selection import Selection
+from kit.storage.run_folder import RunFolder
 from tests import examples
 
 NAMES = ("onnxruntime", "tensorflow", "torch")

@@ -6,26 +6,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from kit import catalog
-from kit.model import Cell
-from kit.records import Gpu, Machine, Plan, PlannedLaunch, Record
+from kit.model.cell import Cell
+from kit.model.machine import Gpu, Machine
+from kit.model.plan import Plan, PlannedLaunch
+from kit.model.record import Record
+from kit.planning import catalog
 from scenarios import spec
-from scenarios.contract import (
+from scenarios.contract.reasons import Code, Reason, Status
+from scenarios.contract.request import Budget, Request
+from scenarios.contract.result import (
     Anatomy,
-    Budget,
     Ceiling,
     Check,
-    Code,
     Epoch,
     Evidence,
     Inference,
     Placement,
     Proof,
-    Reason,
-    Request,
     Result,
     Search,
-    Status,
     StepTime,
     Telemetry,
     Timings,

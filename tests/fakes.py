@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from kit.model import Completion, Device, Environment, Framework, LaunchFolder, Limits
-from kit.progress import Progress
-from scenarios import codec
-from scenarios.codec import from_json
-from scenarios.contract import REQUEST_FILE, RESULT_FILE, Request
+from kit.model.environment import Device, Environment, Framework
+from kit.model.launch import Completion, LaunchFolder, Limits
+from kit.model.progress import Progress
+from scenarios.contract import codec
+from scenarios.contract.codec import from_json
+from scenarios.contract.request import REQUEST_FILE, RESULT_FILE, Request
 from tests import examples
 
 Worker = Callable[[Request, LaunchFolder], Completion]

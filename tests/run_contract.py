@@ -16,13 +16,15 @@ from pathlib import Path
 
 import uv
 
-from kit import assets, catalog, gpus
-from kit.building import environments
-from kit.console import PlainProgress
-from kit.errors import KitError, unknown
-from kit.machine import usable_cpus
-from kit.model import Device, Environment
-from kit.sources import Sources
+from kit import assets
+from kit.cli.console import PlainProgress
+from kit.environments import uv_environments
+from kit.environments.package_sources import Sources
+from kit.host import gpus
+from kit.host.machine import usable_cpus
+from kit.model.environment import Device, Environment
+from kit.model.errors import KitError, unknown
+from kit.planning import catalog
 
 SUITE = Path(__file__).parent / "contract"
 TUNED = "test_model or test_training or (test_proof and not catdog)"  # the rest does not depend on the lane
@@ -80,7 +82,7 @@ def main(names: list[str]) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         tools, exchange = Path(scratch, "tools"), Path(scratch, "exchange")
         exchange.mkdir()
-        made = [environments.ensure(f, device, sources, assets.ROOT, progress) for f in frameworks]
+        made = [uv_environments.ensure(f, device, sources, assets.ROOT, progress) for f in frameworks]
         install_tools(tools, made[0].reference)
         passed = []
         with ThreadPoolExecutor(len(usable_cpus())) as pool:  # one CPU each: that is what the suite asks for

@@ -9,8 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from scenarios.codec import from_json
-from scenarios.contract import RESULT_FILE, Result
+from scenarios.contract.codec import from_json
+from scenarios.contract.request import RESULT_FILE
+from scenarios.contract.result import Result
 
 ROOT = Path(__file__).parents[1]
 

@@ -15,7 +15,7 @@ from kit.cli.compare import app as compare_app
 from kit.cli.data import app as data_app
 from kit.cli.host import app as host_app
 from kit.cli.measure import app as measure_app
-from kit.errors import DiskError, KitError
+from kit.model.errors import DiskError, KitError
 
 app = typer.Typer(
     name="kit",
@@ -62,15 +62,15 @@ def main() -> NoReturn:
     try:
         app()
     except KitError as error:
-        from kit.console import harmless
+        from kit.model.text import harmless
 
         _fail(harmless(f"{error}\n"), error.exit_code)  # it may quote a record or a file's name
     except OSError as error:
-        from kit.crash import blame_disk, explain
+        from kit.cli.crash import blame_disk, explain
 
         _fail(blame_disk(error) or explain(error), DiskError.exit_code if blame_disk(error) else 1)
     except Exception as error:  # noqa: BLE001 - a person gets one line and the place of the traceback
-        from kit.crash import explain
+        from kit.cli.crash import explain
 
         _fail(explain(error), 1)
     sys.exit(0)

@@ -9,8 +9,8 @@ import typer
 from kit.cli import options
 
 if TYPE_CHECKING:
-    from kit.comparison.compare import Run
-    from kit.comparison.side_by_side import Section
+    from kit.analysis.comparison import Run
+    from kit.cli.side_by_side import Section
 
 app = typer.Typer()
 
@@ -30,9 +30,9 @@ def compare(
     Cells that did other work (scenario, data, device, rounding) are refused, not compared; other versions, images,
     threads or profiles are flagged.
     """
-    from kit.comparison import side_by_side
-    from kit.comparison.compare import compare as compare_runs
-    from kit.console import print_notes, print_text
+    from kit.analysis.comparison import compare as compare_runs
+    from kit.cli import side_by_side
+    from kit.cli.console import print_notes, print_text
 
     runs = _read(base, *others)
     found = [compare_runs(runs[0], run) for run in runs[1:]]
@@ -61,9 +61,9 @@ def gate(
     below 1 by chance: a share of 5 % guards against it, none (0 %) does not. Exit code 2: none fails so, but a cell is
     not comparable or no longer ok, or none has the launches to be judged.
     """
-    from kit.comparison import side_by_side
-    from kit.comparison.compare import gate as judge
-    from kit.comparison.compare import parse_share
+    from kit.analysis.comparison import gate as judge
+    from kit.analysis.comparison import parse_share
+    from kit.cli import side_by_side
 
     most = parse_share(max_regression)
     runs = _read(base, new)
@@ -77,10 +77,10 @@ def gate(
 
 def _read(*names: str) -> list[Run]:
     """Raises UsageError where one is named twice: it equals itself, and a gate would let it pass whatever it holds."""
-    from kit.comparison.compare import Run
-    from kit.errors import UsageError
-    from kit.runs import find_run
-    from kit.store import RunFolder
+    from kit.analysis.comparison import Run
+    from kit.model.errors import UsageError
+    from kit.storage.run_folder import RunFolder
+    from kit.storage.run_names import find_run
 
     runs: dict[str, Run] = {}
     for name in names:
@@ -92,7 +92,7 @@ def _read(*names: str) -> list[Run]:
 
 
 def _show(section: Section) -> None:
-    from kit.console import print_notes, print_table
+    from kit.cli.console import print_notes, print_table
 
     print_table(section.columns, section.rows)
     print_notes(["", *section.notes])

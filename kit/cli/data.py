@@ -18,13 +18,13 @@ Names = Annotated[list[str] | None, typer.Argument(metavar="[DATASET]...", help=
 @app.command(epilog="Example: kit data fetch mnist cifar-10")
 def fetch(names: Names = None) -> None:
     """Download, check and prepare data sets; what is here already is kept."""
-    from kit import datasets
-    from kit.console import show_progress
+    from kit.cli.console import show_progress
+    from kit.datasets import service
     from scenarios.spec import DATASETS
 
     with show_progress() as progress:
         for name in names or DATASETS:
-            prepared = datasets.fetch(name, progress)
+            prepared = service.fetch(name, progress)
             progress.line(f"{name}: {prepared.source}")
 
 
@@ -34,34 +34,34 @@ def add(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A folder or archive that holds it.")],
 ) -> None:
     """Take a data set from files that you have. It is known by its content; names do not matter."""
-    from kit import datasets
-    from kit.console import show_progress
-    from kit.units import format_bytes
+    from kit.cli.console import show_progress
+    from kit.datasets import service
+    from kit.model.units import format_bytes
 
     with show_progress() as progress:
-        prepared = datasets.add(name, path, progress)
+        prepared = service.add(name, path, progress)
         progress.line(f"{name}: {prepared.files:,} files, {format_bytes(prepared.bytes)}, {prepared.source}")
 
 
 @app.command(epilog="Example: kit data verify mnist")
 def verify(names: Names = None) -> None:
     """Hash every file of prepared data sets again; of all that are here where none is named."""
-    from kit import datasets
+    from kit.datasets import service
     from scenarios.spec import DATASETS
 
-    here = names or [name for name in DATASETS if datasets.status(name).prepared]
+    here = names or [name for name in DATASETS if service.status(name).prepared]
     if not here:
         typer.echo("No data set is here; `kit data fetch` downloads them.")
     for name in here:
-        datasets.verify(name)
+        service.verify(name)
         typer.echo(f"{name}: every file is as it was prepared")
 
 
 @app.command("list", epilog="Example: kit data list --json")
 def list_(as_json: options.Json = False) -> None:
     """Show which data sets are here, where from, and what the others would cost."""
-    from kit import listing
-    from kit.console import print_table
+    from kit.cli import listing
+    from kit.cli.console import print_table
 
     found = listing.data()
     if as_json:

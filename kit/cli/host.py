@@ -24,7 +24,7 @@ def doctor(
     """Look whether this machine is ready: engines, GPUs, toolkit, disk, cores, memory, load, data. Takes seconds,
     builds nothing. Exit code 1 where something is an error."""
     from kit import doctor
-    from kit.console import Column, print_table
+    from kit.cli.console import Column, print_table
 
     sources = options.sources(base_image=base_image, index_url=index_url, find_links=find_links, ca_bundle=ca_bundle)
     findings = doctor.examine(sources, out)
@@ -42,8 +42,8 @@ def list_(
     as_json: options.Json = False,
 ) -> None:
     """List scenarios with their variants, frameworks and data sets."""
-    from kit import listing
-    from kit.console import print_table
+    from kit.cli import listing
+    from kit.cli.console import print_table
 
     listings = listing.choose(kind)
     if as_json:
@@ -63,7 +63,7 @@ def clean(
     ] = False,
 ) -> None:
     """Remove what dead runs left behind: containers and processes. Runs, records and data stay."""
-    from kit.clean import clean
+    from kit.execution.clean import clean
 
     for line in clean(options.sources(), images=images, environments_too=environments) or ["Nothing was left behind."]:
         typer.echo(line)

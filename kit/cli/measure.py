@@ -11,7 +11,7 @@ import typer
 from kit.cli import options
 
 if TYPE_CHECKING:
-    from kit.session import Outcome
+    from kit.execution.workflow import Outcome
 
 app = typer.Typer()
 
@@ -40,11 +40,12 @@ def plan(
     as_json: options.Json = False,
 ) -> None:
     """Show the cells of a run, its time and its disk space. Builds and runs nothing."""
-    from kit import session
-    from kit.console import print_table
-    from kit.plan import Options
-    from kit.tuned import read_pins
-    from kit.units import parse_duration
+    from kit.cli import prepared_run
+    from kit.cli.console import print_table
+    from kit.execution import workflow
+    from kit.model.units import parse_duration
+    from kit.planning.plan import Options
+    from kit.storage.pins import read_pins
 
     selection = options.selection(scenario, variant, framework, device, lane, precision, batch)
     wishes = Options(
@@ -57,12 +58,12 @@ def plan(
         tune_s=parse_duration(tune) if tune else None,
         pinned=read_pins(settings) if settings else {},
     )
-    prospect = session.prepare(selection, wishes, options.sources())
+    prepared = workflow.prepare(selection, wishes, options.sources())
     if as_json:
-        options.print_json(prospect.as_json())
+        options.print_json(prepared_run.as_json(prepared))
         return
-    print_table(session.CELL_COLUMNS, prospect.cells())
-    typer.echo("\n" + "\n".join(prospect.lines()))
+    print_table(prepared_run.COLUMNS, prepared_run.rows(prepared))
+    typer.echo("\n" + "\n".join(prepared_run.summary_lines(prepared)))
 
 
 @app.command(epilog="Example: kit build --framework torch --device cuda")
@@ -81,13 +82,15 @@ def build(
 
     Without --device: cpu, and cuda where a GPU can be used.
     """
-    from kit import engines, listing, session
-    from kit.console import print_table, show_progress
+    from kit.cli import listing
+    from kit.cli.console import print_table, show_progress
+    from kit.engines import registry
+    from kit.execution import workflow
 
-    chosen, note = engines.choose(engine, env, options.sources(base_image, index_url, find_links, ca_bundle))
+    chosen, note = registry.choose(engine, env, options.sources(base_image, index_url, find_links, ca_bundle))
     with show_progress(quiet=as_json) as progress:
         progress.line(note)
-        made = session.build(chosen, framework or [], device or [], progress)
+        made = workflow.build(chosen, framework or [], device or [], progress)
     if as_json:
         options.print_json([asdict(environment) for environment in made])
     else:
@@ -144,20 +147,21 @@ def run(
     as_json: options.Json = False,
 ) -> None:
     """Measure a selection, or --all, and write the report."""
-    from kit import session
-    from kit.console import show_progress
-    from kit.plan import Options
-    from kit.runs import find_run
-    from kit.store import RunFolder
-    from kit.tuned import read_pins
-    from kit.units import parse_bytes, parse_duration
+    from kit.cli import prepared_run
+    from kit.cli.console import show_progress
+    from kit.execution import workflow
+    from kit.model.units import parse_bytes, parse_duration
+    from kit.planning.plan import Options
+    from kit.storage.pins import read_pins
+    from kit.storage.run_folder import RunFolder
+    from kit.storage.run_names import find_run
 
     sources = options.sources(base_image, index_url, find_links, ca_bundle)
     if resume:
         options.refuse_others(context, WITH_RESUME, "--resume")
         folder = RunFolder.open(find_run(resume, out))
         with show_progress(quiet=as_json) as progress:
-            outcome = session.resume(folder, sources, progress, retry_failed=retry_failed)
+            outcome = workflow.resume(folder, sources, progress, retry_failed=retry_failed)
     else:
         selection = options.selection(scenario, variant, framework, device, lane, precision, batch)
         options.require_choice(selection, everything=everything, retry_failed=retry_failed)
@@ -177,11 +181,11 @@ def run(
             tune_s=parse_duration(tune) if tune else None,
             pinned=read_pins(settings) if settings else {},
         )
-        prospect = session.prepare(selection, wishes, sources)
+        prepared = workflow.prepare(selection, wishes, sources)
         with show_progress(quiet=as_json) as progress:
-            for line in prospect.lines():
+            for line in prepared_run.summary_lines(prepared):
                 progress.line(line)
-            outcome = session.start(prospect, out, progress)
+            outcome = workflow.start(prepared, out, progress)
     _show(outcome, as_json=as_json)
     raise typer.Exit(outcome.exit_code)
 
@@ -193,11 +197,11 @@ def report(
     as_json: options.Json = False,
 ) -> None:
     """Write a run's report anew, and show its results."""
-    from kit import session
-    from kit.runs import find_run
-    from kit.store import RunFolder
+    from kit.execution import workflow
+    from kit.storage.run_folder import RunFolder
+    from kit.storage.run_names import find_run
 
-    _show(session.report(RunFolder.open(find_run(name, options.DEFAULT_OUT)), out), as_json=as_json)
+    _show(workflow.report(RunFolder.open(find_run(name, options.DEFAULT_OUT)), out), as_json=as_json)
 
 
 @app.command(epilog="Example: kit settings 20261120-110210-ab12 --out settings.json")
@@ -206,10 +210,10 @@ def settings(
     out: Annotated[Path | None, typer.Option("--out", help="Write them there.", metavar="FILE")] = None,
 ) -> None:
     """Show the settings that a run's tuned cells were measured with, as JSON that `kit run --settings` takes."""
-    from kit.console import print_text
-    from kit.runs import find_run
-    from kit.store import RunFolder, writing
-    from kit.tuned import pins
+    from kit.cli.console import print_text
+    from kit.storage.pins import pins
+    from kit.storage.run_folder import RunFolder, writing
+    from kit.storage.run_names import find_run
 
     found = pins(RunFolder.open(find_run(name, options.DEFAULT_OUT)))
     if out is None:
@@ -221,8 +225,8 @@ def settings(
 
 
 def _show(outcome: Outcome, *, as_json: bool) -> None:
-    from kit import results
-    from kit.console import print_notes, print_table
+    from kit.cli import results
+    from kit.cli.console import print_notes, print_table
 
     if as_json:
         options.print_json(results.as_json(outcome))

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 import typer
 from typer import Option
 
-from kit.errors import UsageError, unknown
+from kit.model.errors import UsageError, unknown
 
 if TYPE_CHECKING:
-    from kit.plan import Selection
-    from kit.sources import Sources
+    from kit.environments.package_sources import Sources
+    from kit.planning.selection import Selection
 
 DataKind = Literal["auto", "real", "synthetic"]
 DATA_KINDS: tuple[DataKind, ...] = get_args(DataKind)
@@ -95,7 +95,7 @@ def selection(
     batch: list[int] | None,
 ) -> Selection:
     """The selection that the options make; an option not given is None."""
-    from kit.plan import Selection
+    from kit.planning.selection import Selection
 
     def named(values: list[str] | None) -> tuple[str, ...] | None:
         return tuple(values) if values else None
@@ -144,7 +144,7 @@ def refuse_others(context: typer.Context, allowed: Collection[str], option: str)
 
 def sources(base_image: str = "", index_url: str = "", find_links: str = "", ca_bundle: str = "") -> Sources:
     """Where packages come from: options before environment variables. Raises UsageError."""
-    from kit.sources import Sources
+    from kit.environments.package_sources import Sources
 
     given = {
         "KIT_BASE_IMAGE": base_image,
@@ -157,6 +157,6 @@ def sources(base_image: str = "", index_url: str = "", find_links: str = "", ca_
 
 def print_json(value: object) -> None:
     """Print on stdout what a program asked for."""
-    from kit.console import print_text
+    from kit.cli.console import print_text
 
     print_text(json.dumps(value, indent=1, allow_nan=False))

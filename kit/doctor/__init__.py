@@ -8,8 +8,8 @@ from pathlib import Path
 from kit.doctor.checks import judge
 from kit.doctor.findings import Finding, Level, table
 from kit.doctor.gather import gather_facts
-from kit.privacy import redact
-from kit.sources import Sources
+from kit.environments.package_sources import Sources
+from kit.host.privacy import redact
 
 __all__ = ["Finding", "Level", "examine", "table"]
 

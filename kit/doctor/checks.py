@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from kit import machine
-from kit.building.environments import PYTHON
-from kit.datasets import AUTO_BUDGET
+from kit.analysis.warning_rules import WITHHELD_SHARE, tolerable_load
+from kit.analysis.warnings import REMEDIES, CautionCode
+from kit.datasets.service import AUTO_BUDGET
 from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Load, Local
 from kit.doctor.findings import Finding, Level
 from kit.doctor.gpu_checks import check_gpus
-from kit.errors import EngineError, KitError
-from kit.figures import counted, percent
-from kit.judgement.cautions import REMEDIES, CautionCode
-from kit.judgement.cell_rules import WITHHELD_SHARE, tolerable_load
-from kit.model import Device, Place
-from kit.typical import environment_cost
-from kit.units import format_bytes
+from kit.environments.uv_environments import PYTHON
+from kit.host import machine
+from kit.model.environment import Device, Place
+from kit.model.errors import EngineError, KitError
+from kit.model.figures import counted, percent
+from kit.model.units import format_bytes
+from kit.planning.estimates import environment_cost
 
 LEAST_FREE_BYTES = 2 << 30  # the smallest environment and its data
 RUN_BYTES = 200 << 20  # a standard run of all cells with its samples and report, several times; as much is kept of it

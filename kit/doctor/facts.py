@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kit.errors import KitError
-from kit.model import Framework, Place
-from kit.records import Gpu
+from kit.model.environment import Framework, Place
+from kit.model.errors import KitError
+from kit.model.machine import Gpu
 
 
 @dataclass(frozen=True)

@@ -17,21 +17,23 @@ import psutil
 import pynvml
 import uv
 
-from kit import catalog, datasets, gpus, machine
-from kit.background import in_background
-from kit.building.environments import PYTHON
-from kit.data.sources import SOURCES
+from kit.datasets import service
+from kit.datasets.registry import SOURCES
 from kit.doctor import mirrors
 from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Gpus, Load, Local, Toolkit
 from kit.engines import containers
 from kit.engines.base import Engine
 from kit.engines.docker import DockerEngine
 from kit.engines.local import LocalEngine
-from kit.errors import DataError, EngineError, KitError
-from kit.model import Framework, Place
-from kit.places import cache_folder
-from kit.sampling.cpu import LEAST_TICKS, Ticks, read_stat
-from kit.sources import Sources
+from kit.environments.package_sources import Sources
+from kit.environments.uv_environments import PYTHON
+from kit.host import gpus, machine
+from kit.host.background import in_background
+from kit.host.paths import cache_folder
+from kit.host.sampling.cpu import LEAST_TICKS, Ticks, read_stat
+from kit.model.environment import Framework, Place
+from kit.model.errors import DataError, EngineError, KitError
+from kit.planning import catalog
 from scenarios.spec import DATASETS
 
 T = TypeVar("T")
@@ -184,7 +186,7 @@ def _free(folder: Path) -> int | None:
 def _folders(out: Path) -> list[Folder]:
     places = [
         ("disk cache", cache_folder(), "KIT_CACHE_DIR"),
-        ("disk data", datasets.data_dir(), "KIT_DATA_DIR"),
+        ("disk data", service.data_dir(), "KIT_DATA_DIR"),
         ("disk out", out, "--out"),
     ]
     return [_folder(name, path, setting) for name, path, setting in places]
@@ -237,7 +239,7 @@ def _data_set(name: str) -> DataSet:
     """What is here of it, without asking for the rest."""
     size = sum(file.size for file in SOURCES[name])
     try:
-        return DataSet(name, datasets.status(name).prepared is not None, size)
+        return DataSet(name, service.status(name).prepared is not None, size)
     except DataError as error:
         return DataSet(name, here=False, download_bytes=size, damage=error)
     except OSError as error:

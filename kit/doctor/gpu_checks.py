@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from kit.analysis.measured_launch import capped
+from kit.analysis.warnings import REMEDIES, CautionCode
 from kit.doctor.facts import Facts, Gpus, Toolkit
 from kit.doctor.findings import Finding, Level
-from kit.errors import KitError
-from kit.figures import percent
-from kit.judgement.cautions import REMEDIES, CautionCode
-from kit.judgement.observed import capped
-from kit.model import Framework
+from kit.model.environment import Framework
+from kit.model.errors import KitError
+from kit.model.figures import percent
 
 # NVIDIA, security bulletin of September 2024: up to here a container can reach the host, but not where it gets its
 # GPUs through CDI.

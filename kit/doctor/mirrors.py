@@ -9,8 +9,8 @@ from pathlib import Path
 
 import requests
 
-from kit.data.sources import SOURCES, RemoteFile
-from kit.places import named_folder
+from kit.datasets.registry import SOURCES, RemoteFile
+from kit.host.paths import named_folder
 
 NO_HEAD = (405, 501)  # such a server is there and does not know HEAD
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from kit.model import Completion, Device, Environment, Framework, LaunchFolder, Limits
-from kit.progress import Progress
+from kit.model.environment import Device, Environment, Framework
+from kit.model.launch import Completion, LaunchFolder, Limits
+from kit.model.progress import Progress
 
 
 class Engine(Protocol):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from kit.model import LaunchFolder, Limits
+from kit.model.launch import LaunchFolder, Limits
 
 IO = PurePosixPath("/io")
 DATA = PurePosixPath("/data")

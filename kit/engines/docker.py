@@ -19,18 +19,20 @@ import requests
 import urllib3
 from docker.context import ContextAPI
 
-from kit import gpus
-from kit.background import in_background
-from kit.building.images import FRAMEWORK_LABEL, ImageBuilder
 from kit.engines import containers
 from kit.engines.cgroup import MemoryWatch
 from kit.engines.launch_log import copy_output
-from kit.errors import DiskError, EngineError
-from kit.model import Completion, Device, Environment, Framework, LaunchFolder, Limits
-from kit.progress import Progress
-from kit.sources import Sources, without_user_info
+from kit.environments.images import FRAMEWORK_LABEL, ImageBuilder
+from kit.environments.package_sources import Sources
+from kit.host import gpus
+from kit.host.background import in_background
+from kit.host.privacy import without_user_info
+from kit.model.environment import Device, Environment, Framework
+from kit.model.errors import DiskError, EngineError
+from kit.model.launch import Completion, LaunchFolder, Limits
+from kit.model.progress import Progress
 
-RUN_LABEL = "kit.run"
+RUN_LABEL = "kit.execution.launch"
 LEAST_API = (1, 40)  # Docker 19.03: device requests
 POLL_S = 0.2
 KILL_S = 30

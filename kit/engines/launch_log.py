@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from kit.errors import DiskError
+from kit.model.errors import DiskError
 
 CUT = b"[earlier output was cut off here]\n"
 

@@ -16,16 +16,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from kit import assets, gpus
-from kit.building import environments, interpreters
+from kit import assets
 from kit.engines import confine
 from kit.engines.containers import FOLDERS, LOG_BYTES
 from kit.engines.launch_log import copy_output
 from kit.engines.processes import MemoryMeter, end, identity, lives, marked
-from kit.model import Completion, Device, Environment, Framework, LaunchFolder, Limits
-from kit.progress import Progress
-from kit.sources import Sources
-from kit.store import writing
+from kit.environments import interpreters, uv_environments
+from kit.environments.package_sources import Sources
+from kit.host import gpus
+from kit.model.environment import Device, Environment, Framework
+from kit.model.launch import Completion, LaunchFolder, Limits
+from kit.model.progress import Progress
+from kit.storage.run_folder import writing
 
 Outcome = Literal["ended", "deadline", "memory", "stopped"]
 
@@ -56,7 +58,7 @@ class LocalEngine:
     def describe(self) -> dict[str, str]:
         """What makes the environments, and Python's version where an interpreter was named. Raises EngineError."""
         if not self._interpreter:
-            return {"engine": self.name, "uv": environments.uv_version()}
+            return {"engine": self.name, "uv": uv_environments.uv_version()}
         python = interpreters.probe(interpreters.find(self._interpreter), ()).python
         return {"engine": self.name, "python": ".".join(map(str, python))}
 
@@ -76,12 +78,12 @@ class LocalEngine:
 
     def ready(self, framework: Framework, device: Device) -> bool:
         """Whether the environment is made; a named interpreter is."""
-        return bool(self._interpreter) or environments.exists(framework, device)
+        return bool(self._interpreter) or uv_environments.exists(framework, device)
 
     def prepare(self, framework: Framework, device: Device, progress: Progress) -> Environment:
         """The framework's environment, made where its lock is new; the named interpreter as it is."""
         if not self._interpreter:
-            return environments.ensure(framework, device, self._sources, self._root, progress)
+            return uv_environments.ensure(framework, device, self._sources, self._root, progress)
         found = self._probe(framework)
         return Environment(framework.name, device, "system", str(found.executable), found.digest)
 

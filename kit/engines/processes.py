@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from kit.errors import EngineError
+from kit.model.errors import EngineError
 
 TERM_S = 2
 KILL_S = 20

@@ -12,7 +12,7 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
-from kit.console import harmless
+from kit.model.text import harmless
 from kit.report import text
 from kit.report.parts import Bar, Point, Timeline
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from kit.judgement.cautions import Caution
-from kit.judgement.ceilings import Ceilings
-from kit.judgement.context import joules_per_1000_images
-from kit.judgement.diagnosis import Diagnosis
-from kit.records import Record
+from kit.analysis.ceilings import Ceilings
+from kit.analysis.diagnosis import Diagnosis
+from kit.analysis.host_samples import joules_per_1000_images
+from kit.analysis.warnings import Caution
+from kit.model.record import Record
 from kit.report import text
 from kit.report.parts import Names, Sample, Table, Timeline
-from scenarios.contract import Status
+from scenarios.contract.reasons import Status
 
 CEILING_NAMES = {
     "matmul": "Matrix product",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kit.figures import counted, percent
-from kit.records import Machine, Plan, Record
+from kit.model.figures import counted, percent
+from kit.model.machine import Machine
+from kit.model.plan import Plan
+from kit.model.record import Record
 from kit.report import text
 from kit.report.parts import Names, Table
-from scenarios.contract import Result, Status
+from scenarios.contract.reasons import Status
+from scenarios.contract.result import Result
 
 
 def not_run(records: Sequence[Record], plan: Plan) -> list[str]:

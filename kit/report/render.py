@@ -9,10 +9,10 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from kit import catalog
-from kit.console import harmless
-from kit.errors import DiskError, UsageError
-from kit.judgement.judge import Judgement
+from kit.analysis.run_analysis import Judgement
+from kit.model.errors import DiskError, UsageError
+from kit.model.text import harmless
+from kit.planning import catalog
 from kit.report import charts
 from kit.report.parts import Section, Timeline, View
 from kit.report.view import make_view

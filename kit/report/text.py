@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
-from kit.figures import si
-from kit.units import format_bytes
+from kit.model.figures import si
+from kit.model.units import format_bytes
 
 MISSING = "–"
 

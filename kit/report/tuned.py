@@ -5,11 +5,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
-from kit.analysis import Ratio
-from kit.records import Plan, Record, tuning_of
+from kit.analysis.summaries import Ratio
+from kit.model.plan import Plan
+from kit.model.record import Record, tuning_of
 from kit.report import text
 from kit.report.parts import Names, Table
-from scenarios.contract import Search, Status, Tried
+from scenarios.contract.reasons import Status
+from scenarios.contract.result import Search, Tried
 
 STOCK = "as in stock"
 BASE = "as found for training"

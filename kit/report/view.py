@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from kit.analysis import CellSummary, Ratio, ratios, short_names, summarise
-from kit.figures import counted
-from kit.intervals import Interval
-from kit.judgement.judge import Judgement
-from kit.model import Scenarios
-from kit.records import Machine, Plan, Record
+from kit.analysis.intervals import Interval
+from kit.analysis.run_analysis import Judgement
+from kit.analysis.summaries import CellSummary, Ratio, ratios, short_names, summarise
+from kit.model.cell import Scenarios
+from kit.model.figures import counted
+from kit.model.machine import Machine
+from kit.model.plan import Plan
+from kit.model.record import Record
 from kit.report import conditions, evidence, text, tuned
 from kit.report.parts import Bar, Point, Section, Table, View
 from scenarios.spec import DATASETS, Scenario

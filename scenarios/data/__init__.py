@@ -11,10 +11,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from scenarios.adapter import Arrays, Photos, TrainSet
 from scenarios.data import readers, synthetic
 from scenarios.data.errors import DataUnavailable
 from scenarios.data.readers import Bytes
-from scenarios.frameworks.base import Arrays, Photos, TrainSet
 from scenarios.spec import DATASETS, Dataset, Scenario
 
 Kind = Literal["real", "synthetic"]

@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from scenarios.adapter import Images, Labels, Photos
 from scenarios.data.augment import Bytes, Matrix, draw_maps, framed, warp_framed
 from scenarios.data.errors import PHOTO_REMEDY, DataCorrupt, unreadable
 from scenarios.data.readers import short
-from scenarios.frameworks.base import Images, Labels, Photos
 
 Batch = tuple[Images, Labels]
 

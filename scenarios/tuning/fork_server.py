@@ -10,7 +10,6 @@ the framework may run here: a framework's threads do not survive a fork.
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import socket
 import sys
@@ -19,18 +18,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from scenarios.codec import from_json
-from scenarios.contract import REQUEST_FILE, Request
-from scenarios.frameworks.base import Adapter
-from scenarios.launch import find_scenario, options_of
+from scenarios.adapter import Adapter, Options
+from scenarios.contract.codec import from_json
+from scenarios.contract.request import REQUEST_FILE, Request
+from scenarios.prepare import find_scenario, load_adapter
 from scenarios.spec import Scenario
-from scenarios.tuning import handover, trial
+from scenarios.tuning import shared_data, trial
 from scenarios.tuning.messages import MESSAGE_BYTES, Axis, Forked, Offer, Order, send
 
 
 def offer(adapters: type[Adapter], request: Request, scenario: Scenario) -> Offer:
     """What the adapter has for this cell."""
-    found = adapters.axes(options_of(request), scenario)
+    found = adapters.axes(Options.of(request), scenario)
     axes = {objective: [Axis(*axis) for axis in values.items()] for objective, values in found.items()}
     return Offer(axes, {objective: likely(adapters.likely, values) for objective, values in found.items()})
 
@@ -52,10 +51,10 @@ def main(arguments: list[str] | None = None) -> None:
     control = socket.socket(fileno=asked.socket)
     request = from_json(Request, (asked.io / REQUEST_FILE).read_bytes())
     scenario = find_scenario(request)
-    adapters: type[Adapter] = importlib.import_module(f"scenarios.frameworks.{request.framework}").ADAPTER
+    adapters = load_adapter(request.framework)
     require_no_threads()
     send(control, offer(adapters, request, scenario))
-    subject = trial.Subject(request, scenario, adapters, handover.load(asked.data, scenario), asked.io)
+    subject = trial.Subject(request, scenario, adapters, shared_data.load(asked.data, scenario), asked.io)
     while True:
         message, files, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 1)
         if not message:

@@ -12,8 +12,8 @@ import socket
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from scenarios.codec import from_json, to_json
-from scenarios.contract import Objective
+from scenarios.contract.codec import from_json, to_json
+from scenarios.contract.result import Objective
 
 MESSAGE_BYTES = 1 << 16
 

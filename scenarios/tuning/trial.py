@@ -11,15 +11,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from scenarios import proof, weights
-from scenarios.contract import REFERENCE_FILE, Request
+from scenarios import weights
+from scenarios.adapter import Adapter, Options
+from scenarios.contract.request import REFERENCE_FILE, Request
 from scenarios.data import part_of
-from scenarios.frameworks.base import Adapter
-from scenarios.launch import decode, options_of
-from scenarios.measure import batch_of
+from scenarios.measuring.measure import batch_of
+from scenarios.prepare import decode
+from scenarios.proof import checks
 from scenarios.spec import Scenario
-from scenarios.tuning.handover import Sets
 from scenarios.tuning.messages import Answer, Order, Turn, receive, send
+from scenarios.tuning.shared_data import Sets
 
 LOOK_S = 0.05  # between looks at the clock, for which the device is waited for
 
@@ -38,7 +39,7 @@ class Subject:
 def serve(channel: socket.socket, order: Order, subject: Subject) -> None:
     """Do the work until the other end is closed. Whatever the framework raises is an answer."""
     try:
-        adapter = subject.adapters(replace(options_of(subject.request), settings=order.settings))
+        adapter = subject.adapters(replace(Options.of(subject.request), settings=order.settings))
         if order.work == "proof":
             send(channel, Answer(failure=_wrong(adapter, subject)))
         elif order.work == "training":
@@ -129,5 +130,5 @@ def _predict(channel: socket.socket, adapter: Adapter, subject: Subject, batch: 
 def _wrong(adapter: Adapter, subject: Subject) -> str:
     """What the settings compute otherwise than the reference; empty where they do not."""
     request = subject.request
-    found = proof.prove(adapter, subject.scenario, request.seed, request.precision, subject.io / REFERENCE_FILE)
-    return "" if found.passed else f"It does not compute the scenario's function: {proof.failures(found)}."
+    found = checks.prove(adapter, subject.scenario, request.seed, request.precision, subject.io / REFERENCE_FILE)
+    return "" if found.passed else f"It does not compute the scenario's function: {checks.failures(found)}."

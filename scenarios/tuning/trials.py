@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from scenarios import allocators
-from scenarios.contract import Objective
+from scenarios.contract import allocators
+from scenarios.contract.result import Objective
 from scenarios.tuning.messages import Answer, Forked, Offer, Order, Turn, pair, receive, send
 from scenarios.tuning.search import Settings, TrialFailed
 

@@ -6,8 +6,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from scenarios import allocators
-from scenarios.contract import Objective, Request, Search, Tried, Tuning
+from scenarios.contract import allocators
+from scenarios.contract.request import Request
+from scenarios.contract.result import Objective, Search, Tried, Tuning
 from scenarios.tuning.search import Axes, Settings, search
 from scenarios.tuning.trials import ForkServers, ForkTrials
 

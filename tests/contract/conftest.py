@@ -16,8 +16,8 @@ import os
 import pytest
 from toys import each_net_tuned, named_adapter
 
-from scenarios import allocators
-from scenarios.frameworks.base import Adapter, Options
+from scenarios.adapter import Adapter, Options
+from scenarios.contract import allocators
 
 SEED = 11
 # The first is set before a process starts, the second for all of it; the third takes minutes to compile every net of

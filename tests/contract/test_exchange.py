@@ -10,7 +10,7 @@ import pytest
 from toys import noise
 
 from scenarios import catalog
-from scenarios.frameworks.base import Adapter
+from scenarios.adapter import Adapter
 from scenarios.spec import Scenario, parameters
 from scenarios.weights import initial_weights
 

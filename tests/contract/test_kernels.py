@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pytest
 from toys import RecordingMeter, noise, toy
 
-from scenarios.contract import Placement
-from scenarios.frameworks._probes import FACTOR, NORMAL, PRODUCTS, fate_of_denormals
-from scenarios.frameworks.base import Adapter, Arrays, KernelName, NotOffered, Options
+from scenarios.adapter import Adapter, Arrays, KernelName, NotOffered, Options
+from scenarios.contract.result import Placement
+from scenarios.frameworks.probes import FACTOR, NORMAL, PRODUCTS, fate_of_denormals
 from scenarios.spec import Adadelta, Adam, Conv, Dense, Flatten, MaxPool, Optimizer, Sgd
 from scenarios.weights import check_weights, digest
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from toys import RecordingMeter, noise, toy
 
-from scenarios import reference
-from scenarios.contract import Placement
-from scenarios.frameworks.base import Adapter, Arrays, Options
+from scenarios.adapter import Adapter, Arrays, Options
+from scenarios.contract.result import Placement
+from scenarios.proof import reference
 from scenarios.spec import Activation, Adadelta, Adam, Conv, Dense, Dropout, Flatten, MaxPool, Optimizer, Sgd
 from scenarios.weights import check_weights, digest, initial_weights
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scenarios import reference
-from scenarios.frameworks.base import Arrays, DeviceUnavailable, NotOffered, Options
+from scenarios.adapter import Arrays, DeviceUnavailable, NotOffered, Options
+from scenarios.proof import reference
 from scenarios.spec import Adam, Conv, Dense, Dropout, Flatten, MaxPool, Scenario, Sgd
 from scenarios.weights import check_weights
 
 pytest.importorskip("onnxruntime")
-from scenarios.frameworks.onnxruntime import ADAPTER
+from scenarios.frameworks.onnxruntime.adapter import ADAPTER
 
 TWO_CLASSES = Dense(1, activation="sigmoid")
 SOFTMAX = Dense(10, activation="softmax")

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from toys import Cheat, toy
 
-from scenarios import catalog, proof
-from scenarios.frameworks.base import Adapter
+from scenarios import catalog
+from scenarios.adapter import Adapter
+from scenarios.proof import checks
 from scenarios.spec import Adadelta, Adam, Conv, Dense, Flatten, MaxPool, Scenario, Sgd
 from scenarios.weights import Weights
 
@@ -30,7 +31,7 @@ CASES = [
 
 @pytest.mark.parametrize(("scenario", "seed"), CASES)
 def test_proof_passes(adapter: Adapter, scenario: Scenario, seed: int, tmp_path: Path) -> None:
-    found = proof.prove(adapter, scenario, seed, "fp32", tmp_path / "reference.npz")
+    found = checks.prove(adapter, scenario, seed, "fp32", tmp_path / "reference.npz")
     assert found.passed, found.checks
     assert found.optimizer_form == adapter.optimizer_form
 
@@ -117,14 +118,14 @@ CHEATS: dict[str, tuple[Scenario, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("scenario", [NET, DELTA, TINY, BINARY], ids=["net", "delta", "tiny", "binary"])
 def test_proof_passes_for_what_the_cheats_start_from(adapter: Adapter, scenario: Scenario) -> None:
-    found = proof.prove(adapter, scenario, 0, "fp32", None)
+    found = checks.prove(adapter, scenario, 0, "fp32", None)
     assert found.passed, found.checks
 
 
 @pytest.mark.parametrize("name", CHEATS)
 def test_proof_fails_where_something_else_is_computed(adapter: Adapter, name: str) -> None:
     scenario, changes, check = CHEATS[name]
-    found = proof.prove(Cheat(adapter, **changes), scenario, 0, "fp32", None)
+    found = checks.prove(Cheat(adapter, **changes), scenario, 0, "fp32", None)
     failed = [found_check.name for found_check in found.checks if not found_check.passed]
     assert not found.passed
     assert any(name.startswith(check) for name in failed), found.checks

@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 from toys import RecordingMeter, named_adapter, noise, toy
 
-from scenarios import allocators, catalog, proof
-from scenarios.frameworks.base import Adapter, Arrays, NotOffered, Options
+from scenarios import catalog
+from scenarios.adapter import Adapter, Arrays, NotOffered, Options
+from scenarios.contract import allocators
+from scenarios.proof import checks
 from scenarios.spec import Adam, Conv, Dense, Flatten, MaxPool, Scenario, Sgd
 from scenarios.weights import check_weights
 
@@ -67,7 +69,7 @@ def test_a_setting_changes_nothing_of_what_is_computed(
     tuned: Adapter, net: Scenario, objective: str, tmp_path: Path
 ) -> None:
     if objective == "training":
-        found = proof.prove(tuned, net, 0, "fp32", tmp_path / "reference.npz")
+        found = checks.prove(tuned, net, 0, "fp32", tmp_path / "reference.npz")
         assert found.passed, found.checks
     weights = check_weights(net, seed=0)
     images, labels = noise(net, net.batch)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from toys import RecordingMeter, noise, toy, zeros
 
-from scenarios.frameworks.base import Arrays, Options
+from scenarios.adapter import Arrays, Options
 from scenarios.spec import Adam
 from scenarios.weights import check_weights
 

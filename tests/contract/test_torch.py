@@ -15,12 +15,12 @@ import pytest
 from toys import RecordingMeter, noise, save_photo, toy
 
 from scenarios import catalog
-from scenarios.ceilings import Precision
-from scenarios.frameworks.base import Adapter, Arrays, Options, Photos
+from scenarios.adapter import Adapter, Arrays, Options, Photos
+from scenarios.measuring.ceilings import Precision
 from scenarios.spec import Adadelta, Adam, Augment, Conv, Dense, Flatten, Layer, MaxPool, Optimizer, Sgd
 from scenarios.weights import check_weights
 
-CAPTURE = "scenarios.frameworks._torch_capture"
+CAPTURE = "scenarios.frameworks.torch.capture"
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_recording_a_step_leaves_no_trace_in_weights_or_optimizer(
     capture: ModuleType, adapters: type[Adapter], options: Options, optimizer: Optimizer, settings: dict[str, str]
 ) -> None:
     """Recorded in the middle of training, too, when the optimizer has a past; and one step beside another."""
-    torch, feeds = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks._torch_feeds")
+    torch, feeds = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks.torch.feeds")
     scenario = toy((Flatten(), Dense(8)), optimizer=optimizer)
     model, plain = (
         adapters(replace(options, lane="tuned", settings=each)).build(scenario, check_weights(scenario, seed=0))
@@ -88,7 +88,7 @@ def test_updates_in_the_backward_pass_are_those_of_plain_sgd(
     model = adapters(replace(options, lane="tuned", settings=settings)).build(scenario, weights)
     if way == "captured":  # by what stands for a graph
         record = functools.partial(importlib.import_module(CAPTURE).CapturedStep, record=played_back)
-        monkeypatch.setattr(importlib.import_module("scenarios.frameworks.torch"), "CapturedStep", record)
+        monkeypatch.setattr(importlib.import_module("scenarios.frameworks.torch.adapter"), "CapturedStep", record)
         model._captures = True
     plain = adapters(options).build(scenario, weights)
     for epoch in range(2):  # whole batches, and a short one
@@ -101,14 +101,14 @@ def test_updates_in_the_backward_pass_are_those_of_plain_sgd(
         np.testing.assert_allclose(model.weights()[name], values, rtol, atol, err_msg=name)
     model._net.eval()
     before = model.weights()
-    model._net(importlib.import_module("scenarios.frameworks._torch_feeds").nchw(images)).sum().backward()
+    model._net(importlib.import_module("scenarios.frameworks.torch.feeds").nchw(images)).sum().backward()
     assert all(np.array_equal(values, before[name]) for name, values in model.weights().items())
 
 
 def test_weights_that_are_loaded_begin_anew_in_the_memory_that_recorded_steps_write_to(
     capture: ModuleType, adapter: Adapter
 ) -> None:
-    torch, feeds = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks._torch_feeds")
+    torch, feeds = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks.torch.feeds")
     scenario = toy((Flatten(), Dense(8)), optimizer=Adam())
     weights, (images, labels) = check_weights(scenario, seed=0), noise(scenario, 8)
     model, plain = (adapter.build(scenario, weights) for _ in range(2))
@@ -128,7 +128,7 @@ def test_weights_that_are_loaded_begin_anew_in_the_memory_that_recorded_steps_wr
 
 @pytest.mark.usefixtures("capture")
 def test_each_setting_of_the_network_changes_the_network() -> None:
-    network, layers = (importlib.import_module(f"scenarios.frameworks._torch_{name}") for name in ("network", "layers"))
+    network, layers = (importlib.import_module(f"scenarios.frameworks.torch.{name}") for name in ("network", "layers"))
     scenario = catalog.load()["mnist-cnn-dropout"][""]
 
     def kinds(**settings: str) -> list[str]:
@@ -170,7 +170,7 @@ def test_each_setting_of_the_network_changes_the_network() -> None:
 def test_each_setting_of_the_process_is_what_runs(
     adapters: type[Adapter], options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    torch, used = (importlib.import_module(name) for name in ("torch", "scenarios.frameworks._torch_settings"))
+    torch, used = (importlib.import_module(name) for name in ("torch", "scenarios.frameworks.torch.settings"))
     scenario = toy((Flatten(), Dense(8)), optimizer=Adam())
     chosen = []
     monkeypatch.setattr(used, "for_inference", lambda net, example, how, options: chosen.append(how) or net)
@@ -210,7 +210,7 @@ def test_blocked_layers_train_as_others_do(
     scenario = toy((*layers, Flatten(), Dense(4)), image=(13, 13, 1), optimizer=Sgd(0.1))
     if options.device != "cpu":
         pytest.skip("oneDNN computes on the CPU")
-    if not importlib.import_module("scenarios.frameworks._torch_layers").Blocked.offered(precision):
+    if not importlib.import_module("scenarios.frameworks.torch.layers").Blocked.offered(precision):
         pytest.skip("oneDNN does not have it here")
     found, start = {}, check_weights(scenario, 0)
     for layout in ("nchw", "blocked"):
@@ -229,7 +229,7 @@ def test_blocked_layers_train_as_others_do(
 
 @pytest.mark.usefixtures("capture")
 def test_a_compiled_net_keeps_to_layouts_that_the_compiler_knows() -> None:
-    torch, made = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks._torch_layers")
+    torch, made = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks.torch.layers")
     layers = made.Blocked(torch.nn.Conv2d(1, 4, 3), torch.nn.MaxPool2d(2))
     images = torch.rand(2, 1, 9, 9)
     compiled = torch.compile(layers, backend="eager", fullgraph=True)(images)
@@ -243,7 +243,7 @@ def test_a_compiled_net_keeps_to_layouts_that_the_compiler_knows() -> None:
 def test_photos_augmented_on_the_device_are_those_augmented_by_the_loader(
     options: Options, tmp_path: Path, augment: Augment | None
 ) -> None:
-    torch, feeds = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks._torch_feeds")
+    torch, feeds = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks.torch.feeds")
     pixels = np.random.default_rng(0).integers(0, 256, (5, 24, 32, 3), dtype=np.uint8)
     paths = [save_photo(tmp_path / f"{index}.jpg", photo) for index, photo in enumerate(pixels)]
     photos = Photos(paths, np.arange(5) % 2, (24, 32), augment)
@@ -278,7 +278,7 @@ def test_a_feed_that_is_set_is_the_one_that_feeds(
 
 @pytest.mark.usefixtures("capture")
 def test_a_dense_layer_takes_its_product_both_ways() -> None:
-    torch, layers = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks._torch_layers")
+    torch, layers = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks.torch.layers")
     taken = []
 
     def recording(x: Any, kernel: Any, bias: Any) -> Any:
@@ -295,7 +295,7 @@ def test_a_dense_layer_takes_its_product_both_ways() -> None:
 @pytest.mark.usefixtures("capture")
 def test_fused_adam_is_adam() -> None:
     """In each step that of PyTorch's, and with the moments of each parameter its own."""
-    torch, network = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks._torch_network")
+    torch, network = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks.torch.network")
     torch.manual_seed(0)
     nets = [torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Linear(4, 3)) for _ in range(2)]
     nets[1].load_state_dict(nets[0].state_dict())
@@ -314,7 +314,7 @@ def test_fused_adam_is_adam() -> None:
 @pytest.mark.usefixtures("capture")
 @pytest.mark.parametrize("rate", [0.25, 0.5])
 def test_dropout_by_bytes_zeroes_its_share_and_scales_the_rest(rate: float) -> None:
-    torch, layers = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks._torch_layers")
+    torch, layers = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks.torch.layers")
     x = torch.full((64, 8, 9, 25), 3.0).to(memory_format=torch.channels_last)
     dropout = layers.ByteDropout(rate)
     torch.manual_seed(0)

@@ -16,10 +16,10 @@ import pytest
 from PIL import Image
 from toys import RecordingMeter, noise, save_photo, toy, zeros
 
-from scenarios import reference
+from scenarios.adapter import Adapter, Arrays, Meter, Model, Photos, TrainSet
 from scenarios.data.augment import draw_maps, warp
 from scenarios.data.errors import DataProblem
-from scenarios.frameworks.base import Adapter, Arrays, Meter, Model, Photos, TrainSet
+from scenarios.proof import reference
 from scenarios.spec import Activation, Adam, Augment, Conv, Dense, Flatten, MaxPool, Sgd
 from scenarios.weights import check_weights, digest
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from scenarios.frameworks.base import Adapter, Images, Labels, Logits, Model, Options
+from scenarios.adapter import Adapter, Images, Labels, Logits, Model, Options
 from scenarios.spec import Activation, Dense, Flatten, Layer, Optimizer, Scenario, Sgd, parameters
 from scenarios.weights import Weights
 
@@ -24,7 +24,7 @@ def named_adapter() -> type[Adapter]:
     name = os.environ.get("KIT_TEST_FRAMEWORK")
     if not name:
         pytest.exit("KIT_TEST_FRAMEWORK must name the adapter to be tested", returncode=2)
-    found: type[Adapter] = importlib.import_module(f"scenarios.frameworks.{name}").ADAPTER
+    found: type[Adapter] = importlib.import_module(f"scenarios.frameworks.{name}.adapter").ADAPTER
     return found
 
 

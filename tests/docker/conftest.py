@@ -16,9 +16,10 @@ import docker
 import pytest
 
 from kit.engines.docker import RUN_LABEL, DockerEngine
-from kit.errors import EngineError
-from kit.model import Completion, Environment, LaunchFolder, Limits
-from kit.sources import Sources
+from kit.environments.package_sources import Sources
+from kit.model.environment import Environment
+from kit.model.errors import EngineError
+from kit.model.launch import Completion, LaunchFolder, Limits
 
 RUN = "tests"
 LIMITS = Limits(timeout_s=60, memory_bytes=256 << 20, cpus=(0,))

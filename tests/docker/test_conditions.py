@@ -25,17 +25,22 @@ import numpy as np
 import psutil
 import pytest
 
-from kit import assets, locks, plan, session
+from kit import assets
 from kit.engines.base import Engine
 from kit.engines.local import LocalEngine
-from kit.machine import cgroup_folders
-from kit.model import Device, Environment, Framework
-from kit.plan import Options, Profile, Selection
-from kit.progress import Progress, Silent
-from kit.records import Record
-from kit.sources import Sources
+from kit.environments.package_sources import Sources
+from kit.execution import workflow
+from kit.host import machine_lock
+from kit.host.machine import cgroup_folders
+from kit.model.environment import Device, Environment, Framework
+from kit.model.progress import Progress, Silent
+from kit.model.record import Record
+from kit.planning.plan import Options
+from kit.planning.profiles import PROFILES, Profile
+from kit.planning.selection import Selection
 from scenarios import catalog
-from scenarios.contract import Budget, Status
+from scenarios.contract.reasons import Status
+from scenarios.contract.request import Budget
 
 ROOT = Path(__file__).parents[2]
 # Long enough for several samples of the host and windows of the worker. Ceilings, which would add seconds to each run,
@@ -135,8 +140,9 @@ def site(tmp_path_factory) -> Path:
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(source / name, folder / name, dirs_exist_ok=True, ignore=ignored)
     adapters = folder / "scenarios/frameworks"
-    plain = (adapters / "plain.py").read_text()
-    (adapters / "late.py").write_text(plain.replace('"plain"', '"late"') + LATE_BATCHES)
+    plain = (adapters / "plain/adapter.py").read_text()
+    (adapters / "late").mkdir()
+    (adapters / "late/adapter.py").write_text(plain.replace('"plain"', '"late"') + LATE_BATCHES)
     shutil.copytree(folder / "docker/plain", folder / "docker/late")
     for name, units in ((FEW_UNITS, 4), (MANY_UNITS, 512)):
         module = folder / "scenarios/catalog" / f"{name.replace('-', '_')}.py"
@@ -149,9 +155,9 @@ def measure(site, tmp_path, monkeypatch) -> Callable[..., Run]:
     """Plan, measure and report one cell of a scenario on the CPU."""
     monkeypatch.setattr(assets, "ROOT", site)
     monkeypatch.setattr(catalog, "__path__", [str(site / "scenarios/catalog")])
-    monkeypatch.setattr(locks, "PATH", tmp_path / "lock")
+    monkeypatch.setattr(machine_lock, "PATH", tmp_path / "lock")
     monkeypatch.setenv("KIT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setitem(plan.PROFILES, BRIEF.name, BRIEF)
+    monkeypatch.setitem(PROFILES, BRIEF.name, BRIEF)
 
     def run(
         scenario: str,
@@ -162,9 +168,9 @@ def measure(site, tmp_path, monkeypatch) -> Callable[..., Run]:
     ) -> Run:
         selection = Selection((scenario,), frameworks=(framework,), devices=("cpu",), batches=batch and (batch,))
         options = Options("local", sys.executable, BRIEF.name, data="synthetic", threads=threads)
-        prospect = session.prepare(selection, options, Sources())
+        prepared = workflow.prepare(selection, options, Sources())
         engine = engine or LocalEngine(Sources(), sys.executable, site)
-        outcome = session.start(replace(prospect, engine=engine), tmp_path / uuid.uuid4().hex, Silent())
+        outcome = workflow.start(replace(prepared, engine=engine), tmp_path / uuid.uuid4().hex, Silent())
         (record,) = outcome.records
         assert record.status is Status.OK, record.reason
         return Run(record, outcome.report.read_text())

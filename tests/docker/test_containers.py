@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from kit.engines.docker import RUN_LABEL
-from kit.errors import EngineError
+from kit.model.errors import EngineError
 
 EAT = 'perl -e \'@a = map { "x" x 4194304 } 1..1000; print "ate it all\\n"\''
 

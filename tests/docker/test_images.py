@@ -19,12 +19,12 @@ import pytest
 import requests
 
 from kit import assets
-from kit.building import image_context
-from kit.building.images import ImageBuilder
-from kit.errors import ImageError
-from kit.model import Framework
-from kit.progress import Silent
-from kit.sources import Sources
+from kit.environments import build_context
+from kit.environments.images import ImageBuilder
+from kit.environments.package_sources import Sources
+from kit.model.environment import Framework
+from kit.model.errors import ImageError
+from kit.model.progress import Silent
 
 WHEEL = "kit_test_wheel-1.0-py3-none-any.whl"
 RUN = secrets.token_hex(4)  # in name and content: runs of these tests on one daemon do not find each other's images
@@ -76,7 +76,7 @@ def logs(tmp_path_factory) -> Path:
 @pytest.fixture
 def builder(engine, client, tmp_path, logs, monkeypatch) -> ImageBuilder:
     """With a wheel folder, and an index that nobody serves and whose password nobody may see."""
-    monkeypatch.setattr("kit.building.images.log_folder", lambda: logs)
+    monkeypatch.setattr("kit.environments.images.log_folder", lambda: logs)
     base = Sources.from_environment().base_image
     sources = Sources("http://me:secret@mirror.invalid/simple", str(tmp_path / "wheels"), None, base)
     return ImageBuilder(client, engine._address, sources)
@@ -85,7 +85,7 @@ def builder(engine, client, tmp_path, logs, monkeypatch) -> ImageBuilder:
 def build_stages(client, framework: Framework) -> list[object]:
     """What is left of the stage that saw where packages come from."""
     base = client.inspect_image(Sources.from_environment().base_image)["Id"]
-    identity = image_context.identity(image_context.packages_recipe(framework, "cpu"), base)
+    identity = build_context.identity(build_context.packages_recipe(framework, "cpu"), base)
     return client.images(filters={"dangling": True, "label": f"kit.packages={identity}"})
 
 

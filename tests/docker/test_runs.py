@@ -104,7 +104,7 @@ def test_a_worker_that_ends_well_without_a_result_broke_the_contract(tmp_path):
     for source in (ROOT, ROOT / "tests/example"):
         for name in ("docker", "scenarios"):
             shutil.copytree(source / name, assets / name, dirs_exist_ok=True)
-    (assets / "scenarios/frameworks/plain.py").write_text("import os\nprint('the last words')\nos._exit(0)\n")
+    (assets / "scenarios/frameworks/plain/adapter.py").write_text("import os\nprint('the last words')\nos._exit(0)\n")
     selection = ("--scenario", "mnist-cnn", "--framework", "plain", "--device", "cpu")
     done = kit("run", *selection, *SMOKE, "--out", str(tmp_path / "out"), KIT_ASSETS=str(assets))
     assert done.returncode == 1, done.stderr

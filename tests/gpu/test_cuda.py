@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kit import catalog, gpus
-from kit.building import interpreters
+from kit.environments import interpreters
+from kit.host import gpus
+from kit.planning import catalog
 
 FRAMEWORKS = catalog.frameworks()
 SCENARIOS = catalog.scenarios()

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from kit import results
-from kit.analysis import ratios, speeds, summarise
-from kit.intervals import cell_interval, ratio_interval
+from kit.analysis.intervals import cell_interval, ratio_interval
+from kit.analysis.summaries import ratios, speeds, summarise
+from kit.cli import results
 from tests.examples import cell, failed, record, request
 
 QUIET = (1000.0, 1002.0, 998.0, 1001.0, 999.0)

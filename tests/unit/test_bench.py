@@ -21,15 +21,16 @@ from benchmarks.interleave import half_of, half_plan, half_records, interleaved
 from benchmarks.pairs import Subject, exit_code, median_interval, ratios, summary
 from benchmarks.processes import Command, Extent, compare, compare_in_one
 from kit import assets
-from kit.comparison.compare import Run
+from kit.analysis.comparison import Run
+from kit.analysis.intervals import Interval
 from kit.engines.local import LocalEngine
-from kit.errors import KitError
-from kit.intervals import Interval
-from kit.model import Cell, Environment
-from kit.progress import Silent
-from kit.records import Plan
-from kit.sources import Sources
-from kit.store import RunFolder
+from kit.environments.package_sources import Sources
+from kit.model.cell import Cell
+from kit.model.environment import Environment
+from kit.model.errors import KitError
+from kit.model.plan import Plan
+from kit.model.progress import Silent
+from kit.storage.run_folder import RunFolder
 from tests import examples
 
 SUBJECT = Subject("overhead", "mnist-cnn", "torch")
@@ -330,8 +331,8 @@ def test_a_slowed_step_takes_a_ninth_longer(monkeypatch):
 def test_the_slowed_copy_is_a_worker_whose_meter_waits():
     code = """
 import time
-from scenarios.contract import Budget
-from scenarios.measure import WindowMeter
+from scenarios.contract.request import Budget
+from scenarios.measuring.measure import WindowMeter
 
 meter = WindowMeter(Budget(epochs=1), 9)
 meter.begin()

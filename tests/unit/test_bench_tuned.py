@@ -13,9 +13,10 @@ import pytest
 from benchmarks import accuracy, pipeline, profile, tuned
 from benchmarks.pairs import Subject
 from benchmarks.processes import Command
-from kit.errors import KitError, UsageError
-from kit.model import Cell, Environment
-from kit.store import RunFolder
+from kit.model.cell import Cell
+from kit.model.environment import Environment
+from kit.model.errors import KitError, UsageError
+from kit.storage.run_folder import RunFolder
 from tests import examples
 
 

@@ -17,16 +17,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kit import catalog, locks
-from kit.campaign import exit_code, run_campaign
-from kit.datasets import Source
-from kit.errors import CorruptDataError, DataError, DiskError, EngineError, ImageError, Interrupted, UsageError
-from kit.model import Completion
-from kit.plan import Selection
-from kit.progress import Silent
-from kit.store import RunFolder
-from scenarios import codec
-from scenarios.contract import RESULT_FILE, Code, Reason, Status
+from kit.datasets.service import Source
+from kit.execution.campaign import exit_code, run_campaign
+from kit.host import machine_lock
+from kit.model.errors import CorruptDataError, DataError, DiskError, EngineError, ImageError, Interrupted, UsageError
+from kit.model.launch import Completion
+from kit.model.progress import Silent
+from kit.planning import catalog
+from kit.planning.selection import Selection
+from kit.storage.run_folder import RunFolder
+from scenarios.contract import codec
+from scenarios.contract.reasons import Code, Reason, Status
+from scenarios.contract.request import RESULT_FILE
 from tests import examples, fakes
 from tests.campaigns import FRAMEWORKS, NAMES, ONE, fails, go, new_run, synthetic
 
@@ -158,8 +160,9 @@ def test_killed_anywhere_and_resumed_the_records_are_those_of_an_uninterrupted_r
 DIE = """
 import os, signal, sys
 from pathlib import Path
-from kit import catalog, locks
-from kit.store import RunFolder
+from kit.host import machine_lock
+from kit.planning import catalog
+from kit.storage.run_folder import RunFolder
 from tests import fakes
 from tests.campaigns import FRAMEWORKS, go
 
@@ -168,7 +171,7 @@ def die_at_the_second_launch(asked, folder):
         os.kill(os.getpid(), signal.SIGKILL)
     return fakes.works(asked, folder)
 
-locks.PATH = Path(sys.argv[2])
+machine_lock.PATH = Path(sys.argv[2])
 catalog.frameworks = lambda: FRAMEWORKS
 engine = fakes.FakeEngine(worker=die_at_the_second_launch)
 go(RunFolder.open(Path(sys.argv[1])), engine)
@@ -177,7 +180,7 @@ go(RunFolder.open(Path(sys.argv[1])), engine)
 
 def test_kill_9_leaves_a_run_that_can_be_completed(tmp_path):
     folder = new_run(tmp_path / "run", ONE)
-    command = [sys.executable, "-c", DIE, str(folder.path), str(locks.PATH)]
+    command = [sys.executable, "-c", DIE, str(folder.path), str(machine_lock.PATH)]
     assert subprocess.run(command, check=False, cwd=ROOT).returncode == -signal.SIGKILL
     assert len(folder.records()) == 1
     assert [entry.name for entry in (folder.path / "work").iterdir()] == [folder.work(folder.plan.launches[1]).name]

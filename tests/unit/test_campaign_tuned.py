@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from kit.errors import UsageError
-from kit.plan import Selection
-from kit.records import tuning_of
-from kit.tuned import pins
-from scenarios import codec
-from scenarios.contract import RESULT_FILE, Search, Status, Tried, Tuning
+from kit.model.errors import UsageError
+from kit.model.record import tuning_of
+from kit.planning.selection import Selection
+from kit.storage.pins import pins
+from scenarios.contract import codec
+from scenarios.contract.reasons import Status
+from scenarios.contract.request import RESULT_FILE
+from scenarios.contract.result import Search, Tried, Tuning
 from tests import examples, fakes
 from tests.campaigns import ONE, fails, go, new_run
 

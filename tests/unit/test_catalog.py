@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kit import assets, catalog
-from kit.errors import UsageError
+from kit import assets
+from kit.model.errors import UsageError
+from kit.planning import catalog
 
 WHOLE = """
 title = "Example"
@@ -22,7 +23,7 @@ def folder(tmp_path, monkeypatch):
     """An asset folder with one framework, whose framework.toml it returns."""
     monkeypatch.setattr(assets, "ROOT", tmp_path)
     file = tmp_path / "docker" / "example" / "framework.toml"
-    adapter = tmp_path / "scenarios" / "frameworks" / "example.py"
+    adapter = tmp_path / "scenarios" / "frameworks" / "example" / "adapter.py"
     for path, text in ((file, WHOLE), (adapter, "raise ImportError('adapters are never imported')")):
         path.parent.mkdir(parents=True)
         path.write_text(text)
@@ -63,8 +64,8 @@ def test_a_wrong_file_is_named_with_what_is_wrong(folder, old, new, told):
 
 
 def test_an_absent_adapter_is_named(folder, tmp_path):
-    (tmp_path / "scenarios/frameworks/example.py").unlink()
-    with pytest.raises(UsageError, match=r"scenarios/frameworks/example\.py"):
+    (tmp_path / "scenarios/frameworks/example/adapter.py").unlink()
+    with pytest.raises(UsageError, match=r"scenarios/frameworks/example/adapter\.py"):
         catalog.frameworks()
 
 

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit.judgement.cautions import Caution, CautionCode, cautions
-from kit.judgement.robust import mann_kendall, modified_z_scores, relative_spread, theil_sen
-from kit.records import Context, Image, Record
-from scenarios.contract import Budget, Code, Status, Window
+from kit.analysis.robust import mann_kendall, modified_z_scores, relative_spread, theil_sen
+from kit.analysis.warnings import Caution, CautionCode, cautions
+from kit.model.record import Context, Image, Record
+from scenarios.contract.reasons import Code, Status
+from scenarios.contract.request import Budget
+from scenarios.contract.result import Window
 from tests import examples
 
 CPU, GPU = examples.cell(), examples.cell(device="cuda")

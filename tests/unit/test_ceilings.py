@@ -9,11 +9,14 @@ import time
 import pytest
 from PIL import Image
 
-from scenarios import ceilings, launch, measure, worker
-from scenarios.caches import last_cache_bytes
-from scenarios.codec import from_json, write
-from scenarios.contract import RESULT_FILE, Code, Result, Status
-from scenarios.frameworks.base import DeviceUnavailable, NotOffered
+from scenarios import launch, worker
+from scenarios.adapter import DeviceUnavailable, NotOffered
+from scenarios.contract.codec import from_json, write
+from scenarios.contract.reasons import Code, Status
+from scenarios.contract.request import RESULT_FILE
+from scenarios.contract.result import Result
+from scenarios.linux.caches import last_cache_bytes
+from scenarios.measuring import ceilings, measure
 from tests import examples
 
 MIB = 1 << 20

@@ -16,12 +16,16 @@ from typing import NamedTuple
 
 import pytest
 
-from kit import cli, engines, locks, results, runs
+from kit import cli
+from kit.cli import results
+from kit.engines import registry
 from kit.engines.docker import DockerEngine
-from kit.errors import EngineError, ImageError
-from kit.sources import Sources
-from kit.store import RunFolder
-from scenarios.contract import Code, Reason, Status
+from kit.environments.package_sources import Sources
+from kit.host import machine_lock
+from kit.model.errors import EngineError, ImageError
+from kit.storage import run_names
+from kit.storage.run_folder import RunFolder
+from scenarios.contract.reasons import Code, Reason, Status
 from tests import examples, fakes
 
 NO_GPU = {(framework, "cuda"): "No GPU." for framework in ("onnxruntime", "tensorflow", "torch")}
@@ -45,7 +49,7 @@ def kit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     for name in ("KIT_CACHE_DIR", "KIT_DATA_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setattr("signal.signal", lambda number, handler: None)
-    monkeypatch.setattr("kit.sources._pip_settings", lambda environment: {})  # half a second each
+    monkeypatch.setattr("kit.environments.package_sources._pip_settings", lambda environment: {})  # half a second each
 
     def call(*arguments: str) -> Called:
         monkeypatch.setattr(sys, "argv", ["kit", *arguments])
@@ -61,8 +65,8 @@ def kit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> fakes.FakeEngine:
     """The engine that every command gets: a machine without GPU."""
     fake = fakes.FakeEngine(refused=NO_GPU)
-    monkeypatch.setattr(engines, "choose", lambda name, environment, sources: (fake, "Using the fake engine."))
-    monkeypatch.setattr("kit.locks.PATH", tmp_path / "lock")
+    monkeypatch.setattr(registry, "choose", lambda name, environment, sources: (fake, "Using the fake engine."))
+    monkeypatch.setattr("kit.host.machine_lock.PATH", tmp_path / "lock")
     return fake
 
 
@@ -296,7 +300,7 @@ def test_cuda_by_name_without_a_gpu_is_an_engine_error(kit: Kit, engine: fakes.F
     ("option", "code"), [("--device cuda", 3), ("--threads 9999", 2), ("--gpus 7", 2), ("--framework torch", 3)]
 )
 def test_a_run_that_cannot_start_leaves_no_folder(kit: Kit, engine: fakes.FakeEngine, option: str, code: int) -> None:
-    with locks.measuring("r1") if option == "--framework torch" else nullcontext():
+    with machine_lock.measuring("r1") if option == "--framework torch" else nullcontext():
         called = kit(*RUN, *option.split())
     assert (called.code, called.out) == (code, "")
     assert not Path("reports").exists()
@@ -361,7 +365,7 @@ def test_a_run_of_an_unknown_profile_is_refused(kit: Kit, engine: fakes.FakeEngi
 
 
 def test_clean_takes_nothing_away_from_a_run_that_measures(kit: Kit, engine: fakes.FakeEngine) -> None:
-    with locks.measuring("r1"):
+    with machine_lock.measuring("r1"):
         called = kit("clean", "--environments")
     assert (called.code, called.out) == (EngineError.exit_code, "")
     assert "r1" in called.err
@@ -429,14 +433,14 @@ def no_daemon(self: object) -> dict[str, str]:
 
 def test_auto_takes_docker_where_it_answers_else_local(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kit.engines.docker.DockerEngine.describe", lambda self: {"version": "20.10"})
-    engine, note = engines.choose("auto", "", Sources())
+    engine, note = registry.choose("auto", "", Sources())
     assert (engine.name, note) == ("docker", "Using Docker 20.10.")
-    assert engines.choose("auto", "system", Sources())[0].name == "local"
+    assert registry.choose("auto", "system", Sources())[0].name == "local"
     monkeypatch.setattr("kit.engines.docker.DockerEngine.describe", no_daemon)
-    engine, note = engines.choose("auto", "", Sources())
+    engine, note = registry.choose("auto", "", Sources())
     assert (engine.name, note) == ("local", "No docker engine answers. Using the local engine.")
     with pytest.raises(EngineError):
-        engines.choose("docker", "", Sources())
+        registry.choose("docker", "", Sources())
 
 
 @pytest.mark.parametrize(
@@ -493,8 +497,8 @@ def test_what_trained_no_epoch_has_no_accuracy_and_a_note_says_why() -> None:
 
 
 def test_run_ids_sort_by_time_and_differ() -> None:
-    assert len({runs.new_run_id() for _ in range(20)}) > 1
-    assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", runs.new_run_id())
+    assert len({run_names.new_run_id() for _ in range(20)}) > 1
+    assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", run_names.new_run_id())
 
 
 @pytest.mark.parametrize("setting", ["KIT_CACHE_DIR", "KIT_DATA_DIR", "KIT_DATA_MIRROR"])
@@ -550,7 +554,7 @@ def test_the_exit_code_stands_also_where_nobody_can_be_told(redirected: str) -> 
 
 def test_an_ascii_terminal_gets_a_table_all_the_same() -> None:
     ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
-    command = "from kit.console import print_text; print_text('9 ± 1'); print_text('*')"
+    command = "from kit.cli.console import print_text; print_text('9 ± 1'); print_text('*')"
     program = f"import sys; from kit import cli; cli.app = lambda: exec({command!r}); cli.main()"
     done = subprocess.run([sys.executable, "-c", program], env=ascii_only, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "9 ? 1\n*\n")

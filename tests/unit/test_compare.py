@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit.comparison import side_by_side
-from kit.comparison.compare import Comparison, Gate, Outcome, Run, Standing, Verdict, compare, gate, means, parse_share
-from kit.comparison.differences import RULES, Difference, Rule, Severity, differences
-from kit.errors import UsageError
-from kit.model import Cell
-from kit.records import Image, Record
-from scenarios.contract import Budget, Status
+from kit.analysis.comparison import Comparison, Gate, Outcome, Run, Standing, Verdict, compare, gate, means, parse_share
+from kit.analysis.differences import RULES, Difference, Rule, Severity, differences
+from kit.cli import side_by_side
+from kit.model.cell import Cell
+from kit.model.errors import UsageError
+from kit.model.record import Image, Record
+from scenarios.contract.reasons import Status
+from scenarios.contract.request import Budget
 from tests import examples
 
 CELL = examples.cell()

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit import console
-from kit.console import Column, PlainProgress, RichProgress, plain_table
-from kit.errors import UsageError
-from kit.units import format_bytes, format_duration, parse_bytes, parse_duration
+from kit.cli import console
+from kit.cli.console import Column, PlainProgress, RichProgress, plain_table
+from kit.model.errors import UsageError
+from kit.model.units import format_bytes, format_duration, parse_bytes, parse_duration
 
 
 class Clock:

@@ -13,9 +13,10 @@ from kit.engines import cgroup, containers
 from kit.engines.cgroup import MemoryWatch, memory_folder
 from kit.engines.docker import DockerEngine
 from kit.engines.launch_log import CUT, copy_output
-from kit.errors import DiskError, EngineError
-from kit.model import Environment, Framework, LaunchFolder, Limits
-from kit.sources import Sources
+from kit.environments.package_sources import Sources
+from kit.model.environment import Environment, Framework
+from kit.model.errors import DiskError, EngineError
+from kit.model.launch import LaunchFolder, Limits
 
 LIMITS = Limits(timeout_s=1, memory_bytes=1 << 30, cpus=(0, 2))
 FRAMEWORK = Framework("tiny", "Tiny", ("cpu", "cuda"), (), 13, 580, (7, 5), Path())
@@ -163,9 +164,9 @@ def test_cuda_is_refused_with_the_reason(monkeypatch):
     assert DockerEngine(Sources()).refusal(FRAMEWORK, "cpu") is None
     assert "ignores requests for GPUs" in str(DockerEngine(Sources(), "podman").refusal(FRAMEWORK, "cuda"))
     engine = DockerEngine(Sources())
-    monkeypatch.setattr("kit.gpus.refusal", lambda framework: "No GPU.")
+    monkeypatch.setattr("kit.host.gpus.refusal", lambda framework: "No GPU.")
     assert engine.refusal(FRAMEWORK, "cuda") == "No GPU."
-    monkeypatch.setattr("kit.gpus.refusal", lambda framework: None)
+    monkeypatch.setattr("kit.host.gpus.refusal", lambda framework: None)
     monkeypatch.setenv("PATH", "/nowhere")
     engine.__dict__["_info"] = {"Runtimes": {"runc": {}}}
     assert "could not select device driver" in str(engine.refusal(FRAMEWORK, "cuda"))

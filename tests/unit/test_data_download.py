@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from kit.data import download as downloads
-from kit.data.download import copy, download
-from kit.data.sources import RemoteFile
-from kit.errors import DataError
-from kit.progress import Silent
+from kit.datasets import download as downloads
+from kit.datasets.download import copy, download
+from kit.datasets.registry import RemoteFile
+from kit.model.errors import DataError
+from kit.model.progress import Silent
 
 CONTENT = bytes(range(256)) * 2000
 FILE = RemoteFile("set.gz", len(CONTENT), hashlib.sha256(CONTENT).hexdigest(), ())

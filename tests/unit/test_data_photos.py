@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import ExifTags, Image
 
+from scenarios.adapter import Photos
 from scenarios.data.augment import Matrix, centred, draw_maps, warp
 from scenarios.data.errors import DataCorrupt
 from scenarios.data.photos import PhotoLoader, decode, decode_all, kept, read_photos
-from scenarios.frameworks.base import Photos
 from scenarios.spec import Augment
 
 SIZE = (24, 32)

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from scenarios import data
+from scenarios.adapter import Arrays
 from scenarios.catalog.cifar_cnn import SCENARIO as CIFAR
 from scenarios.catalog.mnist_cnn import SCENARIO as MNIST
 from scenarios.data import readers
 from scenarios.data.errors import DataCorrupt, DataUnavailable
-from scenarios.frameworks.base import Arrays
 from scenarios.spec import DATASETS
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"

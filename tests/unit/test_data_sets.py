@@ -19,11 +19,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from kit import datasets
-from kit.data import photos, prepare, unpack
-from kit.data.sources import CIFAR_FILES, SOURCES, RemoteFile
-from kit.errors import DataError, DiskError, UsageError
-from kit.progress import Silent
+from kit.datasets import photos, prepare, service, unpack
+from kit.datasets.registry import CIFAR_FILES, SOURCES, RemoteFile
+from kit.model.errors import DataError, DiskError, UsageError
+from kit.model.progress import Silent
 from scenarios import data as worker_side
 from scenarios.catalog.catdog_cnn import SCENARIO as CATDOG
 
@@ -103,30 +102,30 @@ def pack(root: Path, archive: Path) -> Path:
 
 
 def test_fetch_from_a_mirror_prepares_once_and_verifies(home: Path, mirror: Path) -> None:
-    made = datasets.fetch("mnist", QUIET)
+    made = service.fetch("mnist", QUIET)
     assert made.files == 4
     assert {p.name for p in (home / "sets" / "mnist").iterdir()} == {*IDX, "dataset.json", "SHA256SUMS"}
-    assert datasets.verify("mnist") == made == datasets.status("mnist").prepared
+    assert service.verify("mnist") == made == service.status("mnist").prepared
     shutil.rmtree(mirror)
-    assert datasets.fetch("mnist", QUIET) == made  # nothing is asked for again
+    assert service.fetch("mnist", QUIET) == made  # nothing is asked for again
     shutil.rmtree(home / "sets")
-    assert datasets.fetch("mnist", QUIET) == made  # the archives are still there
+    assert service.fetch("mnist", QUIET) == made  # the archives are still there
 
 
 def test_the_archives_can_be_a_mirror(
     home: Path, mirror: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = datasets.fetch("mnist", QUIET)
+    made = service.fetch("mnist", QUIET)
     monkeypatch.setenv("KIT_DATA_MIRROR", str(home / "archives"))
     monkeypatch.setenv("KIT_DATA_DIR", str(tmp_path / "second"))
-    assert datasets.fetch("mnist", QUIET) == made
+    assert service.fetch("mnist", QUIET) == made
 
 
 def test_a_mirror_with_other_bytes_is_refused(home: Path, mirror: Path) -> None:
     (mirror / IDX[2]).write_bytes(gzip.compress(b"else"))
     with pytest.raises(DataError, match=f"{IDX[2]} in KIT_DATA_MIRROR is not the published file"):
-        datasets.resolve("mnist", "real", QUIET)
-    source = datasets.resolve("mnist", "auto", QUIET)
+        service.resolve("mnist", "real", QUIET)
+    source = service.resolve("mnist", "auto", QUIET)
     assert (source.kind, source.folder) == ("synthetic", None)
     assert "is not the published file" in source.note
     assert "kit data fetch mnist" in source.note
@@ -136,28 +135,28 @@ def test_a_mirror_with_other_bytes_is_refused(home: Path, mirror: Path) -> None:
 def test_a_mirror_without_the_file(mirror: Path) -> None:
     (mirror / IDX[3]).unlink()
     with pytest.raises(DataError, match=f"KIT_DATA_MIRROR has no {IDX[3]}"):
-        datasets.fetch("mnist", QUIET)
+        service.fetch("mnist", QUIET)
 
 
 def test_auto_takes_what_is_here_and_nothing_above_its_budget(
     home: Path, mirror: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked_for = datasets.resolve("mnist", "synthetic", QUIET)
+    asked_for = service.resolve("mnist", "synthetic", QUIET)
     assert asked_for.kind == "synthetic"
     monkeypatch.delenv("KIT_DATA_MIRROR")
-    source = datasets.resolve("cats-dogs", "auto", QUIET)  # 825 MB; no connection is opened
+    source = service.resolve("cats-dogs", "auto", QUIET)  # 825 MB; no connection is opened
     assert source.kind == "synthetic"
     assert "825 MB is more than the 250 MB" in source.note
     assert "kit data fetch cats-dogs" in source.note
     monkeypatch.setenv("KIT_DATA_MIRROR", str(mirror))
-    source = datasets.resolve("mnist", "auto", QUIET)
+    source = service.resolve("mnist", "auto", QUIET)
     assert (source.kind, source.folder) == ("real", home / "sets")
     assert "published files" in source.note
 
 
 @pytest.mark.parametrize("harm", ["changed", "gone", "more", "manifest", "fields", "sums gone", "sums"])
 def test_a_damaged_set_is_found(home: Path, mirror: Path, harm: str) -> None:
-    datasets.fetch("mnist", QUIET)
+    service.fetch("mnist", QUIET)
     path = home / "sets" / "mnist" / IDX[0]
     if harm == "changed":
         path.write_bytes(path.read_bytes()[:-1] + b"!")
@@ -175,13 +174,13 @@ def test_a_damaged_set_is_found(home: Path, mirror: Path, harm: str) -> None:
     else:
         path.with_name("SHA256SUMS").write_bytes(b"\xff")
     with pytest.raises(DataError, match="prepared data set mnist is damaged") as caught:
-        datasets.verify("mnist")
+        service.verify("mnist")
     assert "kit data fetch mnist" in caught.value.remedy
     if harm == "changed":
         assert IDX[0] in caught.value.message
     elif not harm.startswith("sums"):  # cheap to see, so seen before every run
         with pytest.raises(DataError, match="damaged"):
-            datasets.resolve("mnist", "auto", QUIET)
+            service.resolve("mnist", "auto", QUIET)
 
 
 def test_add_knows_idx_files_by_their_content(mirror: Path, tmp_path: Path) -> None:
@@ -190,34 +189,34 @@ def test_add_knows_idx_files_by_their_content(mirror: Path, tmp_path: Path) -> N
     for number, name in enumerate(IDX):  # other names, half of them unpacked
         content = (mirror / name).read_bytes()
         (mine / "raw" / f"file{number}").write_bytes(gzip.decompress(content) if number % 2 else content)
-    made = datasets.add("mnist", mine, QUIET)
+    made = service.add("mnist", mine, QUIET)
     assert (made.files, made.source) == (4, "user-provided")
-    folder = datasets.sets_dir() / "mnist"
+    folder = service.sets_dir() / "mnist"
     for name in IDX:
         assert gzip.decompress((folder / name).read_bytes()) == gzip.decompress((mirror / name).read_bytes())
-    again = datasets.add("mnist", pack(mine, tmp_path / "mine.tar.gz"), QUIET)
+    again = service.add("mnist", pack(mine, tmp_path / "mine.tar.gz"), QUIET)
     assert again.digest == made.digest
 
 
 def test_add_refuses_other_idx_files(mirror: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there are files of mnist instead"):
-        datasets.add("fashion-mnist", mirror, QUIET)
+        service.add("fashion-mnist", mirror, QUIET)
     (mirror / IDX[0]).write_bytes((mirror / IDX[0]).read_bytes()[:-9])
     with pytest.raises(DataError, match=f"no file has the content of {IDX[0]}; {IDX[0]} is damaged or cut short"):
-        datasets.add("mnist", mirror, QUIET)
+        service.add("mnist", mirror, QUIET)
 
 
 def test_add_knows_cifar_by_its_content(cifar: Path, tmp_path: Path) -> None:
     archive = pack(cifar.parent, tmp_path.parent / f"{tmp_path.name}-cifar.tar.gz")
-    made = datasets.add("cifar-10", cifar, QUIET)
+    made = service.add("cifar-10", cifar, QUIET)
     assert made.files == 6
     (cifar / "data_batch_1.bin").rename(cifar / "renamed")
-    assert datasets.add("cifar-10", cifar, QUIET).digest == made.digest
-    assert datasets.add("cifar-10", archive, QUIET).digest == made.digest
+    assert service.add("cifar-10", cifar, QUIET).digest == made.digest
+    assert service.add("cifar-10", archive, QUIET).digest == made.digest
     (cifar / "renamed").write_bytes(b"x" * 3073)
     with pytest.raises(DataError, match=r"no file has the content of data_batch_1\.bin"):
-        datasets.add("cifar-10", cifar, QUIET)
-    assert datasets.verify("cifar-10") == made  # the good one is still there
+        service.add("cifar-10", cifar, QUIET)
+    assert service.verify("cifar-10") == made  # the good one is still there
 
 
 def test_add_never_reads_pickles(tmp_path: Path) -> None:
@@ -225,7 +224,7 @@ def test_add_never_reads_pickles(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "data_batch_1").write_bytes(b"\x80\x04.")
     with pytest.raises(DataError) as caught:
-        datasets.add("cifar-10", folder, QUIET)
+        service.add("cifar-10", folder, QUIET)
     assert "get the binary version" in caught.value.remedy
 
 
@@ -235,9 +234,9 @@ def test_add_takes_a_tree_with_parts(tmp_path: Path, train: str, test: str, form
     root = write_tree(tmp_path / "tree" / "deeper", train, test).parent
     (root / "deeper" / train / "Cats" / "._Cats.0.jpg").write_bytes(b"not a photo")
     path = root if form == "folder" else pack(root, tmp_path / form)
-    made = datasets.add("cats-dogs", path, QUIET)
+    made = service.add("cats-dogs", path, QUIET)
     assert made.files == 12
-    loaded = worker_side.load(CATDOG, "real", datasets.sets_dir(), tmp_path, None)
+    loaded = worker_side.load(CATDOG, "real", service.sets_dir(), tmp_path, None)
     assert (len(loaded.train), len(loaded.test)) == (6, 6)
     assert loaded.train.labels.tolist() == [0, 0, 0, 1, 1, 1]
     assert root.exists()  # what was brought is never moved
@@ -247,10 +246,10 @@ def test_add_takes_a_tree_with_parts(tmp_path: Path, train: str, test: str, form
 def test_a_set_is_readable_for_a_container_of_another_user(tmp_path: Path) -> None:
     old = os.umask(0o077)
     try:
-        datasets.add("cats-dogs", write_tree(tmp_path / "tree"), QUIET)
+        service.add("cats-dogs", write_tree(tmp_path / "tree"), QUIET)
     finally:
         os.umask(old)
-    for path in (datasets.sets_dir(), *datasets.sets_dir().rglob("*")):
+    for path in (service.sets_dir(), *service.sets_dir().rglob("*")):
         assert path.stat().st_mode & 0o055 == (0o055 if path.is_dir() else 0o044), path
 
 
@@ -259,10 +258,10 @@ def test_an_unreadable_photo_in_a_tree_is_named(tmp_path: Path) -> None:
     broken = root / "test_set" / "dogs" / "dogs.1.jpg"
     broken.write_bytes(broken.read_bytes()[:-300])
     with pytest.raises(DataError, match=r"test_set/dogs/dogs\.1\.jpg is not a readable photo"):
-        datasets.add("cats-dogs", root, QUIET)
+        service.add("cats-dogs", root, QUIET)
     Image.new("CMYK", (8, 8)).save(broken)
     with pytest.raises(DataError, match=r"dogs\.1\.jpg is not a readable photo \(colour mode CMYK\)"):
-        datasets.add("cats-dogs", root, QUIET)
+        service.add("cats-dogs", root, QUIET)
 
 
 def test_the_published_shape_takes_the_first_readable_in_numeric_order(
@@ -277,21 +276,21 @@ def test_the_published_shape_takes_the_first_readable_in_numeric_order(
         for number in range(12):
             (folder / f"{number}.jpg").write_bytes(b"" if number in (1, 4) else jpeg(number))
         (folder / "Thumbs.db").write_bytes(b"x")
-    datasets.add("cats-dogs", pack(tmp_path / "PetImages" / "..", tmp_path.parent / f"{tmp_path.name}.zip"), QUIET)
+    service.add("cats-dogs", pack(tmp_path / "PetImages" / "..", tmp_path.parent / f"{tmp_path.name}.zip"), QUIET)
     dogs = {
-        part: {p.name for p in (datasets.sets_dir() / "cats-dogs" / part / "dogs").iterdir()}
+        part: {p.name for p in (service.sets_dir() / "cats-dogs" / part / "dogs").iterdir()}
         for part in ("train", "test")
     }
     assert dogs == {"train": {"0.jpg", "2.jpg", "3.jpg", "5.jpg"}, "test": {"6.jpg", "7.jpg"}}
     monkeypatch.setattr(photos, "TRAIN_COUNT", 9)
     with pytest.raises(DataError, match="Cat has 10 readable photos, 11 are needed"):
-        datasets.add("cats-dogs", tmp_path / "PetImages", QUIET)
+        service.add("cats-dogs", tmp_path / "PetImages", QUIET)
 
 
 def test_a_folder_of_another_shape(tmp_path: Path) -> None:
     write_photos(tmp_path / "birds", 2)
     with pytest.raises(DataError, match="no photos in the shape") as caught:
-        datasets.add("cats-dogs", tmp_path / "birds", QUIET)
+        service.add("cats-dogs", tmp_path / "birds", QUIET)
     assert "train" in caught.value.remedy
 
 
@@ -328,7 +327,7 @@ def test_tar_members_that_are_refused(
     monkeypatch.setattr(unpack, "MOST_BYTES", 4000)
     archive = tar_with(tmp_path / "a.tar.gz", member("good.jpg", size=5), bad)
     with pytest.raises(DataError, match=rf"a\.tar\.gz is refused: .*{said}"):
-        datasets.add("cats-dogs", archive, QUIET)
+        service.add("cats-dogs", archive, QUIET)
     assert not list(tmp_path.rglob("evil.jpg"))
 
 
@@ -349,7 +348,7 @@ def test_zip_members_that_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
             for entry in entries:
                 archive.writestr(entry, b"x")
         with pytest.raises(DataError, match=f"is refused: .*{said}"):
-            datasets.add("cats-dogs", path, QUIET)
+            service.add("cats-dogs", path, QUIET)
 
 
 def test_a_zip_of_an_unknown_method_or_with_an_endless_name(tmp_path: Path) -> None:
@@ -361,11 +360,11 @@ def test_a_zip_of_an_unknown_method_or_with_an_endless_name(tmp_path: Path) -> N
         content[place] = 99
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"a\.zip is packed in a way that cannot be read"):
-        datasets.add("cats-dogs", path, QUIET)
+        service.add("cats-dogs", path, QUIET)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("x" * 300 + ".jpg", b"x")
     with pytest.raises(DataError, match=r"a\.zip is refused: a name in it is too long"):
-        datasets.add("cats-dogs", path, QUIET)
+        service.add("cats-dogs", path, QUIET)
 
 
 @pytest.mark.parametrize("name", ["tree.zip", "tree.tar.gz"])
@@ -380,8 +379,8 @@ def test_damaged_archives(tmp_path: Path, name: str, harm: str) -> None:
         ]
     )
     with pytest.raises(DataError, match=f"{name} (is damaged or cut short|is neither a whole zip nor)"):
-        datasets.add("cats-dogs", path, QUIET)
-    assert not (datasets.sets_dir() / "cats-dogs").exists()
+        service.add("cats-dogs", path, QUIET)
+    assert not (service.sets_dir() / "cats-dogs").exists()
 
 
 def test_a_tar_whose_headers_break_off(tmp_path: Path) -> None:
@@ -392,24 +391,24 @@ def test_a_tar_whose_headers_break_off(tmp_path: Path) -> None:
     content[place : place + 100] = b"\xff" * 100
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"tree\.tar is damaged or cut short"):
-        datasets.add("cats-dogs", path, QUIET)
+        service.add("cats-dogs", path, QUIET)
 
 
 def test_names_and_paths_that_do_not_exist(tmp_path: Path) -> None:
     calls: list[Callable[[str], object]] = [
-        datasets.status,
-        datasets.verify,
-        lambda name: datasets.fetch(name, QUIET),
-        lambda name: datasets.resolve(name, "auto", QUIET),
-        lambda name: datasets.add(name, tmp_path, QUIET),
+        service.status,
+        service.verify,
+        lambda name: service.fetch(name, QUIET),
+        lambda name: service.resolve(name, "auto", QUIET),
+        lambda name: service.add(name, tmp_path, QUIET),
     ]
     for call in calls:
         with pytest.raises(UsageError, match="Did you mean 'mnist'"):
             call("mnits")
     with pytest.raises(UsageError, match="There is no "):
-        datasets.add("mnist", tmp_path / "nowhere", QUIET)
+        service.add("mnist", tmp_path / "nowhere", QUIET)
     with pytest.raises(DataError, match="is not here"):
-        datasets.verify("mnist")
+        service.verify("mnist")
 
 
 def test_a_full_disk_is_named(mirror: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -418,10 +417,10 @@ def test_a_full_disk_is_named(mirror: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(shutil, "copyfile", full)
     with pytest.raises(DiskError, match="No room left"):
-        datasets.fetch("mnist", QUIET)
+        service.fetch("mnist", QUIET)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 0))  # type: ignore[attr-defined]
     with pytest.raises(DiskError, match="are free"):
-        datasets.fetch("mnist", QUIET)
+        service.fetch("mnist", QUIET)
 
 
 @pytest.mark.parametrize("place", ["file/data", "file", "/proc/nowhere/data"])
@@ -431,14 +430,14 @@ def test_a_data_folder_that_cannot_be_made(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("KIT_DATA_DIR", str(tmp_path / place))
     with pytest.raises(DiskError, match="cannot be written"):
-        datasets.fetch("mnist", QUIET)
+        service.fetch("mnist", QUIET)
 
 
 def test_what_a_killed_process_left_is_cleared_away(home: Path, mirror: Path) -> None:
     left = home / "work" / "mnist" / "set"
     left.mkdir(parents=True)
     (left / "half").write_bytes(b"x")
-    assert datasets.fetch("mnist", QUIET).files == 4
+    assert service.fetch("mnist", QUIET).files == 4
     assert not left.exists()
 
 
@@ -452,15 +451,15 @@ def test_a_second_process_waits_and_finds_the_set(home: Path, mirror: Path) -> N
             assert "waiting" in text
             lock.release()
 
-    assert datasets.fetch("mnist", Telling()).files == 4
+    assert service.fetch("mnist", Telling()).files == 4
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the real MNIST files are not on this machine")
 def test_the_real_mnist_files_are_a_mirror(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KIT_DATA_MIRROR", str(SHARED))
-    made = datasets.fetch("mnist", QUIET)
+    made = service.fetch("mnist", QUIET)
     unpacked = tmp_path / "raw"
     unpacked.mkdir()
     for name in IDX:
         (unpacked / name[:-3]).write_bytes(gzip.decompress((SHARED / "mnist" / name).read_bytes()))
-    assert datasets.add("mnist", unpacked, QUIET).files == made.files  # the hashes of the unpacked files are right
+    assert service.add("mnist", unpacked, QUIET).files == made.files  # the hashes of the unpacked files are right

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from scenarios import data
+from scenarios.adapter import Photos
 from scenarios.catalog.catdog_cnn import SCENARIO as CATDOG
 from scenarios.catalog.mnist_cnn import SCENARIO as MNIST
 from scenarios.data import synthetic
 from scenarios.data.photos import read_photos
-from scenarios.frameworks.base import Photos
 from scenarios.spec import DATASETS
 
 

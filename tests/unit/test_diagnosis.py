@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kit import catalog
-from kit.judgement import ceilings
-from kit.judgement.diagnosis import Diagnosis, Kind, diagnose, diagnose_all
-from kit.records import Context, Machine, Record
-from scenarios.contract import Anatomy, Ceiling, Code, Status, StepTime
-from scenarios.flops import training_flops
+from kit.analysis import ceilings
+from kit.analysis.diagnosis import Diagnosis, Kind, diagnose, diagnose_all
+from kit.model.machine import Machine
+from kit.model.record import Context, Record
+from kit.planning import catalog
+from scenarios.contract.reasons import Code, Status
+from scenarios.contract.result import Anatomy, Ceiling, StepTime
+from scenarios.spec.flops import training_flops
 from tests import examples
 
 GIGA, TERA = 1e9, 1e12

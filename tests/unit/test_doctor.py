@@ -21,17 +21,17 @@ from typer.testing import CliRunner
 
 from kit import doctor
 from kit.cli import host
-from kit.console import Column, plain_table
-from kit.data.sources import SOURCES
+from kit.cli.console import Column, plain_table
+from kit.datasets.registry import SOURCES
 from kit.doctor import Finding, Level, gather, mirrors, table
 from kit.doctor.checks import judge
 from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Gpus, Load, Local, Toolkit
 from kit.doctor.findings import LINE_CHARACTERS
-from kit.errors import DataError, EngineError
-from kit.model import Framework
-from kit.records import Gpu
-from kit.sampling.cpu import Ticks
-from kit.sources import Sources
+from kit.environments.package_sources import Sources
+from kit.host.sampling.cpu import Ticks
+from kit.model.environment import Framework
+from kit.model.errors import DataError, EngineError
+from kit.model.machine import Gpu
 from tests import examples
 
 HERE = Path("here")
@@ -251,10 +251,10 @@ def test_gpus_are_asked_with_the_driver_held_open(monkeypatch: pytest.MonkeyPatc
     opened: list[str] = []
     monkeypatch.setattr("pynvml.nvmlInit", lambda: opened.append("init"))
     monkeypatch.setattr("pynvml.nvmlShutdown", lambda: opened.append("shutdown"))
-    monkeypatch.setattr("kit.gpus._nvml", lambda: nullcontext(enter_result=opened == ["init"]))
-    monkeypatch.setattr("kit.gpus.gpus", lambda: [gpu(capability=(6, 1))])
-    monkeypatch.setattr("kit.gpus.driver", lambda: ("570.1", "12.8"))
-    monkeypatch.setattr("kit.gpus.busy", lambda: [0])
+    monkeypatch.setattr("kit.host.gpus._nvml", lambda: nullcontext(enter_result=opened == ["init"]))
+    monkeypatch.setattr("kit.host.gpus.gpus", lambda: [gpu(capability=(6, 1))])
+    monkeypatch.setattr("kit.host.gpus.driver", lambda: ("570.1", "12.8"))
+    monkeypatch.setattr("kit.host.gpus.busy", lambda: [0])
     found = gather._gpus((TENSORFLOW, TORCH))
     assert (found.driver, found.busy, opened) == ("570.1", (0,), ["init", "shutdown"])
     wrong = {f.name: f"{f.message} {f.remedy}" for f in judge(replace(READY, gpus=found)) if f.level is Level.WARNING}
@@ -366,7 +366,7 @@ def test_no_finding_names_user_or_home_folder(monkeypatch: pytest.MonkeyPatch) -
 def test_the_command_prints_table_or_json_and_fails_on_errors_alone(
     monkeypatch: pytest.MonkeyPatch, level: Level, code: int
 ) -> None:
-    monkeypatch.setattr("kit.sources._pip_settings", lambda environment: {})
+    monkeypatch.setattr("kit.environments.package_sources._pip_settings", lambda environment: {})
     monkeypatch.setattr(doctor, "examine", lambda sources, out: [Finding(level, "disk", "Full.", "Make room.")])
     called = CliRunner().invoke(host.app, ["doctor"])
     assert called.exit_code == code

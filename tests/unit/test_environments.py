@@ -9,12 +9,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from kit.building import environments
-from kit.errors import DiskError, EngineError, ImageError, UsageError
-from kit.model import Framework
-from kit.places import cache_folder
-from kit.progress import Silent
-from kit.sources import Sources, without_user_info
+from kit.environments import uv_environments
+from kit.environments.package_sources import Sources
+from kit.host.paths import cache_folder
+from kit.host.privacy import without_user_info
+from kit.model.environment import Framework
+from kit.model.errors import DiskError, EngineError, ImageError, UsageError
+from kit.model.progress import Silent
 
 
 class Counting(Silent):
@@ -53,11 +54,11 @@ class Place:
     """A framework `toy`, its wheel, an empty package index."""
 
     def __init__(self, folder):
-        for name in ("wheels", "index", "toy", "assets/scenarios/frameworks"):
+        for name in ("wheels", "index", "toy", "assets/scenarios/frameworks/toy"):
             (folder / name).mkdir(parents=True)
         self.digest = make_wheel(folder / "wheels")
         self.assets = folder / "assets"
-        self.adapter = self.assets / "scenarios/frameworks/toy.py"
+        self.adapter = self.assets / "scenarios/frameworks/toy/adapter.py"
         self.adapter.write_text("import toy")
         self.framework = Framework("toy", "Toy", ("cpu",), (), None, None, None, folder / "toy")
         self.sources = Sources(index_url=(folder / "index").as_uri(), find_links=str(folder / "wheels"))
@@ -67,14 +68,14 @@ class Place:
         (self.framework.folder / "cpu.lock").write_text(f"toy==1.0+cpu \\\n    --hash=sha256:{digest}\n")
 
     def ensure(self, progress=None):
-        return environments.ensure(self.framework, "cpu", self.sources, self.assets, progress or Silent())
+        return uv_environments.ensure(self.framework, "cpu", self.sources, self.assets, progress or Silent())
 
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     monkeypatch.setenv("KIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
-    monkeypatch.setattr(environments, "PYTHON", ".".join(map(str, sys.version_info[:2])))
+    monkeypatch.setattr(uv_environments, "PYTHON", ".".join(map(str, sys.version_info[:2])))
     return Place(tmp_path)
 
 
@@ -90,19 +91,19 @@ def test_an_environment_is_made_once_a_lock_and_has_its_packages(place):
         file.write("# another lock\n")
     second = place.ensure(progress)
     assert second.reference != first.reference
-    assert len(environments.remove_all()) == 2
-    assert environments.remove_all() == []
+    assert len(uv_environments.remove_all()) == 2
+    assert uv_environments.remove_all() == []
 
 
 def test_a_framework_without_a_list_of_packages_is_an_error_that_says_so(place):
     (place.framework.folder / "cpu.lock").unlink()
     with pytest.raises(UsageError, match=r"no list of packages[\s\S]*make lock"):
-        environments.exists(place.framework, "cpu")
+        uv_environments.exists(place.framework, "cpu")
 
 
 def test_what_an_interrupted_attempt_left_is_made_anew(place):
-    home = environments.folder() / place.ensure().reference.split("/")[-3]
-    (home / environments.MARKER).unlink()
+    home = uv_environments.folder() / place.ensure().reference.split("/")[-3]
+    (home / uv_environments.MARKER).unlink()
     next(home.glob("lib/*/site-packages/toy.py")).unlink()
     subprocess.run([place.ensure().reference, "-c", "import toy"], check=True)
 
@@ -128,7 +129,7 @@ def test_an_adapter_that_cannot_be_imported_is_an_error_each_time(place):
 
 
 def test_no_python_and_no_room_are_told_apart(place, monkeypatch, tmp_path):
-    monkeypatch.setattr(environments, "PYTHON", "3.99")
+    monkeypatch.setattr(uv_environments, "PYTHON", "3.99")
     with pytest.raises(EngineError, match=r"3\.99") as caught:
         place.ensure()
     assert "--engine docker" in caught.value.remedy

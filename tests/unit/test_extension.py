@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.contract import Code, Status
+from scenarios.contract.reasons import Code, Status
 from tests.workers import copy_assets, request_of, work
 
 KIT = [sys.executable, "-m", "kit"]
@@ -114,7 +114,7 @@ def test_what_stops_a_launch_is_a_result_with_its_reason(assets, tmp_path, chang
 def test_an_adapter_that_computes_something_else_shows_no_speed(assets, tmp_path):
     broken = tmp_path / "broken"
     shutil.copytree(assets, broken)
-    module = broken / "scenarios/frameworks/plain.py"
+    module = broken / "scenarios/frameworks/plain/adapter.py"
     module.write_text(
         module.read_text()
         + "\n\nPlainModel.logits = lambda self, images, right=PlainModel.logits: 1.01 * right(self, images)\n"

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios import catalog, reference
-from scenarios.flops import forward_flops, training_bytes, training_flops
+from scenarios import catalog
+from scenarios.proof import reference
 from scenarios.spec import Adadelta, Adam, Conv, Dense, Dropout, Flatten, MaxPool, Scenario, Sgd, parameters
+from scenarios.spec.flops import forward_flops, training_bytes, training_flops
 
 CATALOG = catalog.load()
 ALL = [variant for variants in CATALOG.values() for variant in variants.values()]

@@ -4,9 +4,9 @@ from contextlib import nullcontext
 
 import pytest
 
-from kit import gpus
-from kit.model import Framework
-from kit.records import Gpu
+from kit.host import gpus
+from kit.model.environment import Framework
+from kit.model.machine import Gpu
 
 
 @pytest.fixture

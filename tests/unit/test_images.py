@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from kit import assets
-from kit.building import image_context, images
-from kit.errors import DiskError, ImageError, UsageError
-from kit.model import Framework
-from kit.sources import CPU_WHEELS, Sources
+from kit.environments import build_context, images
+from kit.environments.package_sources import CPU_WHEELS, Sources
+from kit.model.environment import Framework
+from kit.model.errors import DiskError, ImageError, UsageError
 
 EXAMPLE = assets.ROOT / "tests" / "example"
 LOCK = "tiny-wheel==1.0+cpu \\\n    --hash=sha256:00\nother==2.0 \\\n    --hash=sha256:11\n"
@@ -50,13 +50,13 @@ def sources(tmp_path) -> Sources:
 
 def sources_of(framework: Framework, device: str, sources: Sources) -> dict[str, str]:
     """Name and text of the files that only the build stage sees."""
-    files = image_context.source_files(image_context.lock_file(framework, device).read_text(), device, sources)
+    files = build_context.source_files(build_context.lock_file(framework, device).read_text(), device, sources)
     return {name: file.decode() if isinstance(file, bytes) else file.read_text() for name, file in files.items()}
 
 
 def identities(framework: Framework, base: str = "sha256:base") -> tuple[str, str]:
-    packages = image_context.identity(image_context.packages_recipe(framework, "cpu"), base)
-    return packages, image_context.identity(image_context.worker_recipe(), packages)
+    packages = build_context.identity(build_context.packages_recipe(framework, "cpu"), base)
+    return packages, build_context.identity(build_context.worker_recipe(), packages)
 
 
 def test_a_build_gets_only_the_wheels_that_its_list_asks_for(framework, sources):
@@ -84,7 +84,7 @@ def test_the_page_of_cpu_wheels_is_asked_only_for_builds_that_it_has(framework):
 
 def test_the_same_content_is_the_same_archive_whatever_the_files_are_like(tmp_path):
     def archived(*names: str) -> bytes:
-        with image_context.archive({name: tmp_path / name for name in names}) as file:
+        with build_context.archive({name: tmp_path / name for name in names}) as file:
             return file.read()
 
     for name in "ab":
@@ -117,13 +117,13 @@ def test_a_framework_may_have_a_recipe_of_its_own(framework):
     before = identities(framework)
     (framework.folder / "Dockerfile").write_text("FROM scratch\n")
     assert identities(framework)[0] != before[0]
-    assert image_context.packages_recipe(framework, "cpu")["Dockerfile"] == b"FROM scratch\n"
+    assert build_context.packages_recipe(framework, "cpu")["Dockerfile"] == b"FROM scratch\n"
 
 
 def test_a_device_without_a_list_is_an_error_that_names_the_file(framework):
     (framework.folder / "cuda.lock").unlink()
     with pytest.raises(UsageError, match=r"cuda\.lock is not there"):
-        image_context.lock_file(framework, "cuda")
+        build_context.lock_file(framework, "cuda")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from benchmarks.coverage import Condition, simulate
-from kit.intervals import LEAST_LAUNCHES, TARGET, cell_interval, is_narrow, ratio_interval, t_interval
+from kit.analysis.intervals import LEAST_LAUNCHES, TARGET, cell_interval, is_narrow, ratio_interval, t_interval
 
 speeds = st.lists(st.floats(100, 1000), min_size=2, max_size=30)
 different = st.lists(st.integers(100, 1000), min_size=2, max_size=30, unique=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kit import catalog
-from kit.judgement.judge import Judgement, judge
-from scenarios.contract import Anatomy, StepTime
+from kit.analysis.run_analysis import Judgement, judge
+from kit.planning import catalog
+from scenarios.contract.result import Anatomy, StepTime
 from tests import examples
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kit.errors import UsageError
-from kit.limits import choose_gpus, launch_limits
+from kit.host.limits import choose_gpus, launch_limits
+from kit.model.errors import UsageError
 from tests import examples
 from tests.campaigns import new_run
 

@@ -15,10 +15,11 @@ import pytest
 
 from kit.engines.local import TEMPORARY, LocalEngine
 from kit.engines.processes import MemoryMeter, identity
-from kit.errors import EngineError, UsageError
-from kit.model import Environment, Framework, LaunchFolder, Limits
-from kit.progress import Silent
-from kit.sources import Sources
+from kit.environments.package_sources import Sources
+from kit.model.environment import Environment, Framework
+from kit.model.errors import EngineError, UsageError
+from kit.model.launch import LaunchFolder, Limits
+from kit.model.progress import Silent
 
 WORKER = "import pathlib, sys; exec(pathlib.Path(sys.argv[1], 'play.py').read_text())"
 VENV = Environment("toy", "cpu", "venv", sys.executable, "digest")
@@ -232,8 +233,9 @@ ORCHESTRATOR = """
 import sys
 from pathlib import Path
 from kit.engines.local import TEMPORARY, LocalEngine
-from kit.model import Environment, LaunchFolder, Limits
-from kit.sources import Sources
+from kit.environments.package_sources import Sources
+from kit.model.environment import Environment
+from kit.model.launch import LaunchFolder, Limits
 root, here = map(Path, sys.argv[1:])
 folder = LaunchFolder(here / "io", None, here / "log")
 venv = Environment("toy", "cpu", "venv", sys.executable, "digest")

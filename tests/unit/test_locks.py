@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from kit import locks
-from kit.errors import EngineError
+from kit.host import machine_lock
+from kit.model.errors import EngineError
 from tests import fakes
 from tests.campaigns import go, new_run
 
@@ -18,9 +18,9 @@ pytestmark = pytest.mark.usefixtures("machine")
 HOLD = """
 import sys
 from pathlib import Path
-from kit import locks
-locks.PATH = Path(sys.argv[1])
-with locks.measuring("other-run"):
+from kit.host import machine_lock
+machine_lock.PATH = Path(sys.argv[1])
+with machine_lock.measuring("other-run"):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -29,7 +29,7 @@ with locks.measuring("other-run"):
 @pytest.fixture
 def other_process():
     """Another process that measures on this machine."""
-    command = [sys.executable, "-c", HOLD, str(locks.PATH)]
+    command = [sys.executable, "-c", HOLD, str(machine_lock.PATH)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "held\n"
         yield process
@@ -41,38 +41,38 @@ def test_a_second_measuring_run_is_refused_until_the_first_is_dead(tmp_path, oth
     with pytest.raises(EngineError, match=rf"other-run \(process {other_process.pid}\)"):
         go(folder, engine)
     assert engine.calls == []
-    assert locks.is_alive("other-run")
-    assert not locks.is_alive("r1")
+    assert machine_lock.is_alive("other-run")
+    assert not machine_lock.is_alive("r1")
     other_process.kill()
     other_process.wait()
-    assert not locks.is_alive("other-run")
+    assert not machine_lock.is_alive("other-run")
     assert len(go(folder, engine)) == 6
 
 
 def test_a_lock_file_that_says_nothing_sensible_is_shown_to_nobody(other_process):
-    locks.PATH.write_bytes(b"\x1b]0;evil\x07 \xff")
-    with pytest.raises(EngineError, match=r"\? \(process \?\)"), locks.measuring("r1"):
+    machine_lock.PATH.write_bytes(b"\x1b]0;evil\x07 \xff")
+    with pytest.raises(EngineError, match=r"\? \(process \?\)"), machine_lock.measuring("r1"):
         pass
-    assert locks.is_alive("r1")  # who knows: rather leave its containers alone
+    assert machine_lock.is_alive("r1")  # who knows: rather leave its containers alone
 
 
 def test_a_link_or_a_pipe_in_the_lock_s_place_is_an_error(tmp_path):
     target = tmp_path / "target"
     target.write_text("precious")
-    locks.PATH.symlink_to(target)
-    with pytest.raises(EngineError, match="lock"), locks.measuring("r1"):
+    machine_lock.PATH.symlink_to(target)
+    with pytest.raises(EngineError, match="lock"), machine_lock.measuring("r1"):
         pass
     assert target.read_text() == "precious"
-    locks.PATH.unlink()
-    os.mkfifo(locks.PATH)
-    with pytest.raises(EngineError, match="not a plain file"), locks.measuring("r1"):
+    machine_lock.PATH.unlink()
+    os.mkfifo(machine_lock.PATH)
+    with pytest.raises(EngineError, match="not a plain file"), machine_lock.measuring("r1"):
         pass
 
 
 def test_every_user_may_take_the_lock():
     before = os.umask(0o077)
     try:
-        with locks.measuring("r1"):
-            assert locks.PATH.stat().st_mode & 0o777 == 0o666
+        with machine_lock.measuring("r1"):
+            assert machine_lock.PATH.stat().st_mode & 0o777 == 0o666
     finally:
         os.umask(before)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit import machine
-from kit.errors import EngineError
-from kit.records import Gpu, Machine
+from kit.host import machine
+from kit.model.errors import EngineError
+from kit.model.machine import Gpu, Machine
 
 # Two sockets, two cores each, two threads a core, numbered as Linux does: the siblings come last.
 CPUINFO = "\n\n".join(

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from scenarios import measure
-from scenarios.anatomy import a_batch, dissect
-from scenarios.contract import Budget
-from scenarios.frameworks.base import Arrays, Photos
-from scenarios.measure import LEAST_STRETCHES, WINDOW_S, WindowMeter, time_stretches
+from scenarios.adapter import Arrays, Photos
+from scenarios.contract.request import Budget
+from scenarios.measuring import measure
+from scenarios.measuring.measure import LEAST_STRETCHES, WINDOW_S, WindowMeter, time_stretches
+from scenarios.measuring.step_timing import a_batch, dissect
 from scenarios.spec import Augment
 
 

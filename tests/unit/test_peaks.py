@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kit.judgement.peaks import _PEAKS, peak
+from kit.analysis.peaks import _PEAKS, peak
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit import catalog
-from kit.errors import UsageError
-from kit.model import Framework
-from kit.plan import PROFILES, Options, Selection, budget, estimate, make_plan
-from kit.typical import PROBE_S, start_seconds
-from scenarios.contract import Budget
+from kit.model.environment import Framework
+from kit.model.errors import UsageError
+from kit.planning import catalog
+from kit.planning.estimates import PROBE_S, start_seconds
+from kit.planning.plan import Options, make_plan
+from kit.planning.plan_estimate import estimate
+from kit.planning.profiles import PROFILES, budget
+from kit.planning.selection import Selection
+from scenarios.contract.request import Budget
 
 SCENARIOS = catalog.scenarios()
 FRAMEWORKS = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kit import program
+from kit.host import program
 
 
 @pytest.fixture

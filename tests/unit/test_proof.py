@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scenarios import catalog, proof
-from scenarios.codec import from_json, to_json
-from scenarios.contract import Proof
-from scenarios.frameworks.base import Adapter, Images, Options
+from scenarios import catalog
+from scenarios.adapter import Adapter, Images, Options
+from scenarios.contract.codec import from_json, to_json
+from scenarios.contract.result import Proof
+from scenarios.proof import checks
 from scenarios.spec import Adam, Conv, Dense, Flatten, MaxPool, Scenario, Sgd
 from scenarios.weights import Weights
 
-EXAMPLE = Path(__file__).parents[1] / "example/scenarios/frameworks/plain.py"
+EXAMPLE = Path(__file__).parents[1] / "example/scenarios/frameworks/plain/adapter.py"
 SCENARIO = Scenario(
     name="small",
     title="",
@@ -57,7 +58,7 @@ def failed(found: Proof) -> list[str]:
 
 @pytest.mark.parametrize("optimizer", [Adam(), Sgd(0.5)])
 def test_passes_and_names_what_was_checked(adapter: Adapter, optimizer: Any) -> None:
-    found = proof.prove(adapter, replace(SCENARIO, optimizer=optimizer), 3, "fp32", None)
+    found = checks.prove(adapter, replace(SCENARIO, optimizer=optimizer), 3, "fp32", None)
     assert found.passed, found.checks
     names = [check.name for check in found.checks]
     assert names[:5] == ["weights", "logits", "output at batch 1", "output at batch 6", "loss"]
@@ -71,7 +72,7 @@ def test_gradients_too_small_to_be_read_do_not_fail_a_right_update(adapter: Adap
     """Seeds with a weight whose gradient is near its rounding: Adam's step for it may have either sign."""
     layers = (Conv(8), MaxPool(2), Flatten(), Dense(64), Dense(10, activation="softmax"))
     for seed in range(4, 9):
-        found = proof.prove(adapter, replace(SCENARIO, layers=layers), seed, "fp32", None)
+        found = checks.prove(adapter, replace(SCENARIO, layers=layers), seed, "fp32", None)
         assert found.passed, found.checks
 
 
@@ -87,7 +88,7 @@ def test_a_wrong_update_or_form_fails_alone(adapter: Adapter, plain: Any) -> Non
         optimizer_form = "keras"
 
     for wrong in (Faster, OtherForm):
-        (name,) = failed(proof.prove(wrong(Options()), SCENARIO, 0, "fp32", None))
+        (name,) = failed(checks.prove(wrong(Options()), SCENARIO, 0, "fp32", None))
         assert name.startswith("update ")
 
 
@@ -104,7 +105,7 @@ def test_nan_and_wrong_shapes_fail_and_can_be_written(plain: Any) -> None:
         def build(self, scenario: Scenario, weights: Weights) -> Any:
             return Broken(self._options, scenario, weights)
 
-    found = proof.prove(Adapted(Options()), SCENARIO, 0, "fp32", None)
+    found = checks.prove(Adapted(Options()), SCENARIO, 0, "fp32", None)
     assert failed(found) == ["logits", "output at batch 1", "output at batch 6"]
     assert from_json(Proof, to_json(found)) == found
 
@@ -115,7 +116,7 @@ def test_what_the_framework_raises_comes_through(plain: Any) -> None:
             raise MemoryError("of the device")
 
     with pytest.raises(MemoryError, match="device"):
-        proof.prove(Refusing(Options()), SCENARIO, 0, "fp32", None)
+        checks.prove(Refusing(Options()), SCENARIO, 0, "fp32", None)
 
 
 def test_lower_precision_is_held_to_the_norm(plain: Any) -> None:
@@ -133,49 +134,49 @@ def test_lower_precision_is_held_to_the_norm(plain: Any) -> None:
         made: Adapter = Adapted(Options())
         return made
 
-    assert proof.prove(adapter(0.01), SCENARIO, 0, "bf16", None).passed
-    assert failed(proof.prove(adapter(0.01), SCENARIO, 0, "tf32", None)) == ["logits"]
-    assert failed(proof.prove(adapter(0.2), SCENARIO, 0, "bf16", None)) == ["logits"]
+    assert checks.prove(adapter(0.01), SCENARIO, 0, "bf16", None).passed
+    assert failed(checks.prove(adapter(0.01), SCENARIO, 0, "tf32", None)) == ["logits"]
+    assert failed(checks.prove(adapter(0.2), SCENARIO, 0, "bf16", None)) == ["logits"]
 
 
 def test_cache_is_used_only_for_the_very_case(
     adapter: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = tmp_path / "reference.npz"
-    first = proof.prove(adapter, SCENARIO, 0, "fp32", cache)
+    first = checks.prove(adapter, SCENARIO, 0, "fp32", cache)
     assert not cache.exists(), "what is computed in a moment is not worth a file"
-    monkeypatch.setattr(proof, "CACHE_FROM_S", 0.0)
-    assert not proof.prove(adapter, SCENARIO, 0, "fp32", cache).cached
-    again = proof.prove(adapter, SCENARIO, 0, "fp32", cache)
+    monkeypatch.setattr(checks, "CACHE_FROM_S", 0.0)
+    assert not checks.prove(adapter, SCENARIO, 0, "fp32", cache).cached
+    again = checks.prove(adapter, SCENARIO, 0, "fp32", cache)
     assert again.cached
     assert again.checks == first.checks
-    assert proof.prove(adapter, replace(SCENARIO, batch=99, epochs=7, optimizer=Sgd(0.1)), 0, "fp32", cache).cached
+    assert checks.prove(adapter, replace(SCENARIO, batch=99, epochs=7, optimizer=Sgd(0.1)), 0, "fp32", cache).cached
     for other, seed in ((SCENARIO, 1), (replace(SCENARIO, proof_batch=5), 1)):
-        assert not proof.prove(adapter, other, seed, "fp32", cache).cached
-        assert proof.prove(adapter, other, seed, "fp32", cache).cached, "the new values were not kept"
+        assert not checks.prove(adapter, other, seed, "fp32", cache).cached
+        assert checks.prove(adapter, other, seed, "fp32", cache).cached, "the new values were not kept"
     assert [path.name for path in tmp_path.iterdir()] == ["reference.npz"]
 
 
 def test_a_damaged_cache_is_replaced(adapter: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proof, "CACHE_FROM_S", 0.0)
+    monkeypatch.setattr(checks, "CACHE_FROM_S", 0.0)
     cache = tmp_path / "reference.npz"
-    proof.prove(adapter, SCENARIO, 0, "fp32", cache)
+    checks.prove(adapter, SCENARIO, 0, "fp32", cache)
     whole = cache.read_bytes()
     np.savez(tmp_path / "objects.npz", key=np.array([{}], dtype=object))
     damaged = [b"", b"no archive", whole[: len(whole) // 2], whole[:-30], (tmp_path / "objects.npz").read_bytes()]
     flipped = (whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :] for place in range(0, len(whole), 53))
     damaged.extend(flipped)
-    case = proof.make_case(SCENARIO, 0)
+    case = checks.make_case(SCENARIO, 0)
     for content in damaged:
         cache.write_bytes(content)
-        values, _ = proof.expected_values(case, cache)
-        fresh, _ = proof.expected_values(case, None)
+        values, _ = checks.expected_values(case, cache)
+        fresh, _ = checks.expected_values(case, None)
         assert values.loss == fresh.loss
         assert all(np.array_equal(values.gradients[name], value) for name, value in fresh.gradients.items())
-        assert proof.expected_values(case, cache)[1], "the damaged file stayed"
+        assert checks.expected_values(case, cache)[1], "the damaged file stayed"
 
 
 def test_only_deep_networks_have_room_for_deep_rounding() -> None:
     variants = catalog.load()["catdog-cnn"]
-    assert proof.gradient_tolerance(variants["deep"], "fp32") == 5e-2
-    assert {proof.gradient_tolerance(v, "fp32") for name, v in variants.items() if name != "deep"} == {1e-2}
+    assert checks.gradient_tolerance(variants["deep"], "fp32") == 5e-2
+    assert {checks.gradient_tolerance(v, "fp32") for name, v in variants.items() if name != "deep"} == {1e-2}

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from kit import records
-from kit.errors import UsageError
-from kit.records import Context, Machine, Record, reason
-from scenarios.contract import Code, Status
+from kit.model import document
+from kit.model.errors import UsageError
+from kit.model.machine import Machine
+from kit.model.record import Record, reason
+from scenarios.contract.reasons import Code, Status
 from tests import examples
 
 
@@ -19,30 +20,13 @@ def test_a_record_comes_back_equal_with_the_worker_s_own_types():
     again = Record.from_json(record.to_json(), "x.json")
     assert again == record
     assert again.result == examples.result(examples.request())
-    assert json.loads(record.to_json())["schema"] == records.SCHEMA
+    assert json.loads(record.to_json())["schema"] == document.SCHEMA
 
 
-def test_a_newer_version_is_refused_and_an_older_one_upgraded(monkeypatch):
-    document = json.loads(examples.machine().to_json())
+def test_a_newer_version_is_refused():
+    content = json.loads(examples.machine().to_json()) | {"schema": 99}
     with pytest.raises(UsageError, match=r"machine\.json was written by a newer kit \(schema 99"):
-        Machine.from_json(json.dumps(document | {"schema": 99}), "machine.json")
-    del document["kernel"]
-    monkeypatch.setitem(records.UPGRADES, records.SCHEMA, lambda old: old | {"kernel": "unknown"})
-    monkeypatch.setattr(records, "SCHEMA", records.SCHEMA + 1)
-    assert Machine.from_json(json.dumps(document), "machine.json").kernel == "unknown"
-
-
-def test_version_2_told_of_throttling_by_shares_and_of_one_cache_alone():
-    seen = Context(at=[0.0], series={"gpu0_use": [0.5]}, core_busy=[0.5], cost_s=0.0)
-    document = json.loads(examples.record(context=seen).to_json()) | {"schema": 2}
-    document["context"]["throttled"] = {"gpu0": {"hw_thermal": 0.1}}
-    del document["machine"]["last_cache_bytes"]
-    document["machine"] |= {"sockets": 2, "caches": {"L2": 1 << 20, "L3": 32 << 20}}
-    record = Record.from_json(json.dumps(document), "x.json")
-    assert (record.context, record.machine.last_cache_bytes) == (seen, 64 << 20)
-    machine = document["machine"] | {"schema": 2}
-    machine.pop("schema_")
-    assert Machine.from_json(json.dumps(machine), "machine.json").last_cache_bytes == 64 << 20
+        Machine.from_json(json.dumps(content), "machine.json")
 
 
 @pytest.mark.parametrize(

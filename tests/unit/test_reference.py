@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scenarios import reference
+from scenarios.proof import reference
 from scenarios.spec import (
     Activation,
     Adadelta,

@@ -9,17 +9,19 @@ from html.parser import HTMLParser
 
 import pytest
 
-from kit import catalog
-from kit.analysis import ratios, summarise
-from kit.errors import UsageError
-from kit.judgement.judge import judge
-from kit.records import Context, PlannedLaunch
+from kit.analysis.run_analysis import judge
+from kit.analysis.summaries import ratios, summarise
+from kit.model.errors import UsageError
+from kit.model.plan import PlannedLaunch
+from kit.model.record import Context
+from kit.planning import catalog
 from kit.report import charts, text
 from kit.report import tuned as tuned_section
 from kit.report.parts import Bar
 from kit.report.render import render, write_report
 from kit.report.view import make_view
-from scenarios.contract import Search, Status, Tried, Tuning
+from scenarios.contract.reasons import Status
+from scenarios.contract.result import Search, Tried, Tuning
 from tests import examples
 from tests.examples import cell, failed, machine, record, request
 

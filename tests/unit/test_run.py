@@ -10,13 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from kit import reference_cache
-from kit.errors import DiskError, EngineError
-from kit.model import Completion, Environment, Limits
-from kit.reference_cache import ReferenceCache
-from kit.run import Job, Setting, log_tail, record_without_launch, run_launch
-from scenarios import codec, contract
-from scenarios.contract import REFERENCE_FILE, RESULT_FILE, Budget, Check, Code, Evidence, Reason, Status, Timings
+from kit.execution.launch import Job, Setting, log_tail, record_without_launch, run_launch
+from kit.model.environment import Environment
+from kit.model.errors import DiskError, EngineError
+from kit.model.launch import Completion, Limits
+from kit.storage import reference_cache
+from kit.storage.reference_cache import ReferenceCache
+from scenarios.contract import codec, result
+from scenarios.contract.reasons import Code, Reason, Status
+from scenarios.contract.request import REFERENCE_FILE, RESULT_FILE, Budget
+from scenarios.contract.result import Check, Evidence, Timings
 from tests import examples, fakes
 
 DONE = Completion(exit_code=0, seconds=1.0)
@@ -176,7 +179,7 @@ def result_text(**changes):
         result_text()[:500],
         result_text(key="another/key"),
         result_text(launch=2),
-        result_text(schema=contract.SCHEMA + 1),
+        result_text(schema=result.SCHEMA + 1),
         result_text(training=None),
         result_text(evidence=None),
         result_text(status=Status.FAILED),
@@ -189,7 +192,7 @@ def result_text(**changes):
         result_text().replace('"epoch_images": ', '"epoch_images": 9223372036854775808'),
         "[" * 100_000,
         result_text().replace('"steady_from": 1', '"steady_from": 2'),
-        result_text().replace(f'"schema": {contract.SCHEMA}', f'"schema": {contract.SCHEMA}, "extra": 0'),
+        result_text().replace(f'"schema": {result.SCHEMA}', f'"schema": {result.SCHEMA}, "extra": 0'),
     ],
 )
 def test_a_result_that_is_none_breaks_the_contract(setting, job, text):
@@ -342,7 +345,7 @@ def test_what_the_worker_makes_undeletable_is_a_warning(setting, job, monkeypatc
     def denied(path):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("kit.run.shutil.rmtree", denied)
+    monkeypatch.setattr("kit.execution.launch.shutil.rmtree", denied)
     record = run_launch(setting, job, never)
     assert record.status is Status.OK
     assert "could not be removed" in record.warnings[0]

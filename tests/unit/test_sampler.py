@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit.judgement import context as contexts
-from kit.judgement.observed import measured
-from kit.records import Context
-from kit.sampling import cpu
-from kit.sampling.rapl import Counter, Packages
-from kit.sampling.sampler import Sampler
-from scenarios.contract import Telemetry, Window
+from kit.analysis import host_samples as contexts
+from kit.analysis.measured_launch import measured
+from kit.host.sampling import cpu
+from kit.host.sampling.rapl import Counter, Packages
+from kit.host.sampling.sampler import Sampler
+from kit.model.record import Context
+from scenarios.contract.result import Telemetry, Window
 from tests import examples
 from tests.fakes_nvml import UNSUPPORTED, FakeGpu, Refusal, install
 
@@ -199,7 +199,7 @@ def test_an_unforeseen_error_ends_the_sampling_and_keeps_what_was_seen(monkeypat
 
 
 def test_an_unforeseen_error_at_the_start_costs_no_launch(monkeypatch):
-    monkeypatch.setattr("kit.sampling.sampler.Packages", lambda: 1 / 0)
+    monkeypatch.setattr("kit.host.sampling.sampler.Packages", lambda: 1 / 0)
     sampler = Sampler((), interval_s=60)
     sampler.start()
     assert sampler.stop().at == []
@@ -217,7 +217,7 @@ def test_a_driver_that_does_not_answer_holds_up_no_launch(monkeypatch, at_the_st
 
     sampler = Sampler((), interval_s=0.01, patience_s=0.2)
     if at_the_start:
-        monkeypatch.setattr("kit.sampling.sampler.Clocks", Wedged)
+        monkeypatch.setattr("kit.host.sampling.sampler.Clocks", Wedged)
     sampler.start()
     monkeypatch.setattr(sampler._load, "read", lambda: answers.wait(9) and {})
     seen = sampler.stop()
@@ -248,7 +248,7 @@ def test_the_sampler_sees_a_busy_process_at_little_cost():
 
 
 def test_a_long_launch_is_sampled_ever_less_often(monkeypatch):
-    monkeypatch.setattr("kit.sampling.sampler.STEADY_INTERVALS", 2)
+    monkeypatch.setattr("kit.host.sampling.sampler.STEADY_INTERVALS", 2)
     sampler = Sampler((), interval_s=0.01)
     sampler.start()
     time.sleep(0.5)

@@ -8,10 +8,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kit.analysis import speeds
-from kit.intervals import is_narrow
-from kit.schedule import further
-from scenarios.contract import Status
+from kit.analysis.intervals import is_narrow
+from kit.analysis.summaries import speeds
+from kit.execution.schedule import further
+from scenarios.contract.reasons import Status
 from tests.examples import cell, failed, plan, planned, record, request
 
 QUIET = (1000.0, 1001.0, 999.0, 1000.5, 999.5)

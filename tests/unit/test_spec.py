@@ -14,9 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scenarios import catalog, codec, contract, spec
-from scenarios.codec import ContractError, from_json, to_json
-from scenarios.contract import Proof, Request, Result
+from scenarios import catalog, spec
+from scenarios.contract import codec, result
+from scenarios.contract.codec import ContractError, from_json, to_json
+from scenarios.contract.request import SCHEMA, Request
+from scenarios.contract.result import Check, Proof, Result
 from scenarios.spec import Adadelta, Adam, Augment, Conv, Dense, Dropout, Flatten, MaxPool, Scenario, Sgd
 from scenarios.weights import check_weights, initial_weights
 from scenarios.weights import digest as weights_digest
@@ -182,12 +184,12 @@ st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(result=st.from_type(Result), request_=st.from_type(Request))
 def test_whatever_is_written_reads_back_equal(result: Result, request_: Request) -> None:
-    result, request_ = replace(result, schema=contract.SCHEMA), replace(request_, schema=contract.SCHEMA)
+    result, request_ = replace(result, schema=SCHEMA), replace(request_, schema=SCHEMA)
     assert from_json(Result, to_json(result)) == result
     assert from_json(Request, to_json(request_)) == request_
 
 
-PROOF = Proof(True, [contract.Check("logits", 1e-6, 5e-4, True)], "keras", 0, 1.5, False)
+PROOF = Proof(True, [Check("logits", 1e-6, 5e-4, True)], "keras", 0, 1.5, False)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +202,7 @@ PROOF = Proof(True, [contract.Check("logits", 1e-6, 5e-4, True)], "keras", 0, 1.
         ({"seconds": "1"}, r"Proof\.seconds"),
         ({"checks": {}}, r"Proof\.checks"),
         ({"checks": [{"name": "x"}]}, r"Proof\.checks\[0\]: missing keys error, passed, tolerance"),
-        ({"schema": contract.SCHEMA + 1}, "newer"),
+        ({"schema": result.SCHEMA + 1}, "newer"),
     ],
 )
 def test_anything_else_is_refused_where_it_stands(change: dict[str, Any], words: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.steady import LEAST_LEFT, truncation_point
+from scenarios.measuring.steady import LEAST_LEFT, truncation_point
 
 VALUES = st.lists(st.integers(1, 1000), max_size=60)  # whole numbers: shifts and powers of two are then exact
 

@@ -9,10 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from kit import store
-from kit.errors import DiskError, UsageError
-from kit.store import RunFolder, file_stem
-from scenarios.contract import Ceiling, Code, Status
+from kit.model.errors import DiskError, UsageError
+from kit.storage import run_folder
+from kit.storage.run_folder import RunFolder, file_stem
+from scenarios.contract.reasons import Code, Status
+from scenarios.contract.result import Ceiling
 from tests import examples
 
 
@@ -178,7 +179,7 @@ def test_a_full_disk_is_a_disk_error_and_leaves_nothing_half(folder, monkeypatch
 
 def test_too_little_space_for_a_launch_tells_how_to_go_on(folder, monkeypatch):
     folder.require_space()
-    monkeypatch.setattr(store, "LEAST_FREE_BYTES", 1 << 62)
+    monkeypatch.setattr(run_folder, "LEAST_FREE_BYTES", 1 << 62)
     with pytest.raises(DiskError, match="--resume"):
         folder.require_space()
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from scenarios.telemetry import (
+from scenarios.measuring.telemetry import (
     Reading,
     between,
     peak_rss_bytes,

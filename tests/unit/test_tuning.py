@@ -7,7 +7,8 @@ from statistics import median
 import psutil
 import pytest
 
-from scenarios.contract import Code, Search, Status, Tuning
+from scenarios.contract.reasons import Code, Status
+from scenarios.contract.result import Search, Tuning
 from scenarios.tuning.tune import untried
 from tests.workers import copy_assets, request_of, work
 
@@ -15,7 +16,7 @@ ADAPTER = """
 import os
 import time
 
-from scenarios.frameworks.plain import PlainAdapter, PlainModel
+from scenarios.frameworks.plain.adapter import PlainAdapter, PlainModel
 
 REST_S = {"slow": 0.04, "fast": 0.012}  # the wrong pace, which does not rest, must win against the fast one
 
@@ -78,7 +79,8 @@ def assets(tmp_path_factory):
     """The example, and an adapter that has settings."""
     folder = tmp_path_factory.mktemp("assets")
     copy_assets(folder)
-    (folder / "scenarios/frameworks/choosy.py").write_text(ADAPTER)
+    (folder / "scenarios/frameworks/choosy").mkdir()
+    (folder / "scenarios/frameworks/choosy/adapter.py").write_text(ADAPTER)
     return folder
 
 

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from scenarios import catalog
+from scenarios.adapter import Arrays, Photos
 from scenarios.data import DataSet
-from scenarios.frameworks.base import Arrays, Photos
-from scenarios.tuning import handover
+from scenarios.tuning import shared_data
 
 
 def test_photos_sorted_by_class_leave_as_a_fair_sample_of_whole_batches(tmp_path: Path) -> None:
     labels = np.repeat([0, 1], 4000)
     paths = [tmp_path / f"{label}" / f"{number}.jpg" for number, label in enumerate(labels)]
     photos = Photos(paths, labels, (64, 64))
-    handover.save(DataSet(photos, photos, "real", "", ""), 48, tmp_path / "part")
-    found = handover.load(tmp_path / "part", catalog.load()["catdog-cnn"][""]).train
+    shared_data.save(DataSet(photos, photos, "real", "", ""), 48, tmp_path / "part")
+    found = shared_data.load(tmp_path / "part", catalog.load()["catdog-cnn"][""]).train
     assert isinstance(found, Photos)
     assert len(found) == 41 * 48
     assert 0.4 < np.mean(found.labels) < 0.6
@@ -28,8 +28,8 @@ def test_photos_sorted_by_class_leave_as_a_fair_sample_of_whole_batches(tmp_path
 @pytest.mark.parametrize(("batch", "there", "left"), [(128, 10_000, 4_992), (8_192, 10_000, 8_192), (128, 300, 300)])
 def test_as_many_images_as_make_whole_batches(batch: int, there: int, left: int, tmp_path: Path) -> None:
     arrays = Arrays(np.random.default_rng(0).random((there, 2, 2, 1), np.float32), np.arange(there) % 10)
-    handover.save(DataSet(arrays, arrays, "real", "", ""), batch, tmp_path / "part")
-    found = handover.load(tmp_path / "part", catalog.load()["mnist-cnn"][""]).train
+    shared_data.save(DataSet(arrays, arrays, "real", "", ""), batch, tmp_path / "part")
+    found = shared_data.load(tmp_path / "part", catalog.load()["mnist-cnn"][""]).train
     assert isinstance(found, Arrays)
     assert len(found) == left
     where = {image.tobytes(): label for image, label in zip(arrays.images, arrays.labels, strict=True)}

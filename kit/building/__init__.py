@@ -1,1 +1,0 @@
-"""What launches run in: images and environments, made from locked lists of packages."""

@@ -1,0 +1,133 @@
+"""The results of a run in few words, for a terminal and for programs; the report says the rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from kit.analysis.intervals import CONFIDENCE
+from kit.analysis.summaries import CellSummary, short_names, summarise
+from kit.cli.console import Column
+from kit.model.figures import percent
+from kit.model.record import Record
+from scenarios.contract.reasons import Status
+
+if TYPE_CHECKING:
+    from kit.analysis.warnings import Caution
+    from kit.execution.workflow import Outcome
+
+COLUMNS = (
+    Column("Cell"),
+    Column("Status"),
+    Column("Images/s", number=True),
+    Column("Epoch s", number=True),
+    Column("Accuracy", number=True),
+    Column("p50 ms", number=True),
+)
+SYNTHETIC, PROJECTED = "*", "~"
+
+
+def table(records: Sequence[Record]) -> list[list[str]]:
+    """One row a cell, in the order in which cells first appear; see COLUMNS. Cells that were skipped have none beside
+    others: `notes` says how many and why."""
+    statuses: dict[str, list[Status]] = {}
+    for record in records:
+        statuses.setdefault(record.key, []).append(record.status)
+    summaries = summarise(records)
+    shown = [cell for cell in summaries if set(statuses[cell.key]) != {Status.SKIPPED}] or summaries
+    return [
+        [
+            name + (SYNTHETIC if summary.synthetic else ""),
+            _status(statuses[summary.key]),
+            _speed(summary),
+            _shown(summary.epoch_s, (PROJECTED if summary.projected else "") + "{:,.1f}"),
+            _shown(summary.test_accuracy, "{:.2%}"),
+            _shown(summary.p50_ms, "{:.2f}"),
+        ]
+        for summary, name in zip(shown, short_names(shown), strict=True)
+    ]
+
+
+def notes(records: Sequence[Record]) -> list[str]:
+    """What the table's marks mean, and why launches did not end ok: each reason once, with how often it came."""
+    summaries = summarise(records)
+    found = []
+    if any(summary.synthetic for summary in summaries):
+        found.append(f"{SYNTHETIC} measured on synthetic data")
+        found += dict.fromkeys(r.data_note for r in records if r.request.data == "synthetic" and r.data_note)
+    if any(summary.projected for summary in summaries):
+        found.append(f"{PROJECTED} projected from windows of steady training")
+    trained = [summary for summary in summaries if summary.images_per_s is not None]
+    if trained and all(summary.test_accuracy is None for summary in trained):
+        found.append("No accuracy: nothing was trained for its epochs; --profile full does that.")
+    if any(summary.interval for summary in summaries):
+        found.append(
+            f"± half-width of the {percent(CONFIDENCE)} interval over launches; none where there is one launch"
+        )
+    if not records:
+        found.append("No launch has a record: go on with kit run --resume.")
+    keys: dict[str, list[str]] = {}
+    for record in records:
+        if record.reason:
+            text = " ".join(f"{_words(record.status)}: {record.reason.message} {record.reason.remedy}".split())
+            keys.setdefault(text, []).append(record.key)
+    for text, where in keys.items():
+        found.append(f"{where[0] if len(where) == 1 else f'{len(where)} launches'} {text}")
+    return found
+
+
+def warned(cautions: Sequence[Caution]) -> list[str]:
+    """One line on the warnings, the gravest by its words; none where there is nothing to warn of."""
+    if not cautions:
+        return []
+    first = cautions[0]
+    about = f"{first.about}: " if first.about else ""
+    more = f" {len(cautions) - 1} more in the report." if len(cautions) > 1 else ""
+    return [f"Warning: {about}{first.cause} {first.remedy}{more}"]
+
+
+def as_json(outcome: Outcome) -> dict[str, Any]:
+    """Where everything is, cells with their numbers and settings (none: stock's), what holds them back, warnings, and
+    launches with status and reason."""
+    settings = {record.key: record.request.settings for record in outcome.records}
+    return {
+        "run": outcome.run,
+        "folder": str(outcome.folder),
+        "report": str(outcome.report),
+        "exit_code": outcome.exit_code,
+        "cells": [asdict(summary) | {"settings": settings[summary.key]} for summary in summarise(outcome.records)],
+        "diagnoses": [asdict(diagnosis) for diagnosis in outcome.diagnoses],
+        "warnings": [asdict(caution) for caution in outcome.cautions],
+        "launches": [
+            {
+                "key": record.key,
+                "launch": record.launch,
+                "status": str(record.status),
+                "reason": asdict(record.reason) if record.reason else None,
+            }
+            for record in outcome.records
+        ],
+    }
+
+
+def _speed(summary: CellSummary) -> str:
+    """`9,512 ±1.8 %`, or without an interval `9,512`."""
+    shown = _shown(summary.images_per_s, "{:,.0f}")
+    return shown + (f" ±{100 * summary.interval.half_width:.1f} %" if summary.interval else "")
+
+
+def _status(statuses: Sequence[Status]) -> str:
+    counts = Counter(statuses)
+    if len(statuses) == 1 or set(counts) == {Status.OK}:
+        return _words(statuses[0])
+    return ", ".join(f"{count} {_words(status)}" for status, count in counts.most_common())
+
+
+def _words(status: Status) -> str:
+    return status.replace("_", " ")
+
+
+def _shown(value: float | None, form: str) -> str:
+    return "" if value is None else form.format(value)

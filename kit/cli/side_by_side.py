@@ -1,0 +1,280 @@
+"""Comparisons and the gate's judgement in few words, for a terminal and for programs."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from string import ascii_uppercase
+from typing import Any, NamedTuple
+
+from kit.analysis.comparison import (
+    ABSENT,
+    FAILING,
+    JUDGED,
+    Comparison,
+    Gate,
+    Mean,
+    Outcome,
+    Run,
+    Side,
+    Standing,
+    Verdict,
+    means,
+)
+from kit.analysis.differences import Difference, Severity, describe
+from kit.analysis.intervals import LEAST_LAUNCHES, Interval
+from kit.analysis.summaries import short_names, summarise
+from kit.cli.console import Column
+from kit.cli.results import SYNTHETIC
+from kit.model.figures import counted
+from scenarios.contract.reasons import Status
+
+WIDTH = 80
+FLAGGED = "!"
+MOST_SHOWN = 3  # cells, or pairs of values, that a line names; --json has all
+LABELS = {Severity.REFUSED: "Refused", Severity.FLAGGED: f"{FLAGGED} Flagged", Severity.NAMED: "Differs, too"}
+
+Titles = tuple[str, str]  # what base and new are called
+
+
+def letter(index: int) -> str:
+    """What a run is called in a comparison: A is the base."""
+    return ascii_uppercase[index] if index < len(ascii_uppercase) else f"R{index + 1}"
+
+
+def legend(runs: Sequence[Run]) -> list[str]:
+    """A line a run: its letter, id, profile and machine."""
+    return [
+        line
+        for index, run in enumerate(runs)
+        for line in _wrap(f"{letter(index)}  {run.plan.run}, {run.plan.profile}: {describe(run.machine)}")
+    ]
+
+
+class Section(NamedTuple):
+    """A table and the lines below it."""
+
+    columns: list[Column]
+    rows: list[list[str]]
+    notes: list[str]
+
+
+def comparison_section(comparisons: Sequence[Comparison], runs: Sequence[Run], new: int) -> Section:
+    """Every cell that is ok in one of two runs, the first and the one of that index; below: counts, means over cells,
+    what differs, and why cells are missing."""
+    names, titles = _names(runs), (letter(0), letter(new))
+    shown = [comparison for comparison in comparisons if comparison.base.speeds or comparison.new.speeds]
+    counts = Counter(comparison.verdict for comparison in shown)
+    verdicts = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
+    lines = [f"{counted(len(shown), 'cell')}: {verdicts}"] if shown else []
+    if counts[Verdict.UNKNOWN]:
+        lines.append("unknown: one launch on a side has no interval; measure with --profile standard.")
+    lines += [_mean(mean) for mean in means(comparisons)]
+    lines += _shared_notes(shown, names, titles)
+    if neither := [comparison for comparison in comparisons if comparison not in shown]:
+        skipped = sum(map(_skipped, neither))
+        whole = f", {'all' if skipped == len(neither) else skipped} of them skipped" if skipped else ""
+        lines.append(f"Ok in neither run: {counted(len(neither), 'cell')}{whole}")
+    rows = [_row(comparison, comparison.verdict, names) for comparison in shown]
+    return Section(_columns(*titles, f"{titles[1]}/{titles[0]}", "Verdict"), rows, _wrapped(lines))
+
+
+def gate_section(judged: Gate, runs: Sequence[Run]) -> Section:
+    """Every cell that is ok in the base; below: what differs, why cells are lost, the rule, and last the judgement."""
+    names, titles = _names(runs), ("BASE", "NEW")
+    lines = _shared_notes([comparison for comparison, _ in judged.cells], names, titles)
+    if judged.count({Outcome.NOISY}):
+        lines.append("noisy: slower than allowed, but within the noise; more launches would tell.")
+    if judged.count({Outcome.NOT_JUDGED}):
+        lines.append("not judged: one launch on a side has no interval; measure with --profile standard.")
+    lines.append(
+        f"A cell fails where it is slower by more than {100 * judged.most:.3g} % and the whole 95 % interval of the "
+        "ratio (NEW/BASE) lies below 1: exit code 1. One that is refused (not comparable) or lost (launches that were "
+        "ok are no longer) does not pass: exit code 2."
+    )
+    lines += [f"Slower than allowed, taken together: {_mean(mean)}." for mean in judged.groups]
+    counts = Counter(outcome for _, outcome in judged.cells if outcome in FAILING)
+    failed = ", ".join(
+        [f"{n} {outcome}" for outcome, n in counts.most_common()]
+        + [f"{counted(len(judged.groups), 'group')} of cells"] * bool(judged.groups)
+    )
+    verdict = f"Failed: {failed}" if failed else "Passed"
+    lines.append(f"{verdict}; {judged.count(JUDGED)} of {counted(len(judged.cells), 'cell')} judged.")
+    rows = [_row(comparison, outcome, names) for comparison, outcome in judged.cells]
+    return Section(_columns(*titles, "Ratio", "Gate"), rows, _wrapped(lines))
+
+
+def comparison_json(runs: Sequence[Run], all_comparisons: Sequence[Sequence[Comparison]]) -> dict[str, Any]:
+    """Runs, and for each but the first its cells against those of the first, with means over cells."""
+    return {
+        "runs": [_run_json(run) for run in runs],
+        "comparisons": [
+            {
+                "base": runs[0].plan.run,
+                "new": run.plan.run,
+                "cells": [_cell_json(comparison) for comparison in comparisons],
+                "means": [_mean_json(mean) for mean in means(comparisons)],
+            }
+            for run, comparisons in zip(runs[1:], all_comparisons, strict=True)
+        ],
+    }
+
+
+def gate_json(judged: Gate, runs: Sequence[Run]) -> dict[str, Any]:
+    """Runs, the judgement, and each cell with its outcome."""
+    return {
+        "runs": [_run_json(run) for run in runs],
+        "max_regression": judged.most,
+        "exit_code": judged.exit_code,
+        "cells": [_cell_json(comparison) | {"outcome": outcome} for comparison, outcome in judged.cells],
+        "groups": [_mean_json(mean) for mean in judged.groups],
+    }
+
+
+def _columns(base: str, new: str, ratio: str, last: str) -> list[Column]:
+    numbers = [Column(title, number=True) for title in (base, new, ratio, "95 %")]
+    return [Column("Images/s of"), *numbers, Column(last)]
+
+
+def _names(runs: Sequence[Run]) -> dict[str, str]:
+    """Keys in short, equal in all tables of a comparison."""
+    summaries = summarise([record for run in runs for record in run.records])
+    return dict(zip((summary.key for summary in summaries), short_names(summaries), strict=True))
+
+
+def _row(comparison: Comparison, verdict: str, names: Mapping[str, str]) -> list[str]:
+    return [
+        names[comparison.key] + SYNTHETIC * _synthetic(comparison),
+        _speed(comparison.base),
+        _speed(comparison.new),
+        "" if comparison.ratio is None else _number(comparison.ratio),
+        _range(comparison.interval) if comparison.interval else "",
+        verdict + f" {FLAGGED}" * comparison.flagged,
+    ]
+
+
+def _skipped(comparison: Comparison) -> bool:
+    """Whether nothing was tried, as on a GPU that neither machine has; in one of the runs it may be absent."""
+    failures = {failure for side in (comparison.base, comparison.new) for failure in side.failures} - {ABSENT}
+    return bool(failures) and all(failure.startswith(f"{Status.SKIPPED}:") for failure in failures)
+
+
+def _synthetic(comparison: Comparison) -> bool:
+    return comparison.base.synthetic or comparison.new.synthetic
+
+
+def _speed(side: Side) -> str:
+    """Its speed, or the status of a launch that has none."""
+    return side.failures[0].partition(":")[0] if side.images_per_s is None else f"{side.images_per_s:,.0f}"
+
+
+def _number(ratio: float) -> str:
+    return f"{ratio:.3f}" if ratio < 10 else f"{ratio:.1f}"
+
+
+def _range(interval: Interval) -> str:
+    return f"{_number(interval.low)}-{_number(interval.high)}"
+
+
+def _mean(mean: Mean) -> str:
+    return (
+        f"{mean.group}: {_number(mean.interval.estimate)} times ({_range(mean.interval)}), geometric mean of "
+        f"{counted(mean.cells, 'cell')}"
+    )
+
+
+def _shared_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], titles: Titles) -> list[str]:
+    lines = [f"{SYNTHETIC} measured on synthetic data"] if any(map(_synthetic, comparisons)) else []
+    if few := [
+        comparison.key for comparison in comparisons if comparison.interval and _launches(comparison) < LEAST_LAUNCHES
+    ]:
+        lines.append(
+            f"Fewer than {LEAST_LAUNCHES} launches on a side ({_cells(few, names)}): the interval may be too narrow."
+        )
+    return lines + _difference_notes(comparisons, names, titles) + _failure_notes(comparisons, names, titles)
+
+
+def _launches(comparison: Comparison) -> int:
+    return min(len(comparison.base.speeds), len(comparison.new.speeds))
+
+
+def _difference_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], titles: Titles) -> list[str]:
+    """Each field that differs once: in which cells, its values, what it means; refusals first."""
+    found: dict[tuple[Severity, str, str], list[tuple[str, Difference]]] = {}
+    for comparison in comparisons:
+        for difference in comparison.differences:
+            where = (difference.severity, difference.field, difference.why)
+            found.setdefault(where, []).append((comparison.key, difference))
+    lines = []
+    for (severity, field, why), places in sorted(found.items(), key=lambda item: list(Severity).index(item[0][0])):
+        values = list(dict.fromkeys(_values(difference, titles) for _, difference in places))
+        more = f" and {len(values) - MOST_SHOWN} more" if len(values) > MOST_SHOWN else ""
+        cells = _cells([key for key, _ in places], names)
+        lines.append(f"{LABELS[severity]} ({cells}): {field}: {'; '.join(values[:MOST_SHOWN])}{more}. {why}")
+    return lines
+
+
+def _values(difference: Difference, titles: Titles) -> str:
+    """Both values; digests in so many characters as tell them apart."""
+    text = f"{titles[0]} {difference.base}, {titles[1]} {difference.new}"
+    return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{4,}\b", r"\1", text)
+
+
+def _failure_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], titles: Titles) -> list[str]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for comparison in comparisons:
+        for title, side in zip(titles, (comparison.base, comparison.new), strict=True):
+            for failure in side.failures if side.standing is not Standing.OK else ():
+                found.setdefault((title, failure), []).append(comparison.key)
+    return [f"Not ok in {title} ({_cells(keys, names)}): {failure}" for (title, failure), keys in found.items()]
+
+
+def _cells(keys: Sequence[str], names: Mapping[str, str]) -> str:
+    return ", ".join(names[key] for key in keys) if len(keys) <= MOST_SHOWN else counted(len(keys), "cell")
+
+
+def _wrap(line: str) -> list[str]:
+    return textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def _wrapped(lines: Iterable[str]) -> list[str]:
+    return [part for line in lines for part in _wrap(line)]
+
+
+def _run_json(run: Run) -> dict[str, Any]:
+    machine = {"id": run.machine.id, "description": describe(run.machine)}
+    return {"run": run.plan.run, "profile": run.plan.profile, "machine": machine}
+
+
+def _cell_json(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "key": comparison.key,
+        "verdict": comparison.verdict,
+        "ratio": comparison.ratio,
+        "interval": _interval_json(comparison.interval),
+        "base": _side_json(comparison.base),
+        "new": _side_json(comparison.new),
+        "differences": [asdict(difference) for difference in comparison.differences],
+    }
+
+
+def _side_json(side: Side) -> dict[str, Any]:
+    return {
+        "standing": side.standing.name.lower(),
+        "images_per_s": side.images_per_s,
+        "launches": len(side.speeds),
+        "failures": side.failures,
+        "synthetic": side.synthetic,
+    }
+
+
+def _mean_json(mean: Mean) -> dict[str, Any]:
+    interval = _interval_json(mean.interval)
+    return {"group": mean.group, "cells": mean.cells, "ratio": mean.interval.estimate, "interval": interval}
+
+
+def _interval_json(interval: Interval | None) -> list[float] | None:
+    return None if interval is None else [interval.low, interval.high]

@@ -1,1 +1,0 @@
-"""The same cells of several runs side by side, and the gate."""

@@ -1,0 +1,155 @@
+"""Folders of photos of cats and dogs, however they are named, to `<part>/<class>/<name>.jpg`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from PIL import Image
+
+from kit.model.errors import DataError
+from kit.model.progress import Progress
+
+CLASSES = {"cats": ("cats", "cat"), "dogs": ("dogs", "dog")}
+TRAIN_NAMES = ("train", "training", "training_set")
+TEST_NAMES = ("test", "testing", "test_set", "validation", "valid", "val")
+TRAIN_COUNT, TEST_COUNT = 4_000, 1_000  # of each class, where the folder itself has no parts
+CHUNK = 500
+DEPTH = 3  # folders below the given one in which the photos are looked for
+
+Classes = dict[str, Path]
+Place = Callable[[Path, Path], object]  # move or copy
+
+
+def prepare_photos(root: Path, folder: Path, own: bool, progress: Progress) -> None:
+    """Sort the JPEG files below `root` into `folder`. own: they are ours and are moved, not copied.
+
+    With a train and a test part, those, and every file must be readable. Without parts, of each class the readable
+    files in numeric order: the first TRAIN_COUNT for training, the next TEST_COUNT for the test (the published
+    archive has some broken files). Raises DataError.
+    """
+    place: Place = Path.replace if own else shutil.copyfile
+    for candidate in _folders(root):
+        if parts := _parts(candidate):
+            _place_parts(root, parts, folder, place, progress)
+            return
+        if classes := _classes(candidate):
+            for name, source in classes.items():
+                _place_first(source, name, folder, place, progress)
+            return
+    raise DataError(
+        f"{root.name} has no photos in the shape that is understood.",
+        "Wanted is a folder `train` (or training_set) and one `test` (or test_set, validation), each with a folder "
+        "`cats` and a folder `dogs` of JPEG files; or two folders `Cat` and `Dog` as in the published archive.",
+    )
+
+
+def fault(path: Path) -> str | None:
+    """Why a file is no photo that every framework decodes, None for a good one: a whole JPEG, grey or RGB.
+
+    Decodes all of it, at an eighth of its resolution where that is quicker.
+    """
+    try:
+        with Image.open(path, formats=["JPEG"]) as image:
+            if image.mode not in ("L", "RGB"):
+                return f"colour mode {image.mode}"
+            image.draft(image.mode, (1, 1))
+            image.load()
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        return f"{type(error).__name__}: {error}".replace(str(path), path.name)
+    return None
+
+
+def is_photo(name: str) -> bool:
+    """Whether a file's name says JPEG; hidden files (some systems leave them beside each photo) do not count."""
+    return name.lower().endswith((".jpg", ".jpeg")) and not name.startswith(".")
+
+
+def _place_parts(root: Path, parts: dict[str, Classes], folder: Path, place: Place, progress: Progress) -> None:
+    for part, classes in parts.items():
+        for name, source in classes.items():
+            photos = _photos(source)
+            for path, problem in _check(photos, f"Check {part}/{name}", progress):
+                if problem:
+                    raise DataError(
+                        f"{path.relative_to(root)} is not a readable photo ({problem}).",
+                        "Replace it or remove it, then add the folder again.",
+                    )
+            _place(photos, folder / part / name, place)
+
+
+def _place_first(source: Path, name: str, folder: Path, place: Place, progress: Progress) -> None:
+    photos = _photos(source)
+    wanted = TRAIN_COUNT + TEST_COUNT
+    good: list[Path] = []
+    for start in range(0, len(photos), CHUNK):
+        checked = _check(photos[start : start + CHUNK], f"Check {name} from {start:,}", progress)
+        good += [path for path, problem in checked if problem is None]
+        if len(good) >= wanted:
+            break
+    if len(good) < wanted:
+        raise DataError(
+            f"{source.name} has {len(good):,} readable photos, {wanted:,} are needed where there are no parts for "
+            "training and test.",
+            "Sort the photos into train/cats, train/dogs, test/cats and test/dogs; then any number will do.",
+        )
+    _place(good[:TRAIN_COUNT], folder / "train" / name, place)
+    _place(good[TRAIN_COUNT:wanted], folder / "test" / name, place)
+
+
+def _place(photos: Iterable[Path], folder: Path, place: Place) -> None:
+    folder.mkdir(parents=True)
+    for path in photos:
+        place(path, folder / (path.name if path.suffix == ".jpg" else f"{path.name}.jpg"))
+
+
+def _check(photos: list[Path], label: str, progress: Progress) -> Iterator[tuple[Path, str | None]]:
+    workers = len(os.sched_getaffinity(0))
+    with progress.task(label, len(photos)) as task, ThreadPoolExecutor(workers) as pool:
+        for path, problem in zip(photos, pool.map(fault, photos), strict=True):
+            task.advance(1)
+            yield path, problem
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    """`root` and the folders below it, the upper ones first."""
+    level = [root]
+    for _ in range(DEPTH + 1):
+        yield from level
+        level = [child for folder in level for child in _subfolders(folder)]
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith((".", "__MACOSX")))
+
+
+def _parts(folder: Path) -> dict[str, Classes] | None:
+    children = {path.name.lower(): path for path in _subfolders(folder)}
+    found = {}
+    for part, names in (("train", TRAIN_NAMES), ("test", TEST_NAMES)):
+        options = (_classes(children[name]) for name in names if name in children)
+        if (classes := next(filter(None, options), None)) is None:
+            return None
+        found[part] = classes
+    return found
+
+
+def _classes(folder: Path) -> Classes | None:
+    children = {path.name.lower(): path for path in _subfolders(folder)}
+    found = {}
+    for label, names in CLASSES.items():
+        source = next((children[name] for name in names if name in children), None)
+        if source is None or not _photos(source):
+            return None
+        found[label] = source
+    return found
+
+
+def _photos(folder: Path) -> list[Path]:
+    """The JPEG files in numeric order of the numbers in their names."""
+    found = [path for path in folder.iterdir() if path.is_file() and is_photo(path.name)]
+    return sorted(found, key=lambda path: ([int(digits) for digits in re.findall(r"\d+", path.stem)], path.name))

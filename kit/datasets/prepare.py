@@ -1,0 +1,114 @@
+"""From published archives, or what a person already has, to the files that workers read. Known by content alone."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import shutil
+import zlib
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+from kit.datasets.files import make_temporary, sha256
+from kit.datasets.photos import is_photo, prepare_photos
+from kit.datasets.registry import CIFAR_FILE_BYTES, CIFAR_FILES, SOURCES
+from kit.datasets.unpack import unpack
+from kit.model.errors import DataError
+from kit.model.progress import Progress
+
+GZIP_MAGIC = b"\x1f\x8b"
+IDX_MOST_BYTES = 64_000_000  # the largest is 47,040,016
+IDX_SETS = ("mnist", "fashion-mnist")
+
+
+def prepare(name: str, path: Path, folder: Path, work: Path, progress: Progress) -> None:
+    """Fill `folder` with the data set `name` out of `path`: a folder, or an archive (unpacked below `work`).
+
+    Raises DataError where `path` is damaged or does not hold this data set.
+    """
+    root, own = path, False
+    if path.is_file():
+        root, own = make_temporary(work / "unpacked" / path.name), True
+        unpack(path, root, partial(_wanted, name), progress)
+    if name == "cats-dogs":
+        prepare_photos(root, folder, own, progress)
+    elif name == "cifar-10":
+        _prepare_cifar(root, folder)
+    else:
+        _prepare_idx(name, root, folder)
+
+
+def _wanted(name: str, path: PurePosixPath, size: int) -> bool:
+    """What of an archive is worth unpacking."""
+    if name == "cats-dogs":
+        return is_photo(path.name)
+    return size == CIFAR_FILE_BYTES if name == "cifar-10" else size <= IDX_MOST_BYTES
+
+
+def _prepare_cifar(root: Path, folder: Path) -> None:
+    published = {digest: name for name, digest in CIFAR_FILES.items()}
+    found: dict[str, Path] = {}
+    for path in _files(root):
+        if path.stat().st_size == CIFAR_FILE_BYTES and (name := published.get(sha256(path))):
+            found[name] = path
+    if missing := sorted(set(CIFAR_FILES) - set(found)):
+        pickled = any(path.name == "data_batch_1" for path in _files(root))
+        raise DataError(
+            f"{root.name} does not hold the published CIFAR-10: no file has the content of {', '.join(missing)}.",
+            "This is the Python version, which would have to be unpickled; get the binary version."
+            if pickled
+            else "Wanted is the binary version: the folder cifar-10-batches-bin, or cifar-10-binary.tar.gz.",
+        )
+    for name, path in found.items():
+        shutil.copyfile(path, folder / name)
+
+
+def _prepare_idx(name: str, root: Path, folder: Path) -> None:
+    published = {
+        digest: (s, f.name) for s in IDX_SETS for f in SOURCES[s] for digest in (f.sha256, f.content) if digest
+    }
+    found: dict[str, Path] = {}
+    others: set[str] = set()
+    damaged: list[str] = []
+    for path in _files(root):
+        if path.stat().st_size > IDX_MOST_BYTES:
+            continue
+        try:
+            known = published.get(sha256(path)) or published.get(_content_digest(path))
+        except (OSError, EOFError, zlib.error) as error:
+            damaged.append(f"{path.name} is damaged or cut short ({error})")
+            continue
+        if known and known[0] == name:
+            found[known[1]] = path
+        elif known:
+            others.add(known[0])
+    if missing := [file.name for file in SOURCES[name] if file.name not in found]:
+        hints = damaged + [f"there are files of {other} instead" for other in sorted(others)]
+        raise DataError(
+            f"{root.name} does not hold the published {name}: no file has the content of {', '.join(missing)}"
+            + "".join(f"; {hint}" for hint in hints)
+            + ".",
+            "Wanted are the four IDX files as they are published (.gz; those of MNIST also unpacked).",
+        )
+    for target, path in found.items():
+        if _is_gzip(path):
+            shutil.copyfile(path, folder / target)
+        else:
+            (folder / target).write_bytes(gzip.compress(path.read_bytes(), compresslevel=1, mtime=0))
+
+
+def _content_digest(path: Path) -> str:
+    """SHA-256 of what a gzip file holds, or of the file itself; never reads more than the largest set is long."""
+    if not _is_gzip(path):
+        return sha256(path)
+    with gzip.open(path) as file:
+        return hashlib.sha256(file.read(IDX_MOST_BYTES)).hexdigest()
+
+
+def _is_gzip(path: Path) -> bool:
+    with open(path, "rb") as file:
+        return file.read(2) == GZIP_MAGIC
+
+
+def _files(root: Path) -> list[Path]:
+    return sorted(path for path in root.rglob("*") if path.is_file())

@@ -1,0 +1,123 @@
+"""Archives, unpacked without trusting them."""
+
+from __future__ import annotations
+
+import errno
+import lzma
+import shutil
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from kit.model.errors import CorruptDataError, DataError
+from kit.model.progress import Progress
+
+MOST_BYTES = 4 << 30  # unpacked; five times the largest published set
+MOST_FILES = 100_000
+
+Member = tuple[str, int, IO[bytes]]  # name, bytes, content
+
+
+class _Refused(Exception):
+    """A member that no honest archive of images has."""
+
+
+def unpack(archive: Path, folder: Path, wanted: Callable[[PurePosixPath, int], bool], progress: Progress) -> None:
+    """Write the members of a zip or tar file for whose name and size `wanted` holds below `folder`.
+
+    Raises DataError where the archive is damaged, has a link, a device, an absolute name or one with "..", is
+    encrypted, or holds more than MOST_BYTES or MOST_FILES in all, wanted or not.
+    """
+    if zipfile.is_zipfile(archive):
+        members = _zip_members(archive)
+    elif _is_tar(archive):
+        members = _tar_members(archive)
+    else:
+        raise CorruptDataError(
+            f"{archive.name} is neither a whole zip nor a whole tar file.", "Get it anew: it may have been cut short."
+        )
+    try:
+        with progress.task(f"Unpack {archive.name}", None, "B") as task:
+            total = 0
+            for count, (name, size, content) in enumerate(members, 1):
+                total += size
+                path = _admit(name, count, total)
+                if not wanted(path, size):
+                    continue
+                target = folder / path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with open(target, "xb") as out:
+                    shutil.copyfileobj(content, out)
+                task.advance(size)
+    except _Refused as error:
+        raise DataError(
+            f"{archive.name} is refused: {error}.", "Unpack it yourself, look at it, and hand over the folder."
+        ) from error
+    except FileExistsError as error:
+        raise DataError(
+            f"{archive.name} holds the same name twice.", "Unpack it yourself, hand over the folder."
+        ) from error
+    except NotImplementedError as error:  # what zipfile answers to a method or version that it does not know
+        raise DataError(
+            f"{archive.name} is packed in a way that cannot be read here ({error}).",
+            "Unpack it yourself, hand over the folder.",
+        ) from error
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError) as error:
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            raise DataError(
+                f"{archive.name} is refused: a name in it is too long for this disk.",
+                "Unpack it yourself, look at it, and hand over the folder.",
+            ) from error
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the disk's, not the archive's
+        raise CorruptDataError(
+            f"{archive.name} is damaged or cut short ({type(error).__name__}: {error}).", "Get the archive anew."
+        ) from error
+
+
+def _admit(name: str, count: int, total: int) -> PurePosixPath:
+    if total > MOST_BYTES or count > MOST_FILES:
+        raise _Refused(f"it holds more than {MOST_BYTES:,} bytes or {MOST_FILES:,} files")
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\\" in name:
+        raise _Refused(f"the name {name!r} leads out of the folder")
+    return path
+
+
+def _is_tar(archive: Path) -> bool:
+    try:
+        return tarfile.is_tarfile(archive)
+    except (EOFError, zlib.error, lzma.LZMAError):
+        return False
+
+
+def _zip_members(archive: Path) -> Iterator[Member]:
+    with zipfile.ZipFile(archive) as opened:
+        for info in opened.infolist():
+            if info.flag_bits & 1:
+                raise _Refused(f"{info.filename!r} is encrypted")
+            if stat.S_ISLNK(info.external_attr >> 16):
+                raise _Refused(f"{info.filename!r} is a link")
+            if not info.is_dir():
+                with opened.open(info) as content:
+                    yield info.filename, info.file_size, content
+
+
+def _tar_members(archive: Path) -> Iterator[Member]:
+    with tarfile.open(archive) as opened:
+        for info in opened:
+            if info.isdir():
+                continue
+            content = opened.extractfile(info) if info.isreg() else None
+            if content is None:
+                raise _Refused(f"{info.name!r} is a link or a device")
+            yield info.name, info.size, content
+        # tarfile takes a damaged header for the end. After the true end come zeros; reading on to the last byte also
+        # makes gzip and xz compare their checksums.
+        while block := opened.fileobj.read(1 << 20):
+            if any(block):
+                raise tarfile.ReadError("a header is not readable")

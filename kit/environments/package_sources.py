@@ -1,0 +1,90 @@
+"""Where packages come from when environments and images are made: options, else what pip is configured with.
+
+None of it is part of an environment's identity: the lock's hashes decide what is accepted.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kit.model.errors import UsageError
+
+# PyTorch publishes its CPU builds (+cpu) on a page of its own.
+CPU_WHEELS = "https://download.pytorch.org/whl/cpu/torch/"
+
+
+@dataclass(frozen=True)
+class Sources:
+    """index_url: package index; None: the installer's default. find_links: a folder or page with further wheels,
+    for CPU environments only (in a CUDA build it would shadow the CUDA wheel). ca_bundle: certificates of a proxy
+    or mirror, as a PEM file. base_image: what images are made from."""
+
+    index_url: str | None = None
+    find_links: str = CPU_WHEELS
+    ca_bundle: Path | None = None
+    base_image: str = "debian:bookworm-slim"
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Sources:
+        """`KIT_INDEX_URL`, `KIT_FIND_LINKS`, `KIT_CA_BUNDLE`, `KIT_BASE_IMAGE`; where unset, pip's own settings, so
+        that a machine on which pip works needs no second configuration. Raises UsageError for a CA bundle that
+        is not there or cannot be read."""
+        given = os.environ if environment is None else environment
+        pip = _pip_settings(given)
+        bundle = given.get("KIT_CA_BUNDLE") or pip.get("cert") or given.get("SSL_CERT_FILE")
+        if bundle:
+            _require_readable(Path(bundle))
+        return cls(
+            index_url=given.get("KIT_INDEX_URL") or pip.get("index-url"),
+            find_links=given.get("KIT_FIND_LINKS") or pip.get("find-links", "").split(" ")[0] or CPU_WHEELS,
+            ca_bundle=Path(bundle).absolute() if bundle else None,
+            base_image=given.get("KIT_BASE_IMAGE") or cls.base_image,
+        )
+
+    def find_links_folder(self) -> Path | None:
+        """The wheel folder where `find_links` is one, None where it is a page. Raises UsageError where it is not
+        there."""
+        if "://" in self.find_links:
+            return None
+        folder = Path(self.find_links).absolute()
+        if not folder.is_dir():
+            raise UsageError(f"The wheel folder {folder} is not there.", "Set KIT_FIND_LINKS to a folder or a URL.")
+        return folder
+
+    def variables(self) -> dict[str, str]:
+        """The environment of a program that fetches packages: this process' own, with the CA bundle."""
+        return {**os.environ, **({"SSL_CERT_FILE": str(self.ca_bundle)} if self.ca_bundle else {})}
+
+
+def _require_readable(bundle: Path) -> None:
+    remedy = "Set --ca-bundle or KIT_CA_BUNDLE to a PEM file that you may read."
+    try:
+        if not bundle.is_file():  # a pipe could be read only once
+            raise UsageError(f"The CA bundle {bundle} is not a file.", remedy)
+        bundle.read_bytes()
+    except OSError as error:
+        raise UsageError(f"The CA bundle {bundle} cannot be read: {error.strerror}.", remedy) from error
+
+
+def _pip_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """pip's effective cert, index-url and find-links, from its files and from PIP_* variables."""
+    listing = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"],
+        env=dict(environment),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    settings = {}
+    for scope in ("global", "install", ":env:"):  # later ones override earlier ones, as in pip
+        for name in ("cert", "index-url", "find-links"):
+            found = re.search(rf"^{scope}\.{name}=(['\"])(.*)\1$", listing.stdout, re.MULTILINE)
+            if found:
+                settings[name] = found[2].strip()
+    return settings

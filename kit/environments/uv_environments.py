@@ -1,0 +1,175 @@
+"""Virtual environments of the local engine: one a framework and device, made by uv from the lock that images use."""
+
+from __future__ import annotations
+
+import collections
+import errno
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import filelock
+import uv
+
+from kit.environments.build_context import lock_file
+from kit.environments.package_sources import Sources
+from kit.host.paths import cache_folder
+from kit.host.privacy import without_user_info
+from kit.model.environment import Device, Environment, Framework
+from kit.model.errors import DiskError, EngineError, ImageError
+from kit.model.progress import Progress, Task
+
+PYTHON = "3.11"
+MARKER = "complete.json"
+TAIL_LINES = 15
+LOCAL_VERSION = re.compile(r"^\S+==[^\s;]*\+", re.MULTILINE)  # like 2.13.0+cpu: such wheels are on no index
+OTHER_WAYS = "Use --engine docker, or --env with an interpreter that has the framework."
+
+
+def folder() -> Path:
+    """Where environments lie."""
+    return cache_folder() / "environments"
+
+
+def uv_version() -> str:
+    """The version of uv. Raises EngineError where it cannot be run."""
+    return _uv_output("--version").split()[1]
+
+
+def ensure(framework: Framework, device: Device, sources: Sources, assets: Path, progress: Progress) -> Environment:
+    """The environment of this lock, made where it is not there yet. assets: the folder that holds `scenarios`.
+
+    An environment counts once it was finished and the framework's adapter could be imported in it; what an
+    interrupted attempt left is made anew. Raises EngineError without a Python, ImageError where a package cannot be
+    had or the adapter not be imported, DiskError.
+    """
+    lock, digest, home = _place(framework, device)
+    with _disk_errors():
+        home.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(home.with_suffix(".lock")):
+            marker = home / MARKER
+            if not marker.exists():
+                with progress.task(f"Environment {framework.title} on {device}") as task:
+                    _make(framework, home, lock, sources, assets, task)
+                marker.write_text(json.dumps({"size_bytes": _size(home)}), encoding="utf-8")
+            size = json.loads(marker.read_text(encoding="utf-8"))["size_bytes"]
+    return Environment(framework.name, device, "venv", str(home / "bin" / "python"), digest, size)
+
+
+def exists(framework: Framework, device: Device) -> bool:
+    """Whether the environment of this lock is made."""
+    return (_place(framework, device)[2] / MARKER).exists()
+
+
+def _place(framework: Framework, device: Device) -> tuple[Path, str, Path]:
+    """Lock, its SHA-256, and the environment's folder."""
+    lock = lock_file(framework, device)
+    digest = hashlib.sha256(lock.read_bytes()).hexdigest()
+    return lock, digest, folder() / f"{framework.name}-{device}-{digest[:12]}"
+
+
+def remove_all() -> list[str]:
+    """Remove every environment; their names. Raises DiskError."""
+    if not folder().is_dir():
+        return []
+    with _disk_errors():
+        found = sorted(path for path in folder().iterdir() if path.is_dir())
+        for path in found:
+            with filelock.FileLock(path.with_suffix(".lock")):
+                shutil.rmtree(path)
+            path.with_suffix(".lock").unlink(missing_ok=True)
+    return [path.name for path in found]
+
+
+def _make(framework: Framework, home: Path, lock: Path, sources: Sources, assets: Path, task: Task) -> None:
+    variables = {"UV_LINK_MODE": "hardlink"} | sources.variables()
+    tool = _uv()
+    made = _run([tool, "venv", "--no-project", "--clear", "--python", PYTHON, str(home)], home.parent, variables, task)
+    if made is not None:
+        raise EngineError(f"No environment with Python {PYTHON} could be made:\n{made}", OTHER_WAYS)
+    python = str(home / "bin" / "python")
+    command = [tool, "pip", "install", "--python", python, "--require-hashes", "--no-deps", "--requirement", str(lock)]
+    if sources.index_url is not None:
+        command += ["--default-index", sources.index_url]
+    if lock.stem == "cpu" and LOCAL_VERSION.search(lock.read_text(encoding="utf-8")):
+        command += ["--find-links", str(sources.find_links_folder() or sources.find_links)]
+    installed = _run(command, home.parent, variables, task)
+    if installed is not None:
+        raise ImageError(
+            f"The packages of {framework.title} ({lock.parent.name}/{lock.name}) could not be installed:\n{installed}",
+            "See that the package index is reachable (KIT_INDEX_URL, KIT_FIND_LINKS, KIT_CA_BUNDLE). Where a hash does "
+            f"not match, that source serves another file: use another one. {OTHER_WAYS}",
+        )
+    # Importing it once shows that it works, and compiles the modules before the first launch's import is timed.
+    adapter = [python, "-P", "-c", f"import scenarios.frameworks.{framework.name}.adapter"]
+    imported = _run(adapter, home.parent, {**variables, "PYTHONPATH": str(assets)}, task)
+    if imported is not None:
+        raise ImageError(f"{framework.title} is installed and cannot be imported:\n{imported}", OTHER_WAYS)
+
+
+def _run(command: list[str], cwd: Path, variables: Mapping[str, str], task: Task) -> str | None:
+    """Run to the end, its lines shown as they come. The last of them where it failed, else None."""
+    tail: collections.deque[str] = collections.deque(maxlen=TAIL_LINES)
+    process = subprocess.Popen(
+        command, cwd=cwd, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, errors="replace",
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            tail.append(without_user_info(line.rstrip()))
+            task.describe(tail[-1])
+        code = process.wait()
+    finally:
+        process.kill()  # only where this is left by an exception is it still alive
+        process.wait()
+        process.stdout.close()
+    if code == 0:
+        return None
+    text = "\n".join(tail)
+    if re.search(r"no space left on device|os error 28|disk quota exceeded", text, re.IGNORECASE):
+        raise _no_space(text)
+    return text
+
+
+def _uv() -> str:
+    try:
+        return uv.find_uv_bin()
+    except FileNotFoundError as error:
+        raise EngineError("The program uv, which makes environments, is not there.", "Install kit again.") from error
+
+
+def _uv_output(*arguments: str) -> str:
+    try:
+        return subprocess.run([_uv(), *arguments], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise EngineError(f"The program uv, which makes environments, does not run: {error}", OTHER_WAYS) from error
+
+
+def _size(home: Path) -> int:
+    return sum(path.lstat().st_size for path in home.rglob("*"))
+
+
+def _no_space(text: str) -> DiskError:
+    return DiskError(
+        f"No space for the environment: {text}",
+        f"Free some in {folder()} (kit clean --environments), or set KIT_CACHE_DIR to a larger disk.",
+    )
+
+
+@contextmanager
+def _disk_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise _no_space(str(error)) from error
+        raise DiskError(
+            f"The folder of environments cannot be used: {error}",
+            "Set KIT_CACHE_DIR to a folder that you may write.",
+        ) from error

@@ -1,0 +1,64 @@
+"""Takes people out of texts that go into records: home folders, user and host names, the UUIDs of GPUs."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import socket
+from pathlib import Path
+
+# Names that say nothing about a person and would tear holes into ordinary log lines.
+COMMON = {
+    "root",
+    "user",
+    "users",
+    "localhost",
+    "home",
+    "ubuntu",
+    "debian",
+    "admin",
+    "test",
+    "nobody",
+    "linux",
+    "python",
+}
+LEAST_LENGTH = 3
+GPU_UUID = re.compile(r"\b(GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+
+
+def redact(text: str) -> str:
+    """The text with this user's home folder as `~`, user name as `<user>`, host name as `<host>`, UUIDs of GPUs as
+    `<gpu>`."""
+    for pattern, replacement in _replacements():
+        text = re.sub(pattern, replacement, text)
+    return GPU_UUID.sub("<gpu>", text)
+
+
+def _replacements() -> list[tuple[str, str]]:
+    """(pattern, replacement), the longest name first, so that a name within another leaves no rest of it."""
+    homes, users = {str(Path.home())}, {os.environ.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER")}
+    try:
+        account = pwd.getpwuid(os.getuid())
+        homes.add(account.pw_dir)
+        users.add(account.pw_name)
+    except KeyError:  # a number without an account, as in containers
+        pass
+    host = socket.gethostname()
+    found = [(home, rf"{re.escape(home)}(?![\w-]|\.\w)", "~") for home in homes if len(home) > 1]
+    found += [(name, _word(name), "<user>") for name in users if _telling(name)]
+    found += [(name, _word(name), "<host>") for name in {host, host.split(".")[0]} if _telling(name)]
+    return [(pattern, to) for name, pattern, to in sorted(found, key=lambda f: len(f[0]), reverse=True)]
+
+
+def _telling(name: str) -> bool:
+    return len(name) >= LEAST_LENGTH and name.lower() not in COMMON
+
+
+def _word(name: str) -> str:
+    return rf"(?<![\w-]){re.escape(name)}(?![\w-])"
+
+
+def without_user_info(text: str) -> str:
+    """The text with `user:password@` cut out of every URL in it."""
+    return re.sub(r"(\w+://)[^/\s]*@", r"\1", text)

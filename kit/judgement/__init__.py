@@ -1,1 +1,0 @@
-"""What is concluded from the records of a run: cautions, and what holds each cell back."""

@@ -1,0 +1,91 @@
+"""From a selection to an ordered list of launches, and what they will cost. Pure: nothing is looked up or run here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar, get_args
+
+from kit.model.cell import Cell, Scenarios
+from kit.model.environment import Framework
+from kit.model.errors import UsageError, unknown
+from kit.model.plan import PlannedLaunch
+from kit.planning.catalog import DEVICES
+from scenarios.spec import DATASETS, Scenario
+
+T = TypeVar("T", bound=str)
+
+
+DEFAULT_VARIANT = "default"  # how a person names the variant ""
+
+
+LANES: tuple[str, ...] = get_args(PlannedLaunch.model_fields["lane"].annotation)
+
+
+PRECISIONS: tuple[str, ...] = get_args(PlannedLaunch.model_fields["precision"].annotation)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a person asked for, by name. None: the default, which is every scenario and framework, default variants,
+    both devices, the stock lane, fp32, and each scenario's own batch size."""
+
+    scenarios: tuple[str, ...] | None = None
+    variants: tuple[str, ...] | None = None
+    frameworks: tuple[str, ...] | None = None
+    devices: tuple[str, ...] | None = None
+    lanes: tuple[str, ...] | None = None
+    precisions: tuple[str, ...] | None = None
+    batches: tuple[int, ...] | None = None
+
+
+def pick(kind: str, wanted: Sequence[str] | None, known: Sequence[T], default: Sequence[T]) -> list[T]:
+    """The wanted ones of `known`, in its order; `default` where none is named. Raises UsageError for a name that is
+    not among them."""
+    for name in wanted or ():
+        if name not in known:
+            raise unknown(kind, name, known)
+    return list(default) if wanted is None else [name for name in known if name in wanted]
+
+
+def select_cells(selection: Selection, scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> list[Cell]:
+    """The selected cells in the catalogue's order; the framework changes fastest."""
+    chosen = _chosen_scenarios(selection, scenarios)
+    for scenario in chosen:
+        if max(selection.batches or (0,)) > (images := DATASETS[scenario.dataset].train):
+            raise UsageError(
+                f"--batch {max(selection.batches or ())} is more than the {images} training images of {scenario.name}.",
+                "Choose a smaller one.",
+            )
+    devices = pick("device", selection.devices, DEVICES, DEVICES)
+    lanes = pick("lane", selection.lanes, LANES, LANES[:1])
+    precisions = pick("precision", selection.precisions, PRECISIONS, PRECISIONS[:1])
+    names = pick("framework", selection.frameworks, list(frameworks), list(frameworks))
+    return [
+        Cell(scenario.name, scenario.variant, framework, device, 1, lane, precision, batch)
+        for scenario in chosen
+        for device in devices
+        for lane in lanes
+        for precision in precisions
+        for batch in dict.fromkeys(selection.batches or (scenario.batch,))
+        for framework in names
+    ]
+
+
+def _chosen_scenarios(selection: Selection, scenarios: Scenarios) -> list[Scenario]:
+    names = pick("scenario", selection.scenarios, list(scenarios), list(scenarios))
+    wanted = selection.variants or (DEFAULT_VARIANT,)
+    offered = {name: [variant or DEFAULT_VARIANT for variant in scenarios[name]] for name in names}
+    for variant in wanted:
+        if not any(variant in variants for variants in offered.values()):
+            raise unknown("variant", variant, {v for variants in offered.values() for v in variants})
+    if selection.scenarios is not None:
+        for name, variants in offered.items():
+            if not set(variants) & set(wanted):
+                raise unknown(f"variant of {name}", wanted[0], variants)
+    return [
+        scenario
+        for name in names
+        for variant, scenario in scenarios[name].items()
+        if (variant or DEFAULT_VARIANT) in wanted
+    ]

@@ -1,0 +1,268 @@
+"""The layer vocabulary in ONNX: of each layer its forward pass and, from what that left behind, its backward pass.
+
+Feature maps are NCHW inside the graph, the layout of ONNX Runtime's convolutions. The batch axis is symbolic: a 0 in
+the shape given to `Reshape` copies it. The formulations are those that were fastest on the CPU; every operator has a
+CUDA kernel too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from onnx import TensorProto
+
+from scenarios import spec
+from scenarios.frameworks.onnxruntime.graph import Graph, Tensor
+from scenarios.weights import Array
+
+FEW_CHANNELS = 8
+
+
+@dataclass(frozen=True)
+class Product:
+    """A gradient left @ right that is not yet multiplied out, so that an optimizer may fuse its update into the
+    product. left_transposed: (batch, rows); right: (batch, columns)."""
+
+    left_transposed: Tensor
+    right: Tensor
+
+    def tensor(self, graph: Graph) -> Tensor:
+        """Multiply it out."""
+        return graph.node("Gemm", self.left_transposed, self.right, transA=1)
+
+
+Gradient = Tensor | Product
+Gradients = dict[str, Gradient]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the graph holds a parameter: the canonical array seen as `view`, its axes permuted, then reshaped."""
+
+    shape: spec.Shape
+    view: spec.Shape
+    axes: tuple[int, ...]
+    stored: spec.Shape
+
+    def to_graph(self, canonical: Array) -> Array:
+        """The parameter as the graph takes it: a fresh contiguous array."""
+        return canonical.reshape(self.view).transpose(self.axes).reshape(self.stored).copy()
+
+    def to_canonical(self, stored: Array) -> Array:
+        """The inverse of `to_graph`."""
+        permuted = stored.reshape([self.view[axis] for axis in self.axes])
+        return permuted.transpose(np.argsort(self.axes)).reshape(self.shape).copy()
+
+
+class Operation(Protocol):
+    """One step of the network. `forward` is called once, before `backward`."""
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        """Add the nodes that compute the output."""
+
+    def backward(self, graph: Graph, dy: Tensor, *, input_needed: bool) -> tuple[Tensor, Gradients]:
+        """Add the nodes that turn the gradient of the output into that of the input (anything where it is not
+        needed) and those of the parameters."""
+
+
+class Nchw:
+    """Images as they come, NHWC, to NCHW. First of all, so it never sees a gradient."""
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        return graph.node("Transpose", x, perm=[0, 3, 1, 2])
+
+    def backward(self, graph: Graph, dy: Tensor, *, input_needed: bool) -> tuple[Tensor, Gradients]:
+        raise AssertionError("images have no gradient")
+
+
+class Conv:
+    """Stride 1; parameters `<index>/kernel` (OIHW) and `<index>/bias`."""
+
+    def __init__(self, index: int, layer: spec.Conv, before: spec.Shape, after: spec.Shape) -> None:
+        self._kernel, self._bias = f"{index}/kernel", f"{index}/bias"
+        self._size, self._filters = layer.kernel, layer.filters
+        self._channels = before[2]
+        self._out_height, self._out_width = after[:2]
+        extra = layer.kernel - 1 if layer.padding == "same" else 0
+        self._pads = [extra // 2, extra // 2, extra - extra // 2, extra - extra // 2]  # top, left, bottom, right
+
+    def layouts(self) -> dict[str, Layout]:
+        """Of the parameters, by name."""
+        size, channels, filters = self._size, self._channels, self._filters
+        hwio, oihw = (size, size, channels, filters), (filters, channels, size, size)
+        return {
+            self._kernel: Layout(hwio, hwio, (3, 2, 0, 1), oihw),
+            self._bias: Layout((filters,), (filters,), (0,), (filters,)),
+        }
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        self._x = x
+        return graph.node("Conv", x, self._kernel, self._bias, pads=self._pads)
+
+    def backward(self, graph: Graph, dy: Tensor, *, input_needed: bool) -> tuple[Tensor, Gradients]:
+        dx = graph.node("ConvTranspose", dy, self._kernel, pads=self._pads) if input_needed else ""
+        per_image = graph.node("ReduceSum", dy, graph.ints(2, 3), keepdims=0)
+        bias = graph.node("ReduceSum", per_image, graph.ints(0), keepdims=0)
+        return dx, {self._kernel: self._kernel_gradient(graph, dy), self._bias: bias}
+
+    def _kernel_gradient(self, graph: Graph, dy: Tensor) -> Tensor:
+        """dK[o, i, r, s] = sum over images and positions of dy[o, p, q] x[i, p + r, q + s]: for each tap (r, s) the
+        shifted input times dy. With few channels all taps go into one product (im2col); with more, the products
+        are large enough and a tap at a time needs a ninth of the memory."""
+        size, channels, filters = self._size, self._channels, self._filters
+        padded = self._x
+        if any(self._pads):
+            top, left, bottom, right = self._pads
+            padded = graph.node("Pad", self._x, graph.ints(0, 0, top, left, 0, 0, bottom, right))
+        positions = self._out_height * self._out_width
+        flat_dy = graph.node("Reshape", dy, graph.ints(0, filters, positions))
+        taps = [(row, column) for row in range(size) for column in range(size)]
+        at_once = len(taps) if channels <= FEW_CHANNELS else 1
+        products = []
+        for start in range(0, len(taps), at_once):
+            shifted = [self._shifted(graph, padded, *tap) for tap in taps[start : start + at_once]]
+            columns = graph.node(
+                "Reshape", graph.concat(shifted, axis=1), graph.ints(0, len(shifted) * channels, positions)
+            )
+            product = graph.node("MatMul", flat_dy, graph.node("Transpose", columns, perm=[0, 2, 1]))
+            products.append(graph.node("ReduceSum", product, graph.ints(0), keepdims=0))
+        ohwi = graph.node("Reshape", graph.concat(products, axis=1), graph.ints(filters, size, size, channels))
+        return graph.node("Transpose", ohwi, perm=[0, 3, 1, 2])
+
+    def _shifted(self, graph: Graph, padded: Tensor, row: int, column: int) -> Tensor:
+        ends = graph.ints(row + self._out_height, column + self._out_width)
+        return graph.node("Slice", padded, graph.ints(row, column), ends, graph.ints(2, 3))
+
+
+class MaxPool:
+    """Window = stride. The gradient goes to the first maximum of a window in row-major order.
+
+    `MaxPool` with its `Indices` output is many times slower than finding the maximum again.
+    """
+
+    def __init__(self, layer: spec.MaxPool, before: spec.Shape, after: spec.Shape) -> None:
+        self._size = layer.size
+        self._height, self._width, self._channels = before
+        self._out_height, self._out_width = after[:2]
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        self._x = x
+        window = [self._size, self._size]
+        self._y = graph.node("MaxPool", x, kernel_shape=window, strides=window)
+        return self._y
+
+    def backward(self, graph: Graph, dy: Tensor, *, input_needed: bool) -> tuple[Tensor, Gradients]:
+        """Undo the pooling in two steps, over rows of windows and within each row: the first row that holds the
+        maximum, in it the first column, is the first maximum in row-major order."""
+        size, channels, height, width = self._size, self._channels, self._out_height, self._out_width
+        x = self._x
+        covered_height, covered_width = height * size, width * size
+        odd = (covered_height, covered_width) != (self._height, self._width)
+        if odd:
+            ends = graph.ints(covered_height, covered_width)
+            x = graph.node("Slice", x, graph.ints(0, 0), ends, graph.ints(2, 3))
+        columns = _split(graph, graph.node("Reshape", x, graph.ints(0, -1, width, size)), size)
+        row_maximum = graph.node("Max", *columns)
+        by_row = graph.ints(0, channels * height, size, width)
+        rows = _split(graph, graph.node("Reshape", row_maximum, by_row), size, axis=2)
+        by_window = graph.ints(0, channels * height, 1, width)
+        y, dy = (graph.node("Reshape", t, by_window) for t in (self._y, dy))
+        row_gradient = graph.concat(_to_first_maximum(graph, rows, y, dy), axis=2)
+        row_gradient = graph.node("Reshape", row_gradient, graph.ints(0, -1, width, 1))
+        dx = graph.concat(_to_first_maximum(graph, columns, row_maximum, row_gradient), axis=3)
+        dx = graph.node("Reshape", dx, graph.ints(0, channels, covered_height, covered_width))
+        if odd:
+            ends = graph.ints(0, 0, 0, 0, 0, 0, self._height - covered_height, self._width - covered_width)
+            dx = graph.node("Pad", dx, ends)
+        return dx, {}
+
+
+def _split(graph: Graph, tensor: Tensor, parts: int, axis: int = 3) -> list[Tensor]:
+    return graph.nodes("Split", parts, tensor, axis=axis, num_outputs=parts)
+
+
+def _to_first_maximum(graph: Graph, parts: Sequence[Tensor], maximum: Tensor, gradient: Tensor) -> list[Tensor]:
+    """Split `gradient` over `parts`: at each position all of it goes to the first part that equals `maximum`."""
+    shares = []
+    for part in parts[:-1]:
+        is_maximum = graph.node("Cast", graph.node("GreaterOrEqual", part, maximum), to=TensorProto.FLOAT)
+        shares.append(graph.node("Mul", gradient, is_maximum))
+        gradient = graph.node("Sub", gradient, shares[-1])
+    return [*shares, gradient]
+
+
+class Relu:
+    """max(x, 0); its derivative at 0 is 0."""
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        self._y = graph.node("Relu", x)
+        return self._y
+
+    def backward(self, graph: Graph, dy: Tensor, *, input_needed: bool) -> tuple[Tensor, Gradients]:
+        positive = graph.node("Cast", graph.node("Cast", self._y, to=TensorProto.BOOL), to=TensorProto.FLOAT)
+        return graph.node("Mul", dy, positive), {}
+
+
+class Dropout:
+    """Inverted dropout. ONNX Runtime's kernel carries its own generator, started from `seed` with the session: every
+    run draws a new mask."""
+
+    def __init__(self, layer: spec.Dropout, seed: int) -> None:
+        self._rate, self._seed = layer.rate, seed
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        training = graph.constant(np.array(True))
+        y, self._mask = graph.nodes("Dropout", 2, x, graph.scalar(self._rate), training, seed=self._seed)
+        return y
+
+    def backward(self, graph: Graph, dy: Tensor, *, input_needed: bool) -> tuple[Tensor, Gradients]:
+        kept = graph.node("Mul", dy, graph.node("Cast", self._mask, to=TensorProto.FLOAT))
+        return graph.node("Mul", kept, graph.scalar(1 / (1 - self._rate))), {}
+
+
+class Flatten:
+    """To (N, features), in the graph's own order: NCHW after convolutions, see `Dense.layouts`."""
+
+    def __init__(self, before: spec.Shape) -> None:
+        self._before = before
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        height, width, channels = self._before
+        return graph.node("Reshape", x, graph.ints(0, height * width * channels))
+
+    def backward(self, graph: Graph, dy: Tensor, *, input_needed: bool) -> tuple[Tensor, Gradients]:
+        height, width, channels = self._before
+        return graph.node("Reshape", dy, graph.ints(0, channels, height, width)), {}
+
+
+class Dense:
+    """Parameters `<index>/kernel` (in, out) and `<index>/bias`.
+
+    flattened: (H, W, C) of the feature maps whose NCHW values come in, None where canonical order comes in.
+    """
+
+    def __init__(self, index: int, layer: spec.Dense, inputs: int, flattened: spec.Shape | None) -> None:
+        self._kernel, self._bias = f"{index}/kernel", f"{index}/bias"
+        self._inputs, self._units = inputs, layer.units
+        self._flattened = flattened
+
+    def layouts(self) -> dict[str, Layout]:
+        """Of the parameters, by name. After feature maps the kernel's rows are permuted once, when it is loaded,
+        which saves transposing every batch to NHWC."""
+        shape, units = (self._inputs, self._units), (self._units,)
+        kernel = Layout(shape, shape, (0, 1), shape)
+        if self._flattened:
+            kernel = Layout(shape, (*self._flattened, self._units), (2, 0, 1, 3), shape)
+        return {self._kernel: kernel, self._bias: Layout(units, units, (0,), units)}
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        self._x = x
+        return graph.node("Gemm", x, self._kernel, self._bias)
+
+    def backward(self, graph: Graph, dy: Tensor, *, input_needed: bool) -> tuple[Tensor, Gradients]:
+        dx = graph.node("Gemm", dy, self._kernel, transB=1) if input_needed else ""
+        bias = graph.node("ReduceSum", dy, graph.ints(0), keepdims=0)
+        return dx, {self._kernel: Product(self._x, dy), self._bias: bias}
