@@ -22,7 +22,7 @@ from benchmarks.interleave import Half, half_of, half_plan, half_records, interl
 from benchmarks.pairs import exit_code, say
 from kit import assets
 from kit.analysis.comparison import Run, Verdict, compare, gate
-from kit.analysis.intervals import LEAST_LAUNCHES
+from kit.analysis.intervals import MIN_LAUNCHES
 from kit.cli.console import show_progress
 from kit.engines.local import LocalEngine
 from kit.environments.package_sources import Sources
@@ -34,7 +34,7 @@ from kit.planning.selection import Selection
 from kit.storage.run_folder import RunFolder
 
 PROFILES = ("standard", "quick")
-MOST_REGRESSION = 0.05  # the default of `kit gate`
+MAX_REGRESSION = 0.05  # the default of `kit gate`
 SLOWING = "\nfrom scenarios import slow_meter\n\nslow_meter.slow(WindowMeter)\n"
 
 
@@ -101,7 +101,7 @@ def measure(asked: argparse.Namespace, engine: LocalEngine, sources: Sources) ->
     selection = Selection(devices=("cpu",), **{name: tuple(wanted) for name, wanted in names.items() if wanted})
     wishes = Options("local", profile=asked.profile, data="synthetic")
     prepared = workflow.prepare(selection, wishes, sources)
-    plan = interleaved(prepared.plan, LEAST_LAUNCHES)
+    plan = interleaved(prepared.plan, MIN_LAUNCHES)
     with show_progress() as progress:
         outcome = workflow.start(replace(prepared, plan=plan, engine=engine), asked.out, progress)
     return RunFolder.open(outcome.folder)
@@ -124,13 +124,13 @@ def unchanged_line(base: Run, new: Run) -> dict[str, object]:
         "profile": base.plan.profile,
         "cells": len(found),
         "ties": sum(cell.verdict is Verdict.TIE for cell in found),
-        "gate": gate(base, new, MOST_REGRESSION).exit_code,
+        "gate": gate(base, new, MAX_REGRESSION).exit_code,
     }
 
 
 def slowed_lines(base: Run, new: Run) -> list[dict[str, object]]:
     """What is said of each cell, where the new run was slowed down. gate: of the run."""
-    judged = gate(base, new, MOST_REGRESSION)
+    judged = gate(base, new, MAX_REGRESSION)
     return [
         {
             "bench": "slowed",

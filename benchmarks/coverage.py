@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.pairs import say
-from kit.analysis.intervals import LEAST_LAUNCHES, Interval, cell_interval, is_narrow, ratio_interval
+from kit.analysis.intervals import MIN_LAUNCHES, Interval, cell_interval, is_narrow, ratio_interval
 
 SPEED = 1000.0  # images/s in truth, of every cell
 WINDOWS = 80  # of a launch: 20 s of steady training in windows of a quarter of a second
@@ -109,7 +109,7 @@ def _speeds(condition: Condition, cells: int, generator: np.random.Generator) ->
 def _made(speeds: Sequence[float], condition: Condition) -> Sequence[float]:
     """Those of the launches that are made."""
     if not condition.fixed:
-        for count in range(LEAST_LAUNCHES, condition.most):
+        for count in range(MIN_LAUNCHES, condition.most):
             if is_narrow(speeds[:count]):
                 return speeds[:count]
     return speeds

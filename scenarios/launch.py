@@ -1,4 +1,4 @@
-"""One launch: find the scenario, import the framework, prove, train, infer, collect the evidence, dissect a step.
+"""One launch: find the scenario, import the framework, prove, train, infer, collect the evidence, time single steps.
 
 Or, for a probe: import the framework and measure the machine's ceilings through it.
 """
@@ -22,12 +22,12 @@ from scenarios.contract import allocators
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import EVENTS_FILE, REFERENCE_FILE, Request
 from scenarios.contract.result import (
-    Anatomy,
     Ceiling,
     Evidence,
     Inference,
     Proof,
     Result,
+    StepTiming,
     Telemetry,
     Timings,
     Training,
@@ -58,7 +58,7 @@ class Launch:
     inference: Inference | None = None
     evidence: Evidence | None = None
     telemetry: Telemetry | None = None
-    anatomy: Anatomy | None = None
+    step_timing: StepTiming | None = None
     ceilings: list[Ceiling] | None = None
     tuning: Tuning | None = None
 
@@ -89,7 +89,7 @@ class Launch:
             proof=self.proof,
             evidence=self.evidence,
             telemetry=self.telemetry,
-            anatomy=self.anatomy,
+            step_timing=self.step_timing,
             ceilings=self.ceilings,
             tuning=self.tuning,
         )
@@ -129,8 +129,8 @@ def measure_launch(launch: Launch) -> None:
         environment={name: os.environ.get(name, "") for name in request.environment},
     )
     if request.budget.steps is None:
-        with launch.phase("anatomy"):  # last: it trains on
-            launch.anatomy = step_timing.dissect(adapter, model, loaded.train, scenario.batch)
+        with launch.phase("step_timing"):  # last: it trains on
+            launch.step_timing = step_timing.time_resident_steps(adapter, model, loaded.train, scenario.batch)
 
 
 def probe_ceilings(launch: Launch) -> None:

@@ -15,7 +15,6 @@ from scenarios import spec
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import Budget, Request
 from scenarios.contract.result import (
-    Anatomy,
     Ceiling,
     Check,
     Epoch,
@@ -26,6 +25,7 @@ from scenarios.contract.result import (
     Result,
     Search,
     StepTime,
+    StepTiming,
     Telemetry,
     Timings,
     Training,
@@ -149,7 +149,9 @@ def result(asked: Request, images_per_s: float = 1000.0, epochs: int = 0) -> Res
             environment=dict(asked.environment),
         ),
         telemetry=Telemetry(1.0, 11.0, 1 << 30, 19.0, 1.9, asked.threads, 0.0, None),
-        anatomy=Anatomy([StepTime(batch, [batch / images_per_s * 0.9]) for batch in (asked.batch // 2, asked.batch)]),
+        step_timing=StepTiming(
+            [StepTime(batch, [batch / images_per_s * 0.9]) for batch in (asked.batch // 2, asked.batch)]
+        ),
     )
 
 

@@ -23,7 +23,7 @@ from kit.model.plan import Plan
 from kit.model.record import Record
 from scenarios.contract.reasons import Status
 
-LEAST_CELLS = 3  # of a mean over cells: of two, the interval says next to nothing (t with one degree of freedom: 12.7)
+MIN_CELLS = 3  # of a mean over cells: of two, the interval says next to nothing (t with one degree of freedom: 12.7)
 
 ABSENT = "absent: there is no record of it"
 
@@ -114,7 +114,7 @@ def compare(base: Run, new: Run) -> list[Comparison]:
 
 
 def means(comparisons: Sequence[Comparison]) -> list[Mean]:
-    """One mean a group of at least LEAST_CELLS cells."""
+    """One mean a group of at least MIN_CELLS cells."""
     groups: dict[str, list[float]] = {}
     for comparison in comparisons:
         if comparison.interval:
@@ -123,7 +123,7 @@ def means(comparisons: Sequence[Comparison]) -> list[Mean]:
     found = []
     for group, ratios in groups.items():
         interval = t_interval(ratios)
-        if interval and len(ratios) >= LEAST_CELLS:
+        if interval and len(ratios) >= MIN_CELLS:
             found.append(Mean(group, len(ratios), interval))
     return found
 
@@ -172,7 +172,7 @@ def _failure(record: Record) -> str:
     return f"{words}: {record.reason.message}" if record.reason else words
 
 
-class Outcome(StrEnum):
+class GateOutcome(StrEnum):
     """What the gate says of a cell of the base; see `gate`."""
 
     PASSED = "pass"
@@ -183,9 +183,9 @@ class Outcome(StrEnum):
     LOST = "lost"
 
 
-UNFIT = {Outcome.REFUSED, Outcome.LOST}  # to be judged, although the base is
-FAILING = {Outcome.REGRESSION, *UNFIT}
-JUDGED = {Outcome.PASSED, Outcome.NOISY, Outcome.REGRESSION}
+UNFIT = {GateOutcome.REFUSED, GateOutcome.LOST}  # to be judged, although the base is
+FAILING = {GateOutcome.REGRESSION, *UNFIT}
+JUDGED = {GateOutcome.PASSED, GateOutcome.NOISY, GateOutcome.REGRESSION}
 
 
 @dataclass(frozen=True)
@@ -194,10 +194,10 @@ class Gate:
     together."""
 
     most: float
-    cells: tuple[tuple[Comparison, Outcome], ...]
+    cells: tuple[tuple[Comparison, GateOutcome], ...]
     groups: tuple[Mean, ...]
 
-    def count(self, outcomes: set[Outcome]) -> int:
+    def count(self, outcomes: set[GateOutcome]) -> int:
         """How many cells have one of these outcomes."""
         return sum(outcome in outcomes for _, outcome in self.cells)
 
@@ -205,7 +205,7 @@ class Gate:
     def exit_code(self) -> int:
         """1 where a cell or a group is slower beyond the noise, else 2 where a cell could not be judged that should,
         else 0."""
-        if self.count({Outcome.REGRESSION}) or self.groups:
+        if self.count({GateOutcome.REGRESSION}) or self.groups:
             return 1
         return UsageError.exit_code if self.count(UNFIT) else 0
 
@@ -241,18 +241,18 @@ def gate(base: Run, new: Run, most: float) -> Gate:
     return judged
 
 
-def _outcome(comparison: Comparison, most: float) -> Outcome:
+def _outcome(comparison: Comparison, most: float) -> GateOutcome:
     slower = comparison.interval is not None and comparison.interval.estimate < 1 - most
     if slower and comparison.verdict is Verdict.SLOWER:  # also where some of its launches failed
-        return Outcome.REGRESSION
+        return GateOutcome.REGRESSION
     if comparison.verdict is Verdict.REFUSED:
-        return Outcome.REFUSED
+        return GateOutcome.REFUSED
     new, base = comparison.new, comparison.base
     if new.standing < base.standing or (new.standing is Standing.PARTLY and len(new.speeds) == 1 < len(base.speeds)):
-        return Outcome.LOST
+        return GateOutcome.LOST
     if comparison.interval is None:
-        return Outcome.NOT_JUDGED
-    return Outcome.NOISY if slower else Outcome.PASSED
+        return GateOutcome.NOT_JUDGED
+    return GateOutcome.NOISY if slower else GateOutcome.PASSED
 
 
 def parse_share(text: str) -> float:

@@ -23,14 +23,14 @@ from kit.model.record import Record
 from scenarios.contract.reasons import Status
 from scenarios.spec import DATASETS, Scenario
 
-# Of the time or of the CPU time asked for. Below it the caution alone says so: the other explanations count for more.
+# Of the time or of the CPU time asked for. Below it the warning alone says so: the other explanations count for more.
 THROTTLED_SHARE = 0.1
 INPUT_SHARE = 0.3  # of the end-to-end step that is not spent on a step whose batch already lies on the device
 DECODING_SHARE = 0.5  # of the photos that could be decoded: a loader does more with each than decoding it
 FIXED_SHARE = 0.5  # of a resident step: the part that does not grow with the batch is then the larger one
 THREADS_SHARE = 0.6  # of the threads that are busy; a step's serial parts (loop, feed, update) leave about 0.65 to 1
 CROWDED_SHARE = 0.9  # of the machine's CPUs that are busy: a launch that asks for more can get it only from others
-LEAST_CROWDED = 0.2  # CPUs: one thread gets as much beside four others, so that who got less did not ask for it
+MIN_CROWDED = 0.2  # CPUs: one thread gets as much beside four others, so that who got less did not ask for it
 # Of the fixed part, what one pass over all weights takes at memory's ceiling. A step makes several: optimizers that are
 # not fused read and write them for each of their operations, matrix products reorder them, neither at the full rate.
 WEIGHTS_SHARE = 1 / 8
@@ -39,7 +39,7 @@ KERNELS_SHARE = 0.5  # of the end-to-end step: the part that grows with the batc
 # Of a resident step, at the measured ceiling: kernels of real shapes seldom come nearer than half of it, so that what
 # reaches two fifths has little to gain from better kernels.
 ROOF_SHARE = 0.4
-LEAST_ROOF_SHARE = 0.1  # below it neither ceiling has to do with the time
+MIN_ROOF_SHARE = 0.1  # below it neither ceiling has to do with the time
 SLOWER_KERNELS = 0.8  # of the ceiling: what a framework's own best kernel reaches is worth telling below it
 
 # NVML's reasons for lower clocks that are no part of normal work. The software power cap is: at its default limit a GPU
@@ -164,7 +164,7 @@ def _crowded_out(step: Step) -> Finding | None:
     threads, cpus = step.request.working_threads, step.machine.logical_cpus
     if not step.on_cpu or step.others is None or step.cores >= THREADS_SHARE * threads:
         return None
-    if step.cores + step.others < CROWDED_SHARE * cpus or step.cores < LEAST_CROWDED:
+    if step.cores + step.others < CROWDED_SHARE * cpus or step.cores < MIN_CROWDED:
         return None
     return (
         Kind.STARVED_OF_THREADS,
@@ -273,7 +273,7 @@ def _roofline(step: Step) -> Finding:
     known = {kind: share for kind, share in shares.items() if share is not None}
     kind = max(known, key=lambda kind: known[kind], default=Kind.UNCLEAR)
     evidence = f"Of the {si(step.resident, 's')} of a step: {', '.join(_parts(step))}."
-    if known.get(kind, 0.0) < LEAST_ROOF_SHARE or step.resident - step.fixed < KERNELS_SHARE * step.seconds:
+    if known.get(kind, 0.0) < MIN_ROOF_SHARE or step.resident - step.fixed < KERNELS_SHARE * step.seconds:
         return Kind.UNCLEAR, evidence, _remedy_unclear(step)
     if known[kind] < ROOF_SHARE:
         return kind, evidence, _remedy_far(kind, known[kind], step)

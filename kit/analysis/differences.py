@@ -133,7 +133,7 @@ def _share(record: Record) -> dict[str, str]:
 def _way(record: Record) -> dict[str, str]:
     asked, denormals = record.request.settings | record.request.environment, _evidence(record).placement.denormals
     facts = {"settings": " ".join(f"{name}={value}" for name, value in sorted(asked.items())) or "default"}
-    return facts if denormals == "unknown" else {**facts, "denormals": denormals}
+    return {**facts, "denormals": denormals}
 
 
 def _care(record: Record) -> dict[str, str]:

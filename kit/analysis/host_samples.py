@@ -1,4 +1,4 @@
-"""What a launch's context says of a stretch of time: energy and means. Pure."""
+"""What a launch's samples says of a stretch of time: energy and means. Pure."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from kit.model.record import Context, Record
+from kit.model.record import HostSamples, Record
 
 ENERGY_SERIES = re.compile(r"(cpu|gpu\d+)_(?:energy_j|power_w)")
 
 
-def energy_j(context: Context, name: str, spans: Sequence[tuple[float, float]]) -> float | None:
+def energy_j(samples: HostSamples, name: str, spans: Sequence[tuple[float, float]]) -> float | None:
     """Joules that `cpu` (all packages) or a GPU (`gpu0`) took over these spans of time together.
 
     From its counter, else from its power, between samples in proportion to time. None where neither covers all spans.
     """
-    for curve in _curves(context, name):
+    for curve in _curves(samples, name):
         spent = [part for span in spans if (part := curve.between(*span)) is not None]
         if len(spent) == len(spans):
             return sum(spent)
     return None
 
 
-def mean(context: Context, name: str, from_at: float, to_at: float) -> float | None:
+def mean(samples: HostSamples, name: str, from_at: float, to_at: float) -> float | None:
     """Mean of a series over those samples whose time lies wholly within a span; None where there are none. The samples
     at its ends tell of what came before and after it, too.
 
     A sample stands for the time since the one before it: so loads are defined, and NVML's use and power nearly so.
     """
-    known = _known(context, name)
+    known = _known(samples, name)
     starts = [known.since, *known.at]
     inside = [
         (end - start, value)
@@ -48,14 +48,14 @@ def joules_per_1000_images(record: Record) -> dict[str, float]:
 
     `cpu` is every package of the machine, with what others do on it, and idle power is within every figure.
     """
-    context, result = record.context, record.result
-    if context is None or result is None or result.training is None:
+    samples, result = record.host_samples, record.result
+    if samples is None or result is None or result.training is None:
         return {}
     windows = result.training.windows[result.training.steady_from :]
     spans = [(window.start_at, window.start_at + window.seconds) for window in windows]
     images = sum(window.images for window in windows)
-    names = sorted({match[1] for series in context.series if (match := ENERGY_SERIES.fullmatch(series))})
-    taken = {name: energy_j(context, name, spans) for name in names}
+    names = sorted({match[1] for series in samples.series if (match := ENERGY_SERIES.fullmatch(series))})
+    taken = {name: energy_j(samples, name, spans) for name in names}
     return {name: joules / images * 1000 for name, joules in taken.items() if joules and images}
 
 
@@ -88,9 +88,9 @@ class _Curve:
         return self.joules[before] + share * (self.joules[before + 1] - self.joules[before])
 
 
-def _curves(context: Context, name: str) -> list[_Curve]:
+def _curves(samples: HostSamples, name: str) -> list[_Curve]:
     """The counter first, then power summed up by trapezoids; only those that measured something."""
-    counter, power = _known(context, f"{name}_energy_j"), _known(context, f"{name}_power_w")
+    counter, power = _known(samples, f"{name}_energy_j"), _known(samples, f"{name}_power_w")
     trapezoids = [
         (end - start) * (first + last) / 2
         for (start, end), (first, last) in zip(pairwise(power.at), pairwise(power.values), strict=True)
@@ -104,11 +104,11 @@ def _rises(joules: Sequence[float]) -> bool:
     return joules[-1] > joules[0] and all(later >= earlier for earlier, later in pairwise(joules))
 
 
-def _known(context: Context, name: str) -> _Known:
-    values = context.series.get(name, [])
+def _known(samples: HostSamples, name: str) -> _Known:
+    values = samples.series.get(name, [])
     read = [i for i, value in enumerate(values) if value is not None]
     return _Known(
-        at=[context.at[i] for i in read],
+        at=[samples.at[i] for i in read],
         values=[value for value in values if value is not None],
-        since=context.at[max(0, read[0] - 1)] if read else 0.0,
+        since=samples.at[max(0, read[0] - 1)] if read else 0.0,
     )

@@ -25,7 +25,7 @@ from typing import Literal
 from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
-LEAST_LAUNCHES = 5
+MIN_LAUNCHES = 5
 TARGET = 0.025  # of the half-width, relative to the estimate
 
 # What Chow and Robbins' rule lacks is worth about this many launches once there are many. With few there has been
@@ -96,10 +96,10 @@ def ratio_interval(numerator: Sequence[float], denominator: Sequence[float]) -> 
 
 
 def is_narrow(values: Sequence[float]) -> bool:
-    """The stopping rule: at least LEAST_LAUNCHES, and a half-width of at most TARGET. values: as of
+    """The stopping rule: at least MIN_LAUNCHES, and a half-width of at most TARGET. values: as of
     `cell_interval`."""
     interval = cell_interval(values)
-    return interval is not None and len(values) >= LEAST_LAUNCHES and interval.half_width <= TARGET
+    return interval is not None and len(values) >= MIN_LAUNCHES and interval.half_width <= TARGET
 
 
 def _mean(values: Sequence[float]) -> _Mean:
@@ -119,7 +119,7 @@ def _widening(launches: int) -> float:
     """The factor on the squared standard error: 1 + 5n / (n^2 + 14^2), which is 1.11 for 5 launches, 1.18 for 14, and
     1 + 5/n for many: n then meets the target where n - 5 would without it. 1 below the number at which launches may
     first have been stopped."""
-    if launches < LEAST_LAUNCHES:
+    if launches < MIN_LAUNCHES:
         return 1.0
     return 1 + FURTHER_LAUNCHES * launches / (launches**2 + LARGEST_AT**2)
 

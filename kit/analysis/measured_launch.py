@@ -15,7 +15,7 @@ from scenarios.contract.reasons import Status
 from scenarios.contract.request import Request
 from scenarios.contract.result import Evidence, Telemetry, Training
 
-LEAST_SEEN_S = 2.0  # some of the host's samples, wholly within
+MIN_SEEN_S = 2.0  # some of the host's samples, wholly within
 POWER_CAP_SHARE = 0.99  # of the default limit: drivers round limits to the watt
 
 
@@ -43,7 +43,7 @@ class Launch:
         """CPUs that processes outside of the launch kept busy while it trained, at least 0. None: not seen, or too
         short a time to tell its own load from what was before and after it."""
         busy, seconds = self._mean("cpu_busy"), self.telemetry.to_at - self.telemetry.from_at
-        return None if busy is None or seconds < LEAST_SEEN_S else max(0.0, busy - self.telemetry.cpu_s / seconds)
+        return None if busy is None or seconds < MIN_SEEN_S else max(0.0, busy - self.telemetry.cpu_s / seconds)
 
     @property
     def stolen(self) -> float | None:
@@ -63,7 +63,7 @@ class Launch:
 
     def while_training(self, series: str) -> list[float]:
         """The host's samples of all series whose whole name matches this pattern, taken while the launch trained."""
-        context, telemetry = self.record.context, self.telemetry
+        context, telemetry = self.record.host_samples, self.telemetry
         if context is None:
             return []
         return [
@@ -77,7 +77,7 @@ class Launch:
     @property
     def gpus(self) -> set[int]:
         """Indices of the GPUs that the host watched for it."""
-        series = self.record.context.series if self.record.context else {}
+        series = self.record.host_samples.series if self.record.host_samples else {}
         return {int(found[1]) for name in series if (found := re.match(r"gpu(\d{1,4})_", name))}
 
     def slowed(self, reasons: frozenset[str]) -> float:
@@ -87,7 +87,7 @@ class Launch:
 
     def _mean(self, series: str) -> float | None:
         """Of the host's samples while the launch trained. None: not seen."""
-        context, telemetry = self.record.context, self.telemetry
+        context, telemetry = self.record.host_samples, self.telemetry
         return mean(context, series, telemetry.from_at, telemetry.to_at) if context else None
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kit.analysis.ceilings import Ceilings, best
 from kit.analysis.diagnosis import Diagnosis, diagnose_all
-from kit.analysis.warnings import Caution, cautions
+from kit.analysis.warnings import RunWarning, find_warnings
 from kit.model.cell import Scenarios
 from kit.model.machine import Machine
 from kit.model.plan import Plan
@@ -16,7 +16,7 @@ from scenarios.spec import digest
 
 
 @dataclass(frozen=True)
-class Judgement:
+class RunAnalysis:
     """A run's files and the conclusions. scenarios: of the catalogue those that are still as they were measured."""
 
     plan: Plan
@@ -25,30 +25,30 @@ class Judgement:
     probes: Sequence[Record]
     scenarios: Scenarios
     ceilings: Ceilings
-    cautions: list[Caution]
+    warnings: list[RunWarning]
     diagnoses: list[Diagnosis]
     tunings: Sequence[Record]
 
 
-def judge(
+def analyze_run(
     plan: Plan,
     machine: Machine,
     records: Sequence[Record],
     probes: Sequence[Record],
     catalogue: Scenarios,
     tunings: Sequence[Record] = (),
-) -> Judgement:
+) -> RunAnalysis:
     """Conclude. machine: of the run. probes: the records of its ceilings. catalogue: as it is today. tunings: the
     records of its searches for settings."""
     scenarios = unchanged(catalogue, records)
-    return Judgement(
+    return RunAnalysis(
         plan=plan,
         machine=machine,
         records=records,
         probes=probes,
         scenarios=scenarios,
         ceilings=best(probes),
-        cautions=cautions(plan, machine, records, probes),
+        warnings=find_warnings(plan, machine, records, probes),
         diagnoses=diagnose_all(records, probes, scenarios, machine),
         tunings=tunings,
     )

@@ -138,7 +138,7 @@ def _resident(launch: Launch) -> dict[int, float]:
     Where the cell's own lasts longer than a step did in training, which has more to do, the machine was slower when
     the step was taken apart: all sizes are then scaled to what training took."""
     result, batch = launch.record.result, launch.request.batch
-    parts = result.anatomy.resident if result and result.anatomy else []
+    parts = result.step_timing.resident if result and result.step_timing else []
     medians = {part.batch: statistics.median(part.seconds) for part in parts if part.seconds}
     usable = {size: seconds for size, seconds in medians.items() if size <= batch and 0 < seconds < math.inf}
     if batch not in usable:

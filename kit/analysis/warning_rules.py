@@ -16,7 +16,7 @@ from kit.model.figures import percent, signed_percent
 # Of the machine's logical CPUs. Twice the 2.5 % to which intervals are narrowed: a parallel loop waits for its slowest
 # thread, so that this much less of one CPU would by itself be as large as what the interval is meant to show.
 OTHER_LOAD_SHARE = 0.05
-LEAST_OTHER_CPUS = 0.2  # below it lie the clock ticks of the readings, the engine's daemon and the sampler itself
+MIN_OTHER_CPUS = 0.2  # below it lie the clock ticks of the readings, the engine's daemon and the sampler itself
 WHOLE_CPU = 0.9  # however many CPUs there are, one that is taken slows the thread that shares it
 WITHHELD_SHARE = 0.02  # of the CPU time asked for, by quota or hypervisor: more moves a result out of a 2.5 % interval
 HOT_C = 85.0  # NVIDIA's GPUs lower their clocks from 83 °C (GeForce) to about 90 °C (data centre)
@@ -24,17 +24,17 @@ THERMAL = frozenset({"sw_thermal", "hw_thermal"})
 
 # Spread of launches: twice the 2.5 % at which Phoronix Test Suite stops repeating a test.
 NOISY_LAUNCHES = 0.05
-LEAST_FOR_SPREAD = 3
+MIN_FOR_SPREAD = 3
 # Of windows: at this spread the median of the 24 windows of a quick launch is itself uncertain by
 # 1.2533 * 0.1 / sqrt(24) = 2.6 % (standard error of the median of a normal sample).
 NOISY_WINDOWS = 0.10
-LEAST_WINDOWS = 8  # what the Mann-Kendall test needs, too
+MIN_WINDOWS = 8  # what the Mann-Kendall test needs, too
 UNSETTLED_SHARE = 0.48  # of the time after the first step: half, less the rounding to windows
 TREND_P = 0.01  # one false alarm in a hundred series of independent values
 # From first to last: an idle machine against itself differs by 2 to 3 % (faster-cpython, A/A runs).
 TREND_CHANGE = 0.03
 OUTLIER_Z = 3.5  # Iglewicz and Hoaglin (1993)
-LEAST_FOR_OUTLIERS = 5
+MIN_FOR_OUTLIERS = 5
 OUTLIER_CHANGE = 0.05  # where launches agree closely, the rule would call out what nobody minds
 SLOW_FIRST_CHANGE = 0.02
 SLOW_FIRST_CONFIDENCE = 0.99  # one-sided
@@ -55,7 +55,7 @@ def mixed_versions(cell: Sequence[Launch]) -> str | None:
 
 def tolerable_load(cpus: int) -> float:
     """How many of a machine's logical CPUs other programs may keep busy before figures suffer from it."""
-    return min(WHOLE_CPU, max(LEAST_OTHER_CPUS, OTHER_LOAD_SHARE * cpus))
+    return min(WHOLE_CPU, max(MIN_OTHER_CPUS, OTHER_LOAD_SHARE * cpus))
 
 
 def other_load(cell: Sequence[Launch]) -> str | None:
@@ -129,9 +129,9 @@ def noisy(cell: Sequence[Launch]) -> str | None:
     """Between launches, those left out that another rule tells of; and between the windows of a launch."""
     parts = []
     _, usual = _odd_and_usual(cell)
-    if len(usual) >= LEAST_FOR_SPREAD and (spread := statistics.stdev(_logs(usual))) > NOISY_LAUNCHES:
+    if len(usual) >= MIN_FOR_SPREAD and (spread := statistics.stdev(_logs(usual))) > NOISY_LAUNCHES:
         parts.append(f"{len(usual)} of its launches by {percent(spread)} (standard deviation)")
-    spreads = [relative_spread(x.steady_rates) for x in cell if len(x.steady_rates) >= LEAST_WINDOWS]
+    spreads = [relative_spread(x.steady_rates) for x in cell if len(x.steady_rates) >= MIN_WINDOWS]
     if spreads and (spread := statistics.median(spreads)) > NOISY_WINDOWS:
         parts.append(f"the windows within a launch by {percent(spread)} (from the median absolute deviation)")
     return f"The same work differs in speed: {' and '.join(parts)}." if parts else None
@@ -140,7 +140,7 @@ def noisy(cell: Sequence[Launch]) -> str | None:
 def slow_first_launch(cell: Sequence[Launch]) -> str | None:
     """Launch 1 below the 99 % prediction interval that the others give for one more launch (normal, on the log scale):
     mean - t * s * sqrt(1 + 1/n)."""
-    if cell[0].record.launch != 1 or len(cell) <= LEAST_FOR_SPREAD:
+    if cell[0].record.launch != 1 or len(cell) <= MIN_FOR_SPREAD:
         return None
     first, *others = _logs(cell)
     n, mean = len(others), statistics.fmean(others)
@@ -166,7 +166,7 @@ def outliers(cell: Sequence[Launch]) -> str | None:
 def _odd_and_usual(cell: Sequence[Launch]) -> tuple[list[Launch], list[Launch]]:
     """The outliers by the rule of Iglewicz and Hoaglin, and the others; a slow first launch is neither."""
     rest = list(cell[1:] if slow_first_launch(cell) else cell)
-    if len(rest) < LEAST_FOR_OUTLIERS:
+    if len(rest) < MIN_FOR_OUTLIERS:
         return [], rest
     logs = _logs(rest)
     middle = statistics.median(logs)
@@ -195,7 +195,7 @@ def _logs(cell: Sequence[Launch]) -> list[float]:
 
 def trend(series: Sequence[float]) -> float | None:
     """Relative change from first to last by the Theil-Sen slope, where the Mann-Kendall test finds a trend."""
-    if len(series) < LEAST_WINDOWS or mann_kendall(series) >= TREND_P:
+    if len(series) < MIN_WINDOWS or mann_kendall(series) >= TREND_P:
         return None
     change = theil_sen(series) * (len(series) - 1) / statistics.median(series)
     return change if abs(change) >= TREND_CHANGE else None

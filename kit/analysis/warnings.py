@@ -19,8 +19,8 @@ from kit.model.record import Record
 from scenarios.contract.reasons import Status
 
 
-class CautionCode(StrEnum):
-    """In the order in which cautions are shown: first what may make a number wrong, then what makes it uncertain, then
+class WarningCode(StrEnum):
+    """In the order in which warnings are shown: first what may make a number wrong, then what makes it uncertain, then
     what limits how it may be read."""
 
     MIXED_VERSIONS = "mixed_versions"
@@ -45,11 +45,11 @@ class CautionCode(StrEnum):
 
 
 @dataclass(frozen=True)
-class Caution:
+class RunWarning:
     """about: key of a cell, or "" for the whole run. cause: what was seen, with figures; remedy: what to do about it;
     one sentence each."""
 
-    code: CautionCode
+    code: WarningCode
     about: str
     cause: str
     remedy: str
@@ -57,46 +57,48 @@ class Caution:
 
 CUDA_13_DRIVER = 580  # NVIDIA, CUDA Toolkit release notes: least driver of CUDA 13 on Linux
 
-REMEDIES: Mapping[CautionCode, str] = {
-    CautionCode.MIXED_VERSIONS: "Measure these again in one run, on one machine, with one set of images.",
-    CautionCode.OTHER_LOAD: "End what else runs on this machine, then measure again.",
-    CautionCode.OTHER_GPU_PROCESSES: "End the other processes, or choose an idle GPU with --gpus, then measure again.",
-    CautionCode.QUOTA: "Raise the CPU quota of the container or service that kit runs in, or ask for fewer --threads.",
-    CautionCode.HOT_GPU: "Improve the cooling, or let the GPU cool down, then measure again.",
-    CautionCode.POWER_CAP: "Restore the default with nvidia-smi --power-limit, or state the cap with the numbers.",
-    CautionCode.STEAL: "Take an instance with dedicated CPUs, or measure when its host is less busy.",
-    CautionCode.NO_STEADY_STATE: "Measure for longer (--profile standard), and look for what does not settle.",
-    CautionCode.DRIFT: "Look for what heats up or fills up (clocks, temperature, memory, other load); measure again.",
-    CautionCode.NOISY: "Leave the machine idle, fix its clocks where possible, or take more launches.",
-    CautionCode.SLOW_FIRST_LAUNCH: "Measure once more: files and caches are warm then.",
-    CautionCode.OUTLIERS: "Compare these launches' host samples and logs with the others', then measure again.",
-    CautionCode.UNDER_QUOTA: "To measure all of the machine, lift the quota of the container or service kit runs in.",
-    CautionCode.SYNTHETIC_DATA: "Get the real data set with kit data, then measure again; speeds stay a good estimate.",
-    CautionCode.DIFFERENT_LIBRARIES: "Take the difference for one between stacks, not between frameworks alone.",
-    CautionCode.OLD_DRIVER: f"Update NVIDIA's driver to {CUDA_13_DRIVER} or newer.",
-    CautionCode.ENGINE_REMARK: "Make sure that this does not matter for the numbers; the launch's log may say more.",
+REMEDIES: Mapping[WarningCode, str] = {
+    WarningCode.MIXED_VERSIONS: "Measure these again in one run, on one machine, with one set of images.",
+    WarningCode.OTHER_LOAD: "End what else runs on this machine, then measure again.",
+    WarningCode.OTHER_GPU_PROCESSES: "End the other processes, or choose an idle GPU with --gpus, then measure again.",
+    WarningCode.QUOTA: "Raise the CPU quota of the container or service that kit runs in, or ask for fewer --threads.",
+    WarningCode.HOT_GPU: "Improve the cooling, or let the GPU cool down, then measure again.",
+    WarningCode.POWER_CAP: "Restore the default with nvidia-smi --power-limit, or state the cap with the numbers.",
+    WarningCode.STEAL: "Take an instance with dedicated CPUs, or measure when its host is less busy.",
+    WarningCode.NO_STEADY_STATE: "Measure for longer (--profile standard), and look for what does not settle.",
+    WarningCode.DRIFT: "Look for what heats up or fills up (clocks, temperature, memory, other load); measure again.",
+    WarningCode.NOISY: "Leave the machine idle, fix its clocks where possible, or take more launches.",
+    WarningCode.SLOW_FIRST_LAUNCH: "Measure once more: files and caches are warm then.",
+    WarningCode.OUTLIERS: "Compare these launches' host samples and logs with the others', then measure again.",
+    WarningCode.UNDER_QUOTA: "To measure all of the machine, lift the quota of the container or service kit runs in.",
+    WarningCode.SYNTHETIC_DATA: "Get the real data set with kit data, then measure again; speeds stay a good estimate.",
+    WarningCode.DIFFERENT_LIBRARIES: "Take the difference for one between stacks, not between frameworks alone.",
+    WarningCode.OLD_DRIVER: f"Update NVIDIA's driver to {CUDA_13_DRIVER} or newer.",
+    WarningCode.ENGINE_REMARK: "Make sure that this does not matter for the numbers; the launch's log may say more.",
 }
 
-CELL_RULES: Mapping[CautionCode, Callable[[Sequence[Launch]], str | None]] = {
-    CautionCode.MIXED_VERSIONS: warning_rules.mixed_versions,
-    CautionCode.OTHER_LOAD: warning_rules.other_load,
-    CautionCode.OTHER_GPU_PROCESSES: warning_rules.other_gpu_processes,
-    CautionCode.QUOTA: warning_rules.quota,
-    CautionCode.HOT_GPU: warning_rules.hot_gpu,
-    CautionCode.STEAL: warning_rules.steal,
-    CautionCode.NO_STEADY_STATE: warning_rules.no_steady_state,
-    CautionCode.DRIFT: warning_rules.drift_of_windows,
-    CautionCode.NOISY: warning_rules.noisy,
-    CautionCode.SLOW_FIRST_LAUNCH: warning_rules.slow_first_launch,
-    CautionCode.OUTLIERS: warning_rules.outliers,
-    CautionCode.SYNTHETIC_DATA: warning_rules.synthetic_data,
+CELL_RULES: Mapping[WarningCode, Callable[[Sequence[Launch]], str | None]] = {
+    WarningCode.MIXED_VERSIONS: warning_rules.mixed_versions,
+    WarningCode.OTHER_LOAD: warning_rules.other_load,
+    WarningCode.OTHER_GPU_PROCESSES: warning_rules.other_gpu_processes,
+    WarningCode.QUOTA: warning_rules.quota,
+    WarningCode.HOT_GPU: warning_rules.hot_gpu,
+    WarningCode.STEAL: warning_rules.steal,
+    WarningCode.NO_STEADY_STATE: warning_rules.no_steady_state,
+    WarningCode.DRIFT: warning_rules.drift_of_windows,
+    WarningCode.NOISY: warning_rules.noisy,
+    WarningCode.SLOW_FIRST_LAUNCH: warning_rules.slow_first_launch,
+    WarningCode.OUTLIERS: warning_rules.outliers,
+    WarningCode.SYNTHETIC_DATA: warning_rules.synthetic_data,
 }
 
 LIBRARIES = {"CUDA": r"cuda|nvidia-cuda-runtime(-cu\d+)?", "cuDNN": r"cudnn|nvidia-cudnn(-cu\d+)?"}
 
 
-def cautions(plan: Plan, machine: Machine, records: Sequence[Record], probes: Sequence[Record]) -> list[Caution]:
-    """All cautions of a run, gravest first: one for each cause and cell, and one for the whole run where a cause is
+def find_warnings(
+    plan: Plan, machine: Machine, records: Sequence[Record], probes: Sequence[Record]
+) -> list[RunWarning]:
+    """All warnings of a run, gravest first: one for each cause and cell, and one for the whole run where a cause is
     the same in all cells. machine: of the run. probes: records of the launches that measured ceilings."""
     launches = measured(records)
     cells: dict[str, list[Launch]] = {}
@@ -106,8 +108,8 @@ def cautions(plan: Plan, machine: Machine, records: Sequence[Record], probes: Se
     for key, cell in cells.items():
         planned = sum(launch.key == key for launch in plan.launches)
         found += [*_of_cell(key, cell), *_few_launches(plan, key, len(cell), planned)]
-    order = list(CautionCode)
-    return sorted(_fold(found, set(cells)), key=lambda caution: order.index(caution.code))
+    order = list(WarningCode)
+    return sorted(_fold(found, set(cells)), key=lambda warning: order.index(warning.code))
 
 
 def _of_run(
@@ -116,50 +118,52 @@ def _of_run(
     probes: Sequence[Record],
     launches: Sequence[Launch],
     cells: Mapping[str, Sequence[Launch]],
-) -> Iterator[Caution]:
+) -> Iterator[RunWarning]:
     everything = [*records, *probes]
     causes = {
-        CautionCode.MIXED_VERSIONS: _other_machine(machine, everything),
-        CautionCode.POWER_CAP: _power_cap(machine, launches),
-        CautionCode.DRIFT: _drift_of_run(cells),
-        CautionCode.UNDER_QUOTA: _under_quota(machine, launches),
-        CautionCode.OLD_DRIVER: _old_driver(machine, launches),
+        WarningCode.MIXED_VERSIONS: _other_machine(machine, everything),
+        WarningCode.POWER_CAP: _power_cap(machine, launches),
+        WarningCode.DRIFT: _drift_of_run(cells),
+        WarningCode.UNDER_QUOTA: _under_quota(machine, launches),
+        WarningCode.OLD_DRIVER: _old_driver(machine, launches),
     }
     for code, cause in causes.items():
         if cause:
-            yield Caution(code, "", cause, REMEDIES[code])
+            yield RunWarning(code, "", cause, REMEDIES[code])
     for cause in _different_libraries(launches):
-        yield Caution(CautionCode.DIFFERENT_LIBRARIES, "", cause, REMEDIES[CautionCode.DIFFERENT_LIBRARIES])
+        yield RunWarning(WarningCode.DIFFERENT_LIBRARIES, "", cause, REMEDIES[WarningCode.DIFFERENT_LIBRARIES])
     yield from _without_ceilings(probes)
     yield from _remarks(everything)
 
 
-def _of_cell(key: str, cell: Sequence[Launch]) -> Iterator[Caution]:
+def _of_cell(key: str, cell: Sequence[Launch]) -> Iterator[RunWarning]:
     for code, rule in CELL_RULES.items():
         if cause := rule(cell):
-            yield Caution(code, key, cause, REMEDIES[code])
+            yield RunWarning(code, key, cause, REMEDIES[code])
 
 
-def _fold(found: Sequence[Caution], cells: set[str]) -> list[Caution]:
+def _fold(found: Sequence[RunWarning], cells: set[str]) -> list[RunWarning]:
     """Cautions that are word for word the same for every one of several cells become one about the run."""
-    groups: dict[tuple[CautionCode, str, str], dict[str, Caution]] = {}
-    for caution in found:
-        groups.setdefault((caution.code, caution.cause, caution.remedy), {})[caution.about] = caution
-    folded: list[Caution] = []
+    groups: dict[tuple[WarningCode, str, str], dict[str, RunWarning]] = {}
+    for warning in found:
+        groups.setdefault((warning.code, warning.cause, warning.remedy), {})[warning.about] = warning
+    folded: list[RunWarning] = []
     for (code, cause, remedy), by_cell in groups.items():
         everywhere = "" in by_cell or (len(cells) > 1 and by_cell.keys() == cells)
-        folded += [Caution(code, "", cause, remedy)] if everywhere else by_cell.values()
+        folded += [RunWarning(code, "", cause, remedy)] if everywhere else by_cell.values()
     return folded
 
 
-def _few_launches(plan: Plan, key: str, launches: int, planned: int) -> Iterator[Caution]:
+def _few_launches(plan: Plan, key: str, launches: int, planned: int) -> Iterator[RunWarning]:
     if launches < planned:
         cause = f"Of {planned} planned launches {launches} ended ok."
         remedy = f"Continue with kit run --resume {plan.run} --retry-failed."
-        yield Caution(CautionCode.FEW_LAUNCHES, key, cause, remedy)
+        yield RunWarning(WarningCode.FEW_LAUNCHES, key, cause, remedy)
     elif launches == 1:
         cause = "A single launch has no interval: how far another would be from it is not known."
-        yield Caution(CautionCode.FEW_LAUNCHES, key, cause, "Use --profile standard, which takes 5 launches and more.")
+        yield RunWarning(
+            WarningCode.FEW_LAUNCHES, key, cause, "Use --profile standard, which takes 5 launches and more."
+        )
 
 
 def _other_machine(machine: Machine, records: Sequence[Record]) -> str | None:
@@ -182,7 +186,7 @@ def _drift_of_run(cells: Mapping[str, Sequence[Launch]]) -> str | None:
     """Mann-Kendall over the launches of all cells in the order of time, each relative to its cell's median."""
     relative = []
     for cell in cells.values():
-        if len(cell) >= warning_rules.LEAST_FOR_SPREAD:
+        if len(cell) >= warning_rules.MIN_FOR_SPREAD:
             middle = statistics.median(values(cell))
             relative += [(launch.record.started_at, launch.training.images_per_s / middle) for launch in cell]
     change = trend([value for _, value in sorted(relative, key=itemgetter(0))])
@@ -236,15 +240,15 @@ def _library(launch: Launch, library: str) -> tuple[int, ...]:
     return parts
 
 
-def _without_ceilings(probes: Sequence[Record]) -> Iterator[Caution]:
+def _without_ceilings(probes: Sequence[Record]) -> Iterator[RunWarning]:
     known = {probe.key for probe in probes if probe.status is Status.OK}
     for probe in probes:
         if probe.key not in known and probe.status not in {Status.OK, Status.SKIPPED} and probe.reason:
             cause = f"A probe of the machine's ceilings ended as {probe.status}: {probe.reason.message}"
-            yield Caution(CautionCode.NO_CEILING, probe.key, cause, probe.reason.remedy)
+            yield RunWarning(WarningCode.NO_CEILING, probe.key, cause, probe.reason.remedy)
 
 
-def _remarks(records: Sequence[Record]) -> Iterator[Caution]:
+def _remarks(records: Sequence[Record]) -> Iterator[RunWarning]:
     """Each text that stands in records as a warning: about its cell, or the run where several cells have it."""
     where: dict[str, set[str]] = {}
     for record in records:
@@ -252,4 +256,4 @@ def _remarks(records: Sequence[Record]) -> Iterator[Caution]:
             where.setdefault(text, set()).add(record.key)
     for text, keys in where.items():
         about = next(iter(keys)) if len(keys) == 1 else ""
-        yield Caution(CautionCode.ENGINE_REMARK, about, text, REMEDIES[CautionCode.ENGINE_REMARK])
+        yield RunWarning(WarningCode.ENGINE_REMARK, about, text, REMEDIES[WarningCode.ENGINE_REMARK])

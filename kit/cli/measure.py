@@ -11,7 +11,7 @@ import typer
 from kit.cli import options
 
 if TYPE_CHECKING:
-    from kit.execution.workflow import Outcome
+    from kit.execution.workflow import FinishedRun
 
 app = typer.Typer()
 
@@ -224,7 +224,7 @@ def settings(
     print_text(f"Settings, by cell ({len(found.cells)}): {out}")
 
 
-def _show(outcome: Outcome, *, as_json: bool) -> None:
+def _show(outcome: FinishedRun, *, as_json: bool) -> None:
     from kit.cli import results
     from kit.cli.console import print_notes, print_table
 
@@ -232,4 +232,4 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
         options.print_json(results.as_json(outcome))
         return
     print_table(results.COLUMNS, results.table(outcome.records))
-    print_notes(["", *results.notes(outcome.records), *results.warned(outcome.cautions), f"Report: {outcome.report}"])
+    print_notes(["", *results.notes(outcome.records), *results.warned(outcome.warnings), f"Report: {outcome.report}"])

@@ -15,8 +15,8 @@ from kit.model.record import Record
 from scenarios.contract.reasons import Status
 
 if TYPE_CHECKING:
-    from kit.analysis.warnings import Caution
-    from kit.execution.workflow import Outcome
+    from kit.analysis.warnings import RunWarning
+    from kit.execution.workflow import FinishedRun
 
 COLUMNS = (
     Column("Cell"),
@@ -78,17 +78,17 @@ def notes(records: Sequence[Record]) -> list[str]:
     return found
 
 
-def warned(cautions: Sequence[Caution]) -> list[str]:
+def warned(warnings: Sequence[RunWarning]) -> list[str]:
     """One line on the warnings, the gravest by its words; none where there is nothing to warn of."""
-    if not cautions:
+    if not warnings:
         return []
-    first = cautions[0]
+    first = warnings[0]
     about = f"{first.about}: " if first.about else ""
-    more = f" {len(cautions) - 1} more in the report." if len(cautions) > 1 else ""
+    more = f" {len(warnings) - 1} more in the report." if len(warnings) > 1 else ""
     return [f"Warning: {about}{first.cause} {first.remedy}{more}"]
 
 
-def as_json(outcome: Outcome) -> dict[str, Any]:
+def as_json(outcome: FinishedRun) -> dict[str, Any]:
     """Where everything is, cells with their numbers and settings (none: stock's), what holds them back, warnings, and
     launches with status and reason."""
     settings = {record.key: record.request.settings for record in outcome.records}
@@ -99,7 +99,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
         "exit_code": outcome.exit_code,
         "cells": [asdict(summary) | {"settings": settings[summary.key]} for summary in summarise(outcome.records)],
         "diagnoses": [asdict(diagnosis) for diagnosis in outcome.diagnoses],
-        "warnings": [asdict(caution) for caution in outcome.cautions],
+        "warnings": [asdict(warning) for warning in outcome.warnings],
         "launches": [
             {
                 "key": record.key,

@@ -16,8 +16,8 @@ from kit.analysis.comparison import (
     JUDGED,
     Comparison,
     Gate,
+    GateOutcome,
     Mean,
-    Outcome,
     Run,
     Side,
     Standing,
@@ -25,7 +25,7 @@ from kit.analysis.comparison import (
     means,
 )
 from kit.analysis.differences import Difference, Severity, describe
-from kit.analysis.intervals import LEAST_LAUNCHES, Interval
+from kit.analysis.intervals import MIN_LAUNCHES, Interval
 from kit.analysis.summaries import short_names, summarise
 from kit.cli.console import Column
 from kit.cli.results import SYNTHETIC
@@ -34,7 +34,7 @@ from scenarios.contract.reasons import Status
 
 WIDTH = 80
 FLAGGED = "!"
-MOST_SHOWN = 3  # cells, or pairs of values, that a line names; --json has all
+MAX_SHOWN = 3  # cells, or pairs of values, that a line names; --json has all
 LABELS = {Severity.REFUSED: "Refused", Severity.FLAGGED: f"{FLAGGED} Flagged", Severity.NAMED: "Differs, too"}
 
 Titles = tuple[str, str]  # what base and new are called
@@ -86,9 +86,9 @@ def gate_section(judged: Gate, runs: Sequence[Run]) -> Section:
     """Every cell that is ok in the base; below: what differs, why cells are lost, the rule, and last the judgement."""
     names, titles = _names(runs), ("BASE", "NEW")
     lines = _shared_notes([comparison for comparison, _ in judged.cells], names, titles)
-    if judged.count({Outcome.NOISY}):
+    if judged.count({GateOutcome.NOISY}):
         lines.append("noisy: slower than allowed, but within the noise; more launches would tell.")
-    if judged.count({Outcome.NOT_JUDGED}):
+    if judged.count({GateOutcome.NOT_JUDGED}):
         lines.append("not judged: one launch on a side has no interval; measure with --profile standard.")
     lines.append(
         f"A cell fails where it is slower by more than {100 * judged.most:.3g} % and the whole 95 % interval of the "
@@ -189,10 +189,10 @@ def _mean(mean: Mean) -> str:
 def _shared_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], titles: Titles) -> list[str]:
     lines = [f"{SYNTHETIC} measured on synthetic data"] if any(map(_synthetic, comparisons)) else []
     if few := [
-        comparison.key for comparison in comparisons if comparison.interval and _launches(comparison) < LEAST_LAUNCHES
+        comparison.key for comparison in comparisons if comparison.interval and _launches(comparison) < MIN_LAUNCHES
     ]:
         lines.append(
-            f"Fewer than {LEAST_LAUNCHES} launches on a side ({_cells(few, names)}): the interval may be too narrow."
+            f"Fewer than {MIN_LAUNCHES} launches on a side ({_cells(few, names)}): the interval may be too narrow."
         )
     return lines + _difference_notes(comparisons, names, titles) + _failure_notes(comparisons, names, titles)
 
@@ -211,9 +211,9 @@ def _difference_notes(comparisons: Sequence[Comparison], names: Mapping[str, str
     lines = []
     for (severity, field, why), places in sorted(found.items(), key=lambda item: list(Severity).index(item[0][0])):
         values = list(dict.fromkeys(_values(difference, titles) for _, difference in places))
-        more = f" and {len(values) - MOST_SHOWN} more" if len(values) > MOST_SHOWN else ""
+        more = f" and {len(values) - MAX_SHOWN} more" if len(values) > MAX_SHOWN else ""
         cells = _cells([key for key, _ in places], names)
-        lines.append(f"{LABELS[severity]} ({cells}): {field}: {'; '.join(values[:MOST_SHOWN])}{more}. {why}")
+        lines.append(f"{LABELS[severity]} ({cells}): {field}: {'; '.join(values[:MAX_SHOWN])}{more}. {why}")
     return lines
 
 
@@ -233,7 +233,7 @@ def _failure_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], 
 
 
 def _cells(keys: Sequence[str], names: Mapping[str, str]) -> str:
-    return ", ".join(names[key] for key in keys) if len(keys) <= MOST_SHOWN else counted(len(keys), "cell")
+    return ", ".join(names[key] for key in keys) if len(keys) <= MAX_SHOWN else counted(len(keys), "cell")
 
 
 def _wrap(line: str) -> list[str]:

@@ -20,7 +20,7 @@ from kit.model.progress import Progress
 
 ANSWER_S = 6.0  # from asking for a file to the head of the answer
 SILENCE_S = 15.0  # between two pieces of it
-LEAST_RATE = 250_000  # bytes a second; a mirror slower than that over RATE_WINDOW_S is left for the next
+MIN_RATE = 250_000  # bytes a second; a mirror slower than that over RATE_WINDOW_S is left for the next
 RATE_WINDOW_S = 8.0
 ATTEMPTS = 5  # at one mirror, each of which must bring the file on
 PIECE = 1 << 16
@@ -108,7 +108,7 @@ class _Pace:
             return
         rate = self._arrived / max(elapsed, 1e-3)
         late = late or (self._deadline is not None and now + missing / max(rate, 1) > self._deadline)
-        if not self._patient and (late or rate < LEAST_RATE):
+        if not self._patient and (late or rate < MIN_RATE):
             raise TooSlow
         if late:
             raise MirrorFailed(f"{rate / 1e6:.2f} MB/s is too slow for the time there is")

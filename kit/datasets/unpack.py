@@ -16,8 +16,8 @@ from typing import IO
 from kit.model.errors import CorruptDataError, DataError
 from kit.model.progress import Progress
 
-MOST_BYTES = 4 << 30  # unpacked; five times the largest published set
-MOST_FILES = 100_000
+MAX_BYTES = 4 << 30  # unpacked; five times the largest published set
+MAX_FILES = 100_000
 
 Member = tuple[str, int, IO[bytes]]  # name, bytes, content
 
@@ -30,7 +30,7 @@ def unpack(archive: Path, folder: Path, wanted: Callable[[PurePosixPath, int], b
     """Write the members of a zip or tar file for whose name and size `wanted` holds below `folder`.
 
     Raises DataError where the archive is damaged, has a link, a device, an absolute name or one with "..", is
-    encrypted, or holds more than MOST_BYTES or MOST_FILES in all, wanted or not.
+    encrypted, or holds more than MAX_BYTES or MAX_FILES in all, wanted or not.
     """
     if zipfile.is_zipfile(archive):
         members = _zip_members(archive)
@@ -80,8 +80,8 @@ def unpack(archive: Path, folder: Path, wanted: Callable[[PurePosixPath, int], b
 
 
 def _admit(name: str, count: int, total: int) -> PurePosixPath:
-    if total > MOST_BYTES or count > MOST_FILES:
-        raise _Refused(f"it holds more than {MOST_BYTES:,} bytes or {MOST_FILES:,} files")
+    if total > MAX_BYTES or count > MAX_FILES:
+        raise _Refused(f"it holds more than {MAX_BYTES:,} bytes or {MAX_FILES:,} files")
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name:
         raise _Refused(f"the name {name!r} leads out of the folder")

@@ -6,23 +6,23 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from kit.analysis.warning_rules import WITHHELD_SHARE, tolerable_load
-from kit.analysis.warnings import REMEDIES, CautionCode
+from kit.analysis.warnings import REMEDIES, WarningCode
 from kit.datasets.service import AUTO_BUDGET
 from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Load, Local
 from kit.doctor.findings import Finding, Level
 from kit.doctor.gpu_checks import check_gpus
 from kit.environments.uv_environments import PYTHON
 from kit.host import machine
-from kit.model.environment import Device, Place
+from kit.model.environment import Device, EnvironmentKey
 from kit.model.errors import EngineError, KitError
 from kit.model.figures import counted, percent
 from kit.model.units import format_bytes
 from kit.planning.estimates import environment_cost
 
-LEAST_FREE_BYTES = 2 << 30  # the smallest environment and its data
+MIN_FREE_BYTES = 2 << 30  # the smallest environment and its data
 RUN_BYTES = 200 << 20  # a standard run of all cells with its samples and report, several times; as much is kept of it
-LEAST_STOLEN = 0.05  # CPUs: two clock ticks of the half second that is looked at, and a half
-LEAST_MEMORY_BYTES = 2 << 30  # the largest launch of the smoke profile
+MIN_STOLEN = 0.05  # CPUs: two clock ticks of the half second that is looked at, and a half
+MIN_MEMORY_BYTES = 2 << 30  # the largest launch of the smoke profile
 ROOMY_MEMORY_BYTES = 4 << 30
 # PyTorch's four loader processes hand over batches in /dev/shm, each up to two ahead: at 128 x 128 x 3 float32 that is
 # 50 MB for 32 images, which leaves no room in the 64 MB that Docker gives by default, and 400 MB for 256.
@@ -89,7 +89,7 @@ def check_folder(folder: Folder, more_bytes: int) -> Finding:
         remedy = f"Name another folder by {folder.setting}."
         return Finding(Level.ERROR, folder.name, f"{folder.path} cannot be written.", remedy)
     message = f"{format_bytes(folder.free_bytes)} free at {folder.path}"
-    if folder.free_bytes < min(LEAST_FREE_BYTES, more_bytes):
+    if folder.free_bytes < min(MIN_FREE_BYTES, more_bytes):
         return Finding(Level.ERROR, folder.name, message, f"Make room: up to {format_bytes(more_bytes)} come to it.")
     if folder.free_bytes < more_bytes:
         remedy = f"Up to {format_bytes(more_bytes)} come to it: make room, or measure less (--framework, --scenario)."
@@ -108,7 +108,7 @@ def folder_needs(facts: Facts) -> dict[str, int]:
     }
 
 
-def environments_bytes(facts: Facts, ready: Collection[Place]) -> int:
+def environments_bytes(facts: Facts, ready: Collection[EnvironmentKey]) -> int:
     """What environments of all frameworks take together that are still to be made, for the devices that are here."""
     devices: tuple[Device, ...] = ("cpu", "cuda") if facts.gpus.found else ("cpu",)
     return sum(
@@ -127,7 +127,7 @@ def check_images(docker: Docker, more_bytes: int) -> list[Finding]:
     if free is None:
         return [Finding(Level.OK, "disk images", "Docker's disk is not to be seen from here")]
     message = f"{format_bytes(free)} free where Docker keeps its images"
-    if free < min(LEAST_FREE_BYTES, more_bytes):
+    if free < min(MIN_FREE_BYTES, more_bytes):
         remedy = "Make room (`docker system df` tells what takes it), or use --engine local."
         return [Finding(Level.ERROR, "disk images", message, remedy)]
     if free < more_bytes:
@@ -154,8 +154,8 @@ def check_memory(available_bytes: int, limit_bytes: int | None) -> Finding:
     least = min(available_bytes, limit_bytes or available_bytes)
     limited = f", limited to {format_bytes(limit_bytes)}" if limit_bytes is not None else ""
     message = f"{format_bytes(available_bytes)} available{limited}"
-    if least < LEAST_MEMORY_BYTES:
-        remedy = f"End other programs or raise the limit: a launch needs {format_bytes(LEAST_MEMORY_BYTES)} or more."
+    if least < MIN_MEMORY_BYTES:
+        remedy = f"End other programs or raise the limit: a launch needs {format_bytes(MIN_MEMORY_BYTES)} or more."
         return Finding(Level.ERROR, "memory", message, remedy)
     if least < ROOMY_MEMORY_BYTES:
         return Finding(Level.WARNING, "memory", message, "The larger scenarios may end as out_of_memory.")
@@ -200,11 +200,11 @@ def check_steal(load: Load | None) -> Finding:
     """CPU time that the hypervisor gives to others."""
     if load is None:
         return Finding(Level.OK, "steal", "CPU time is not counted here")
-    # Of the time asked for, as the caution has it; of next to none, one clock tick is a large share.
-    share = load.stolen / (load.busy + load.stolen) if load.stolen >= LEAST_STOLEN else 0.0
+    # Of the time asked for, as the warning has it; of next to none, one clock tick is a large share.
+    share = load.stolen / (load.busy + load.stolen) if load.stolen >= MIN_STOLEN else 0.0
     message = f"The hypervisor gives {percent(share)} of the CPU time asked for to others"
     if share > WITHHELD_SHARE:
-        return Finding(Level.WARNING, "steal", message, REMEDIES[CautionCode.STEAL])
+        return Finding(Level.WARNING, "steal", message, REMEDIES[WarningCode.STEAL])
     return Finding(Level.OK, "steal", message)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kit.model.environment import Framework, Place
+from kit.model.environment import EnvironmentKey, Framework
 from kit.model.errors import KitError
 from kit.model.machine import Gpu
 
@@ -29,7 +29,7 @@ class Docker:
     description: Mapping[str, str] | KitError
     toolkit: Toolkit = Toolkit((), None)
     images_free_bytes: int | None = None
-    ready: frozenset[Place] = frozenset()
+    ready: frozenset[EnvironmentKey] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Local:
 
     description: Mapping[str, str] | KitError
     python: str | None = None
-    ready: frozenset[Place] = frozenset()
+    ready: frozenset[EnvironmentKey] = frozenset()
 
 
 @dataclass(frozen=True)

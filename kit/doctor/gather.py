@@ -30,8 +30,8 @@ from kit.environments.uv_environments import PYTHON
 from kit.host import gpus, machine
 from kit.host.background import in_background
 from kit.host.paths import cache_folder
-from kit.host.sampling.cpu import LEAST_TICKS, Ticks, read_stat
-from kit.model.environment import Framework, Place
+from kit.host.sampling.cpu import MIN_TICKS, Ticks, read_stat
+from kit.model.environment import EnvironmentKey, Framework
 from kit.model.errors import DataError, EngineError, KitError
 from kit.planning import catalog
 from scenarios.spec import DATASETS
@@ -87,7 +87,7 @@ def _late(what: str, remedy: str) -> EngineError:
     return EngineError(f"{what} did not answer within {PATIENCE_S:.0f} s.", remedy)
 
 
-def _ready(engine: Engine, frameworks: Sequence[Framework]) -> frozenset[Place]:
+def _ready(engine: Engine, frameworks: Sequence[Framework]) -> frozenset[EnvironmentKey]:
     """Where nothing is to be built any more."""
     places = ((framework, device) for framework in frameworks for device in framework.devices)
     return frozenset((framework.name, device) for framework, device in places if engine.ready(framework, device))
@@ -218,7 +218,7 @@ def load_between(
 ) -> Load | None:
     """The load on `cpus` between two readings. own: CPUs that this process kept busy meanwhile."""
     passed = [after[cpu].since(before[cpu]) for cpu in cpus if cpu in before and cpu in after]
-    counted = [ticks for ticks in passed if ticks.all >= LEAST_TICKS]
+    counted = [ticks for ticks in passed if ticks.all >= MIN_TICKS]
     if not counted:
         return None
     busy = sum(ticks.busy / ticks.all for ticks in counted)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kit.analysis.measured_launch import capped
-from kit.analysis.warnings import REMEDIES, CautionCode
+from kit.analysis.warnings import REMEDIES, WarningCode
 from kit.doctor.facts import Facts, Gpus, Toolkit
 from kit.doctor.findings import Finding, Level
 from kit.model.environment import Framework
@@ -43,7 +43,7 @@ def check_driver(gpus: Gpus, cards: int, frameworks: Sequence[Framework]) -> Fin
         return Finding(Level.OK, "gpu", f"{told}; driver {gpus.driver}, for CUDA up to {gpus.cuda}")
     if not cards:
         return Finding(Level.OK, "gpu", "No NVIDIA GPU is visible; cells on cuda will be skipped.")
-    least = max((framework.least_driver or 0 for framework in frameworks), default=0)
+    least = max((framework.min_driver or 0 for framework in frameworks), default=0)
     return Finding(
         Level.WARNING,
         "gpu",
@@ -76,7 +76,7 @@ def check_framework(framework: Framework, gpus: Gpus) -> Finding:
     if framework.name in gpus.lacks:
         cause, remedy = gpus.lacks[framework.name]
         return Finding(Level.WARNING, name, f"{framework.title}'s cells on cuda would be skipped: {cause}", remedy)
-    least = framework.least_capability or (0, 0)
+    least = framework.min_capability or (0, 0)
     old = [f"{gpu.index} ({gpu.name})" for gpu in gpus.found if gpu.compute_capability < least]
     if old:
         message = f"{framework.title} cannot use GPU {', '.join(old)}: it needs compute capability {_dotted(least)}."
@@ -85,7 +85,7 @@ def check_framework(framework: Framework, gpus: Gpus) -> Finding:
     return Finding(
         Level.OK,
         name,
-        f"CUDA {framework.cuda_major}; driver {gpus.driver} (needs {framework.least_driver}), compute capability "
+        f"CUDA {framework.cuda_major}; driver {gpus.driver} (needs {framework.min_driver}), compute capability "
         f"{capabilities} (needs {_dotted(least)})",
     )
 
@@ -95,7 +95,7 @@ def check_power(gpus: Gpus) -> Finding:
     if lowered := capped(gpus.found):
         told = ", ".join(f"GPU {gpu.index} to {percent(share)}" for gpu, share in lowered)
         message = f"The power limit is lowered: {told} of its default."
-        return Finding(Level.WARNING, "gpu power", message, REMEDIES[CautionCode.POWER_CAP])
+        return Finding(Level.WARNING, "gpu power", message, REMEDIES[WarningCode.POWER_CAP])
     shown = any(gpu.power_limit_w and gpu.default_power_limit_w for gpu in gpus.found)
     return Finding(Level.OK, "gpu power", "Not lowered" if shown else "The limit is not shown here")
 

@@ -33,7 +33,7 @@ from kit.model.launch import Completion, LaunchFolder, Limits
 from kit.model.progress import Progress
 
 RUN_LABEL = "kit.execution.launch"
-LEAST_API = (1, 40)  # Docker 19.03: device requests
+MIN_API = (1, 40)  # Docker 19.03: device requests
 POLL_S = 0.2
 KILL_S = 30
 SIGKILLED = 137
@@ -249,7 +249,7 @@ class DockerEngine:
     def _client(self) -> docker.APIClient:
         self._knock()
         client = docker.APIClient(base_url=self._address, version="auto")
-        if tuple(map(int, client.api_version.split("."))) < LEAST_API:
+        if tuple(map(int, client.api_version.split("."))) < MIN_API:
             raise EngineError(
                 f"The {self.name} engine speaks API {client.api_version}, which is too old.",
                 "Install Docker 19.03 or newer, or use --engine local.",

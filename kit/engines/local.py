@@ -69,8 +69,8 @@ class LocalEngine:
         if not self._interpreter:
             return gpus.refusal(framework) if device == "cuda" else None
         found = self._probe(framework)
-        if found.python < interpreters.LEAST_PYTHON:
-            own, least = (".".join(map(str, version)) for version in (found.python, interpreters.LEAST_PYTHON))
+        if found.python < interpreters.MIN_PYTHON:
+            own, least = (".".join(map(str, version)) for version in (found.python, interpreters.MIN_PYTHON))
             return f"--env {self._interpreter} is Python {own}; the kit needs {least} or newer."
         if found.missing:
             return f"--env {self._interpreter} lacks {', '.join(found.missing)}: install it there, or leave --env out."

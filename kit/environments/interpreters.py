@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kit.model.errors import EngineError, UsageError
 
-LEAST_PYTHON = (3, 11)
+MIN_PYTHON = (3, 11)
 NEEDED = ("cv2", "numpy", "PIL", "psutil")  # beside the framework; what docker/common.in puts into every image
 PROBE_S = 60
 

@@ -14,13 +14,13 @@ from kit.datasets.service import Source
 from kit.engines.base import Engine
 from kit.execution import launch_requests
 from kit.execution.interrupts import Interrupts
-from kit.execution.launch import Job, Setting, record_without_launch, run_launch
-from kit.execution.schedule import further
+from kit.execution.launch import Job, RunContext, record_without_launch, run_launch
+from kit.execution.schedule import next_round
 from kit.host import gpus, machine_lock
 from kit.host.limits import choose_gpus, launch_limits
 from kit.host.machine import usable_cpus
 from kit.host.paths import cache_folder
-from kit.model.environment import Environment, Framework, Place
+from kit.model.environment import Environment, EnvironmentKey, Framework
 from kit.model.errors import CorruptDataError, DataError, DiskError, EngineError, ImageError, Interrupted, unknown
 from kit.model.machine import Machine
 from kit.model.plan import Plan, PlannedLaunch
@@ -77,7 +77,7 @@ def run_campaign(
     return folder.records()
 
 
-def require_startable(plan: Plan, machine: Machine, refused: Mapping[Place, str]) -> None:
+def require_startable(plan: Plan, machine: Machine, refused: Mapping[EnvironmentKey, str]) -> None:
     """Raise what would end a new run before its first launch, so that a run that cannot start leaves no folder.
 
     refused: see `refusals`. Raises EngineError (another run measures; a cell asked for by name cannot run here),
@@ -90,7 +90,7 @@ def require_startable(plan: Plan, machine: Machine, refused: Mapping[Place, str]
         pass
 
 
-def refusals(plan: Plan, engine: Engine, frameworks: Mapping[str, Framework]) -> dict[Place, str]:
+def refusals(plan: Plan, engine: Engine, frameworks: Mapping[str, Framework]) -> dict[EnvironmentKey, str]:
     """The (framework, device) pairs of the plan that cannot run here, and why. Raises UsageError for a framework that
     is no more."""
     found = {}
@@ -140,15 +140,15 @@ class _Campaign:
         self.profile = find_profile(self.plan.profile)
         self.sources: dict[str, Source] = {}
         self.no_source: dict[str, Reason] = {}
-        self.environments: dict[Place, Environment] = {}
-        self.no_environment: dict[Place, Reason] = {}
+        self.environments: dict[EnvironmentKey, Environment] = {}
+        self.no_environment: dict[EnvironmentKey, Reason] = {}
         self.probed: set[str] = set()
         self.settings: dict[str, dict[str, str]] = dict(self.plan.pinned)
         self.no_settings: dict[str, Reason] = {}
         self.tunings = TuningCache(cache_folder() / "tuning", machine, self.plan)
         self.limits = launch_limits(self.plan, usable_cpus(), machine.memory_limit_bytes)
         self.gpus = choose_gpus(self.plan.gpus, gpus.gpus(identify=True), gpus.busy())
-        self.setting = Setting(
+        self.setting = RunContext(
             run=self.plan.run,
             profile=self.plan.profile,
             identify=self.plan.identify,
@@ -175,7 +175,7 @@ class _Campaign:
         lacking = self.folder.missing() + (self.folder.retries() if retry_failed else [])
         if lacking:
             yield lacking
-        while self.profile.precise and (launches := further(self.plan, self.folder.records())):
+        while self.profile.precise and (launches := next_round(self.plan, self.folder.records())):
             yield launches
 
     def _without_refused(self, launches: list[PlannedLaunch]) -> list[PlannedLaunch]:
@@ -185,7 +185,7 @@ class _Campaign:
         causes = {place: self._skip_reason(place, why) for place, why in refused.items()}
         return self._settle(launches, lambda launch: causes.get((launch.framework, launch.device)))
 
-    def _skip_reason(self, place: Place, why: str) -> Reason:
+    def _skip_reason(self, place: EnvironmentKey, why: str) -> Reason:
         framework, device = self.frameworks[place[0]], place[1]
         if device not in framework.devices:
             return reason(Code.NOT_OFFERED, why, "Nothing: the framework has no such environment.")
@@ -349,7 +349,7 @@ class _Campaign:
         return find_scenario(launch, self.scenarios)
 
 
-def _require_named(launches: Sequence[PlannedLaunch], refused: Mapping[Place, str]) -> None:
+def _require_named(launches: Sequence[PlannedLaunch], refused: Mapping[EnvironmentKey, str]) -> None:
     for launch in launches:
         if launch.named and (why := refused.get((launch.framework, launch.device))):
             raise EngineError(

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from kit.model.launch import Completion
-from kit.model.plausible import MOST_WHOLE, impossible, numbers
+from kit.model.plausible import MAX_WHOLE, impossible, numbers
 from kit.model.record import reason
 from scenarios.contract import allocators
 from scenarios.contract.codec import ContractError, from_json
@@ -39,7 +39,7 @@ RETRY = "Then continue with --resume and --retry-failed."
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Classification:
     """status and reason (None for `ok`), and the worker's result where it left a readable one."""
 
     status: Status
@@ -47,7 +47,7 @@ class Verdict:
     result: Result | None = None
 
 
-class _Refuted(Exception):
+class InvalidResult(Exception):
     """The result does not stand; carries the reason."""
 
     def __init__(self, code: Code, message: str, remedy: str = REPORT) -> None:
@@ -55,12 +55,12 @@ class _Refuted(Exception):
         self.reason = reason(code, message, remedy)
 
 
-def failure(cause: Reason, result: Result | None = None) -> Verdict:
+def failure(cause: Reason, result: Result | None = None) -> Classification:
     """The verdict of a reason: its code says which status it goes with."""
-    return Verdict(STATUS_OF[cause.code], cause, result)
+    return Classification(STATUS_OF[cause.code], cause, result)
 
 
-def judge(request: Request, completion: Completion, left: bytes | Exception | None, log: str) -> Verdict:
+def classify(request: Request, completion: Completion, left: bytes | Exception | None, log: str) -> Classification:
     """The verdict on a launch that the engine brought to an end.
 
     left: the result file's content, or why it cannot be read; None where there is none. log: its end, as plain text,
@@ -68,7 +68,7 @@ def judge(request: Request, completion: Completion, left: bytes | Exception | No
     """
     try:
         result = None if left is None else _read(request, left)
-    except _Refuted as refuted:
+    except InvalidResult as refuted:
         return failure(_outside_cause(request, completion) or refuted.reason)
     if cause := _outside_cause(request, completion):
         return failure(cause, result)
@@ -76,9 +76,9 @@ def judge(request: Request, completion: Completion, left: bytes | Exception | No
         return failure(_without_result(completion, log.strip().rsplit("\n", 1)[-1]))
     try:
         _stand(request, completion, result)
-    except _Refuted as refuted:
+    except InvalidResult as refuted:
         return failure(refuted.reason, result)
-    return Verdict(result.status, result.reason, result)
+    return Classification(result.status, result.reason, result)
 
 
 def _outside_cause(request: Request, completion: Completion) -> Reason | None:
@@ -133,46 +133,52 @@ def _without_result(completion: Completion, last_line: str) -> Reason:
 
 
 def _read(request: Request, left: bytes | Exception) -> Result:
-    """The result file as a result of this launch. Raises _Refuted where it is none."""
+    """The result file as a result of this launch. Raises InvalidResult where it is none."""
     if isinstance(left, Exception):
-        raise _Refuted(Code.INVALID_RESULT, f"The worker's result cannot be read: {left}") from left
+        raise InvalidResult(Code.INVALID_RESULT, f"The worker's result cannot be read: {left}") from left
     try:
         result = from_json(Result, left)
     except (ContractError, OverflowError, RecursionError) as error:  # numbers of no machine; nested without end
-        raise _Refuted(Code.INVALID_RESULT, f"The worker's result cannot be read: {error}") from error
+        raise InvalidResult(Code.INVALID_RESULT, f"The worker's result cannot be read: {error}") from error
     if (result.key, result.launch) != (request.key, request.launch):
-        raise _Refuted(Code.INVALID_RESULT, f"The result is of another launch: {result.key}, {result.launch}.")
+        raise InvalidResult(Code.INVALID_RESULT, f"The result is of another launch: {result.key}, {result.launch}.")
     if not all(_can_be_kept(number) for _, number in numbers(dataclasses.asdict(result))):
-        raise _Refuted(Code.INVALID_RESULT, "The result holds a number that is infinite, not a number or too large.")
+        raise InvalidResult(
+            Code.INVALID_RESULT, "The result holds a number that is infinite, not a number or too large."
+        )
     if result.status is not Status.OK and result.reason is None:
-        raise _Refuted(Code.INVALID_RESULT, f"The result says {result.status} and gives no reason.")
+        raise InvalidResult(Code.INVALID_RESULT, f"The result says {result.status} and gives no reason.")
     if result.reason is not None and STATUS_OF[result.reason.code] is not result.status:
-        raise _Refuted(Code.INVALID_RESULT, f"The result says {result.status} because of {result.reason.code}.")
+        raise InvalidResult(Code.INVALID_RESULT, f"The result says {result.status} because of {result.reason.code}.")
     return result
 
 
 def _can_be_kept(number: float) -> bool:
     """Whether a record can hold it, and whoever reads that can calculate with it."""
-    return abs(number) <= MOST_WHOLE if isinstance(number, int) else math.isfinite(number)
+    return abs(number) <= MAX_WHOLE if isinstance(number, int) else math.isfinite(number)
 
 
 def _stand(request: Request, completion: Completion, result: Result) -> None:
-    """Raise _Refuted where a result that says `ok` is not borne out by its own parts."""
+    """Raise InvalidResult where a result that says `ok` is not borne out by its own parts."""
     if result.status is not Status.OK:
         return
     if missing := result.missing(request.purpose):
-        raise _Refuted(Code.INVALID_RESULT, f"The result says ok and lacks {', '.join(missing)}.")
+        raise InvalidResult(Code.INVALID_RESULT, f"The result says ok and lacks {', '.join(missing)}.")
     if completion.exit_code != 0:
-        raise _Refuted(Code.WORKER_ERROR, f"The worker wrote its result and then ended with {completion.exit_code}.")
+        raise InvalidResult(
+            Code.WORKER_ERROR, f"The worker wrote its result and then ended with {completion.exit_code}."
+        )
     if request.purpose == "probe" and any(ceiling.value <= 0 for ceiling in result.ceilings or ()):
-        raise _Refuted(Code.INVALID_RESULT, "The result holds a ceiling that is not positive.")
+        raise InvalidResult(Code.INVALID_RESULT, "The result holds a ceiling that is not positive.")
     if request.purpose == "tune" and _allocator(result) not in allocators.VARIABLES:
-        raise _Refuted(Code.INVALID_RESULT, f"The result chose the allocator {_allocator(result)!r}, which is none.")
+        raise InvalidResult(
+            Code.INVALID_RESULT, f"The result chose the allocator {_allocator(result)!r}, which is none."
+        )
     if request.purpose != "measure":
         return
     _check_proof_and_figures(result)
-    if result.anatomy is None and request.budget.steps is None:
-        raise _Refuted(Code.INVALID_RESULT, "The result says ok and lacks anatomy.")
+    if result.step_timing is None and request.budget.steps is None:
+        raise InvalidResult(Code.INVALID_RESULT, "The result says ok and lacks step_timing.")
     assert result.evidence is not None
     assert result.telemetry is not None
     _check_evidence(request, result.evidence, result.telemetry)
@@ -184,33 +190,33 @@ def _allocator(result: Result) -> str:
 
 
 def _check_proof_and_figures(result: Result) -> None:
-    """Raise _Refuted where the proof did not pass or a figure cannot be true. For results that lack nothing."""
+    """Raise InvalidResult where the proof did not pass or a figure cannot be true. For results that lack nothing."""
     assert result.training is not None
     assert result.inference is not None
     assert result.proof is not None
     failed = [check for check in result.proof.checks if not check.passed or check.error > check.tolerance]
     if failed or not result.proof.passed:
         checks = ", ".join(f"{c.name} ({c.error:.2g}, allowed {c.tolerance:.2g})" for c in failed)
-        raise _Refuted(Code.REFERENCE_MISMATCH, f"The launch does not compute the scenario's function: {checks}.")
+        raise InvalidResult(Code.REFERENCE_MISMATCH, f"The launch does not compute the scenario's function: {checks}.")
     if not result.proof.checks:
-        raise _Refuted(Code.MISSING_PROOF, "The proof holds no check.")
+        raise InvalidResult(Code.MISSING_PROOF, "The proof holds no check.")
     training, inference = result.training, result.inference
     if not (0 <= training.steady_from < len(training.windows) and inference.windows and inference.latency_ms):
-        raise _Refuted(Code.INVALID_RESULT, "The result holds no steady window or no latency.")
+        raise InvalidResult(Code.INVALID_RESULT, "The result holds no steady window or no latency.")
     if min(training.images_per_s, training.epoch_s, inference.images_per_s, inference.p50_ms) <= 0:
-        raise _Refuted(Code.INVALID_RESULT, "The result holds a speed or a time that is not positive.")
+        raise InvalidResult(Code.INVALID_RESULT, "The result holds a speed or a time that is not positive.")
     if wrong := impossible(dataclasses.asdict(result)):
-        raise _Refuted(Code.INVALID_RESULT, f"The result holds what no machine measures: {', '.join(wrong)}.")
+        raise InvalidResult(Code.INVALID_RESULT, f"The result holds what no machine measures: {', '.join(wrong)}.")
 
 
 def _check_evidence(request: Request, evidence: Evidence, telemetry: Telemetry) -> None:
-    """Raise _Refuted where what ran is not what was asked for, or where that is not shown."""
+    """Raise InvalidResult where what ran is not what was asked for, or where that is not shown."""
     placement = evidence.placement
     asked_gpu = request.device == "cuda"
     elsewhere = [f"{count} nodes on {place}" for place, count in placement.nodes.items() if is_gpu(place) != asked_gpu]
     if placement.device.split(":")[0] != request.device or elsewhere:
         nodes = f", {', '.join(elsewhere)}" if elsewhere else ""
-        raise _Refuted(
+        raise InvalidResult(
             Code.WRONG_DEVICE,
             f"Asked for {request.device}, the training step ran on {placement.device} ({placement.provider}{nodes}).",
             "kit doctor checks driver, toolkit and GPU; the log shows why the framework left it.",
@@ -221,7 +227,6 @@ def _check_evidence(request: Request, evidence: Evidence, telemetry: Telemetry) 
         f"{threads} threads, not {placement.threads}": placement.threads == threads,
         f"{request.data} data, not {evidence.data_kind}": evidence.data_kind == request.data,
         "where its nodes were placed": bool(placement.nodes),
-        "what becomes of denormals": placement.denormals != "unknown",
         "that the worker computed while it trained": telemetry.cpu_s > 0 and telemetry.to_at > telemetry.from_at,
         "the TF32 probe": placement.tf32 is not None or request.device == "cpu",
         "that fp32 was not rounded to TF32": not (placement.tf32 and request.precision == "fp32"),
@@ -232,7 +237,7 @@ def _check_evidence(request: Request, evidence: Evidence, telemetry: Telemetry) 
         "the requested environment": request.environment.items() <= evidence.environment.items(),
     }
     if absent := [what for what, proven in shown.items() if not proven]:
-        raise _Refuted(Code.MISSING_PROOF, f"The evidence does not show {', nor '.join(absent)}.")
+        raise InvalidResult(Code.MISSING_PROOF, f"The evidence does not show {', nor '.join(absent)}.")
 
 
 def is_gpu(place: str) -> bool:

@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kit.engines.base import Engine
-from kit.execution.classify import Verdict, failure, judge
+from kit.execution.classify import Classification, classify, failure
 from kit.host.privacy import redact
 from kit.host.sampling.sampler import Sampler
 from kit.model.environment import Environment
 from kit.model.errors import EngineError
 from kit.model.launch import Completion, LaunchFolder, Limits
 from kit.model.machine import Machine
-from kit.model.record import Context, Image, Record, reason
+from kit.model.record import HostSamples, Image, Record, reason
 from kit.storage.reference_cache import ReferenceCache
 from kit.storage.run_folder import writing
 from kit.storage.safe_read import read_untrusted
@@ -38,7 +38,7 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
-class Setting:
+class RunContext:
     """What all launches of a run share. run: its id. warnings: go into each record."""
 
     run: str
@@ -69,7 +69,7 @@ class Job:
         return LaunchFolder(scratch=self.work / "io", data=self.data, log=self.work / "log")
 
 
-def run_launch(setting: Setting, job: Job, stopped: Callable[[], bool]) -> Record:
+def run_launch(setting: RunContext, job: Job, stopped: Callable[[], bool]) -> Record:
     """Run one launch to its end and describe it.
 
     Raises KeyboardInterrupt where `stopped` ended it, DiskError where its files cannot be written.
@@ -78,11 +78,11 @@ def run_launch(setting: Setting, job: Job, stopped: Callable[[], bool]) -> Recor
     try:
         with writing(job.work):
             warnings += _lay_out(setting, job)
-        completion, lost, context = _launch(setting, job, stopped)
+        completion, lost, host_samples = _launch(setting, job, stopped)
         if stopped():
             raise KeyboardInterrupt
         tail = log_tail(job.folder.log, identify=setting.identify)
-        verdict = failure(lost) if lost else judge(job.request, completion, _left(job), tail)
+        verdict = failure(lost) if lost else classify(job.request, completion, _left(job), tail)
         warnings += completion.warnings
         if verdict.status is Status.OK:
             warnings += _use_cache(lambda: setting.references.keep(job.request, job.folder.scratch))
@@ -101,11 +101,11 @@ def run_launch(setting: Setting, job: Job, stopped: Callable[[], bool]) -> Recor
         environment=job.environment,
         data_note=job.data_note,
         tail=tail,
-        context=context,
+        host_samples=host_samples,
     )
 
 
-def record_without_launch(setting: Setting, request: Request, cause: Reason, data_note: str = "") -> Record:
+def record_without_launch(setting: RunContext, request: Request, cause: Reason, data_note: str = "") -> Record:
     """The record of a planned launch that never came to run: skipped, or without environment or data."""
     return _record(setting, request, failure(cause), started_at=now(), data_note=data_note)
 
@@ -128,7 +128,7 @@ def log_tail(log: Path, *, identify: bool) -> str:
     return (plain if identify else redact(plain))[-TAIL_CHARACTERS:]
 
 
-def _lay_out(setting: Setting, job: Job) -> list[str]:
+def _lay_out(setting: RunContext, job: Job) -> list[str]:
     """Make the launch's folders and files. Returns warnings."""
     scratch = job.folder.scratch
     scratch.mkdir(parents=True)
@@ -145,7 +145,9 @@ def _use_cache(step: Callable[[], None]) -> list[str]:
     return []
 
 
-def _launch(setting: Setting, job: Job, stopped: Callable[[], bool]) -> tuple[Completion, Reason | None, Context]:
+def _launch(
+    setting: RunContext, job: Job, stopped: Callable[[], bool]
+) -> tuple[Completion, Reason | None, HostSamples]:
     """How the process ended, the reason where the engine itself was lost, and what the host saw meanwhile."""
     request, began = job.request, time.monotonic()
     labels = {"run": setting.run, "key": request.key, "launch": str(request.launch)}
@@ -159,10 +161,10 @@ def _launch(setting: Setting, job: Job, stopped: Callable[[], bool]) -> tuple[Co
         completion = Completion(exit_code=None, seconds=time.monotonic() - began)
         lost = reason(Code.ENGINE_FAILED, error.message, error.remedy)
     finally:
-        context = sampler.stop()
+        host_samples = sampler.stop()
     if sampler.failure:
         completion = dataclasses.replace(completion, warnings=(*completion.warnings, sampler.failure))
-    return completion, lost, context
+    return completion, lost, host_samples
 
 
 def _left(job: Job) -> bytes | Exception | None:
@@ -184,9 +186,9 @@ def _clear(work: Path) -> list[str]:
 
 
 def _record(
-    setting: Setting,
+    setting: RunContext,
     request: Request,
-    verdict: Verdict,
+    verdict: Classification,
     *,
     started_at: str,
     seconds: float = 0.0,
@@ -194,7 +196,7 @@ def _record(
     environment: Environment | None = None,
     data_note: str = "",
     tail: str = "",
-    context: Context | None = None,
+    host_samples: HostSamples | None = None,
 ) -> Record:
     clean = (lambda text: text) if setting.identify else redact
     result, cause = verdict.result, verdict.reason
@@ -226,7 +228,7 @@ def _record(
         seconds=seconds,
         warnings=[clean(text) for text in (*setting.warnings, *warnings)],
         log_tail=tail,
-        context=context,
+        host_samples=host_samples,
     )
 
 

@@ -16,7 +16,7 @@ from kit.model.record import Record
 from scenarios.contract.reasons import Status
 
 
-def further(plan: Plan, records: Sequence[Record]) -> list[PlannedLaunch]:
+def next_round(plan: Plan, records: Sequence[Record]) -> list[PlannedLaunch]:
     """The next round: one launch of every planned cell whose interval is wide (`is_narrow`), the widest first, numbered
     after the cell's last. Empty where none is wide any more, or the budget has room for none.
 

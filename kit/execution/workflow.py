@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kit.analysis.diagnosis import Diagnosis
-from kit.analysis.run_analysis import judge
-from kit.analysis.warnings import Caution
+from kit.analysis.run_analysis import analyze_run
+from kit.analysis.warnings import RunWarning
 from kit.datasets import service
 from kit.engines import registry
 from kit.engines.base import Engine
@@ -17,7 +17,7 @@ from kit.execution import campaign
 from kit.execution.launch import now
 from kit.host import machine
 from kit.model.cell import Scenarios
-from kit.model.environment import Environment, Place
+from kit.model.environment import Environment, EnvironmentKey
 from kit.model.errors import DataError, EngineError, UsageError
 from kit.model.plan import Plan
 from kit.model.progress import Progress
@@ -49,7 +49,7 @@ class PreparedRun:
     plan: Plan
     engine: Engine
     note: str
-    refusals: Mapping[Place, str]
+    refusals: Mapping[EnvironmentKey, str]
     estimate: Estimate
     downloads: Downloads
 
@@ -65,15 +65,15 @@ class PreparedRun:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """A run after it ended. cautions, diagnoses: what the report says of its cells. exit_code: see
+class FinishedRun:
+    """A run after it ended. warnings, diagnoses: what the report says of its cells. exit_code: see
     campaign.exit_code."""
 
     run: str
     folder: Path
     report: Path
     records: list[Record]
-    cautions: list[Caution]
+    warnings: list[RunWarning]
     diagnoses: list[Diagnosis]
     exit_code: int
 
@@ -94,7 +94,7 @@ def prepare(selection: Selection, options: Options, sources: Sources) -> Prepare
     return PreparedRun(plan, engine, note, refusals, cost, _downloads(plan, scenarios))
 
 
-def start(prepared: PreparedRun, out: Path, progress: Progress) -> Outcome:
+def start(prepared: PreparedRun, out: Path, progress: Progress) -> FinishedRun:
     """Carry out a new run in a folder of its own below `out`. Raises UsageError where `out` cannot be a folder, and
     what campaign.run_campaign raises."""
     _require_folder(out)
@@ -117,7 +117,7 @@ def _require_folder(out: Path) -> None:
                 )
 
 
-def resume(folder: RunFolder, sources: Sources, progress: Progress, *, retry_failed: bool) -> Outcome:
+def resume(folder: RunFolder, sources: Sources, progress: Progress, *, retry_failed: bool) -> FinishedRun:
     """Go on with a run where it stopped. Raises what campaign.run_campaign raises."""
     machine.require_supported()
     engine, note = registry.choose(folder.plan.engine, folder.plan.environment, sources)
@@ -127,19 +127,19 @@ def resume(folder: RunFolder, sources: Sources, progress: Progress, *, retry_fai
     return report(folder)
 
 
-def report(folder: RunFolder, target: Path | None = None) -> Outcome:
+def report(folder: RunFolder, target: Path | None = None) -> FinishedRun:
     """Write the report of what a run has measured so far to `target`, or into the run's folder."""
     from kit.report.render import write_report  # seconds of imports, which a plan or a wrong name need not wait for
 
     plan, records = folder.plan, folder.records()
-    judgement = judge(plan, folder.machine, records, folder.probes(), catalog.scenarios(), folder.tunings())
-    return Outcome(
+    analysis = analyze_run(plan, folder.machine, records, folder.probes(), catalog.scenarios(), folder.tunings())
+    return FinishedRun(
         run=plan.run,
         folder=folder.path,
-        report=write_report(target or folder.index, judgement),
+        report=write_report(target or folder.index, analysis),
         records=records,
-        cautions=judgement.cautions,
-        diagnoses=judgement.diagnoses,
+        warnings=analysis.warnings,
+        diagnoses=analysis.diagnoses,
         exit_code=campaign.exit_code(plan, records),
     )
 

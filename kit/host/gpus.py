@@ -64,13 +64,13 @@ def lack(framework: Framework) -> tuple[str, str] | None:
     """What the GPUs that are here lack for the framework's cuda environment, and the remedy; None where one is fit."""
     found = gpus()
     version, _ = driver()
-    least = framework.least_driver
+    least = framework.min_driver
     if least is not None and version is not None and int(version.split(".")[0]) < least:
         return (
             f"NVIDIA's driver is {version}; {framework.title} with CUDA {framework.cuda_major} needs {least} or newer.",
             "Update the driver.",
         )
-    capability = framework.least_capability
+    capability = framework.min_capability
     if capability is not None and all(gpu.compute_capability < capability for gpu in found):
         names = ", ".join(f"{gpu.name} ({_dotted(gpu.compute_capability)})" for gpu in found)
         return (

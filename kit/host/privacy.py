@@ -23,7 +23,7 @@ COMMON = {
     "linux",
     "python",
 }
-LEAST_LENGTH = 3
+MIN_LENGTH = 3
 GPU_UUID = re.compile(r"\b(GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 
@@ -52,7 +52,7 @@ def _replacements() -> list[tuple[str, str]]:
 
 
 def _telling(name: str) -> bool:
-    return len(name) >= LEAST_LENGTH and name.lower() not in COMMON
+    return len(name) >= MIN_LENGTH and name.lower() not in COMMON
 
 
 def _word(name: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kit.model.errors import UsageError
-from kit.model.plausible import MOST_WHOLE
+from kit.model.plausible import MAX_WHOLE
 
 SCHEMA = 1
 
@@ -54,7 +54,7 @@ class Document(BaseModel):
 
 def _parse(text: str | bytes) -> Any:
     """What JSON text holds. Raises ValueError, RecursionError; for numbers, too, that kit never writes and arithmetic
-    fails of: NaN, infinity, and whole numbers above MOST_WHOLE; and for a name that an object has twice."""
+    fails of: NaN, infinity, and whole numbers above MAX_WHOLE; and for a name that an object has twice."""
     return json.loads(
         text, parse_constant=_finite, parse_float=_finite, parse_int=_whole, object_pairs_hook=_without_twins
     )
@@ -75,7 +75,7 @@ def _finite(text: str) -> float:
 
 
 def _whole(text: str) -> int:
-    if abs(number := int(text)) > MOST_WHOLE:
+    if abs(number := int(text)) > MAX_WHOLE:
         raise ValueError(f"it holds the number {text:.20}")
     return number
 

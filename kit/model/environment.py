@@ -9,14 +9,14 @@ from typing import Literal
 Device = Literal["cpu", "cuda"]
 
 
-Place = tuple[str, Device]  # a framework's name on a device: what has an environment
+EnvironmentKey = tuple[str, Device]  # a framework's name on a device: what has an environment
 
 
 @dataclass(frozen=True)
 class Framework:
     """What `docker/<framework>/framework.toml` says. modules: what its adapter imports, beside `common.in`.
 
-    cuda_*: None where the framework has no cuda image. least_driver: NVIDIA driver major version. least_capability:
+    cuda_*: None where the framework has no cuda image. min_driver: NVIDIA driver major version. min_capability:
     compute capability, as (7, 5).
     """
 
@@ -25,8 +25,8 @@ class Framework:
     devices: tuple[Device, ...]
     modules: tuple[str, ...]
     cuda_major: int | None
-    least_driver: int | None
-    least_capability: tuple[int, int] | None
+    min_driver: int | None
+    min_capability: tuple[int, int] | None
     folder: Path
 
 

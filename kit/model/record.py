@@ -30,7 +30,7 @@ class Image(Part):
     size_bytes: int | None
 
 
-class Context(Part):
+class HostSamples(Part):
     """What the host saw of itself while a launch ran. Times are readings of the monotonic clock, which the worker's
     windows share.
 
@@ -61,7 +61,7 @@ class Context(Part):
 class Record(Document):
     """All that is known of one launch. result is None where the worker left none. profile: its name. data: what the
     launch was given, and why (`data_note`). started_at: UTC, ISO 8601, to the second. seconds: of the process.
-    context: None where the launch never ran."""
+    host_samples: None where the launch never ran."""
 
     key: str
     launch: int
@@ -78,7 +78,7 @@ class Record(Document):
     seconds: float
     warnings: list[str]
     log_tail: str
-    context: Context | None = None
+    host_samples: HostSamples | None = None
 
     @model_validator(mode="after")
     def _ok_has_all_parts(self) -> Self:

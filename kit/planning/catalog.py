@@ -20,7 +20,7 @@ from scenarios.spec import Scenario
 
 DEVICES: tuple[Device, ...] = get_args(Device)
 COMMON_KEYS = {"title", "devices", "modules"}
-CUDA_KEYS = {"cuda_major", "least_driver", "least_capability"}
+CUDA_KEYS = {"cuda_major", "min_driver", "min_capability"}
 
 
 def scenarios() -> dict[str, dict[str, Scenario]]:
@@ -52,15 +52,15 @@ def _framework(file: Path) -> Framework:
         _check(fields)
     except (ValueError, OSError) as error:  # TOML and Unicode errors are ValueErrors
         raise UsageError(f"{file}: {error}", "Correct the file; docker/torch/framework.toml is an example.") from error
-    capability = fields.get("least_capability")
+    capability = fields.get("min_capability")
     return Framework(
         name=name,
         title=fields["title"],
         devices=tuple(fields["devices"]),
         modules=tuple(fields["modules"]),
         cuda_major=fields.get("cuda_major"),
-        least_driver=fields.get("least_driver"),
-        least_capability=(capability[0], capability[1]) if capability else None,
+        min_driver=fields.get("min_driver"),
+        min_capability=(capability[0], capability[1]) if capability else None,
         folder=file.parent,
     )
 
@@ -78,12 +78,12 @@ def _check(fields: dict[str, Any]) -> None:
     modules = fields["modules"]
     if not isinstance(modules, list) or any(not isinstance(module, str) for module in modules):
         raise ValueError(f"modules must be a list of texts, is {modules!r}")
-    for key in ("cuda_major", "least_driver"):
+    for key in ("cuda_major", "min_driver"):
         if key in fields and type(fields[key]) is not int:
             raise ValueError(f"{key} must be a whole number, is {fields[key]!r}")
-    capability = fields.get("least_capability", [0, 0])
+    capability = fields.get("min_capability", [0, 0])
     if not (isinstance(capability, list) and [type(part) for part in capability] == [int, int]):
-        raise ValueError(f"least_capability must be two whole numbers like [7, 5], is {capability!r}")
+        raise ValueError(f"min_capability must be two whole numbers like [7, 5], is {capability!r}")
 
 
 def find_scenario(launch: PlannedLaunch, scenarios: Scenarios) -> Scenario:

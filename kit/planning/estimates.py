@@ -64,7 +64,10 @@ PHOTO_S = 0.001  # decode, scale and augment one photo, all CPU cores together
 PROBE_S = 8  # the kernels of one probe of the ceilings, once the framework is up
 WARMUP_STEPS = 2  # the first step and one more
 TO_STEADY = 1.2  # training until enough of it is steady, over what must be
-ANATOMY_S, ANATOMY_STEPS = 1.5, 12  # device-resident steps: stretches of fixed length, and steps of the whole batch
+STEP_TIMING_S, STEP_TIMING_STEPS = (
+    1.5,
+    12,
+)  # device-resident steps: stretches of fixed length, and steps of the whole batch
 INFERENCE_S = 4  # latency and throughput windows with their warm-up
 REFERENCE_GFLOPS = 5  # numpy in float64, for the proof
 REFERENCE_PASSES = 8  # forward and backward passes of the reference in one proof, in forward passes
@@ -94,14 +97,14 @@ def launch_seconds(scenario: Scenario, framework: str, device: Device, batch: in
     tested = budget.test_images or dataset.test
     proof_s = REFERENCE_PASSES * scenario.proof_batch * forward_flops(scenario) / (REFERENCE_GFLOPS * 1e9)
     seconds = speed.start_s + proof_s + INFERENCE_S + tested * (image_s + photo_s) + WARMUP_STEPS * step_s
-    anatomy_s = ANATOMY_S + ANATOMY_STEPS * (speed.step_s + batch * 3 * image_s)
+    step_timing_s = STEP_TIMING_S + STEP_TIMING_STEPS * (speed.step_s + batch * 3 * image_s)
     if budget.epochs is not None:
         steps = -(-dataset.train // batch)
-        return seconds + budget.epochs * (steps * step_s + tested * image_s) + anatomy_s
+        return seconds + budget.epochs * (steps * step_s + tested * image_s) + step_timing_s
     if budget.steps is not None:
         return seconds + budget.steps * step_s
     assert budget.seconds is not None, "a budget limits steps, seconds or epochs"
-    return seconds + max(TO_STEADY * budget.seconds, step_s) + anatomy_s
+    return seconds + max(TO_STEADY * budget.seconds, step_s) + step_timing_s
 
 
 def _speed(framework: str, device: Device) -> Speed:

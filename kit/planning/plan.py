@@ -11,12 +11,12 @@ from kit.model.cell import Cell, Scenarios
 from kit.model.environment import Framework
 from kit.model.errors import UsageError
 from kit.model.plan import TUNE_S, Plan, PlannedLaunch
-from kit.model.plausible import MOST_WHOLE
+from kit.model.plausible import MAX_WHOLE
 from kit.planning.plan_estimate import planned_seconds
 from kit.planning.profiles import Profile, find_profile
 from kit.planning.selection import Selection, select_cells
 
-MOST_SEED = 2**32 - 1  # what every framework's generators take
+MAX_SEED = 2**32 - 1  # what every framework's generators take
 
 
 # A launch is killed after this much: a machine may be several times slower than the typical one.
@@ -122,12 +122,12 @@ def _check_numbers(options: Options, selection: Selection, profile: Profile) -> 
     for name, value in numbers.items():
         if value is not None and not value > 0:  # nor is NaN
             raise UsageError(f"{name} must be greater than 0, is {value}.", "Leave it out for the default.")
-        if value is not None and value > MOST_WHOLE:
+        if value is not None and value > MAX_WHOLE:
             raise UsageError(f"{name} is beyond every machine's numbers.", "Choose a smaller one.")
     if options.seed < 0:
         raise UsageError(f"--seed must not be negative, is {options.seed}.", "Leave it out for the default.")
-    if options.seed > MOST_SEED:
-        raise UsageError(f"--seed must be at most {MOST_SEED}, is {options.seed}.", "Choose a smaller one.")
+    if options.seed > MAX_SEED:
+        raise UsageError(f"--seed must be at most {MAX_SEED}, is {options.seed}.", "Choose a smaller one.")
 
 
 def _pinned(options: Options, cells: Sequence[Cell]) -> dict[str, dict[str, str]]:

@@ -6,14 +6,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from kit.model.cell import Scenarios
-from kit.model.environment import Place
+from kit.model.environment import EnvironmentKey
 from kit.model.plan import Plan, PlannedLaunch
 from kit.model.units import format_bytes, format_duration
 from kit.planning.catalog import find_scenario
 from kit.planning.estimates import PROBE_S, environment_cost, launch_seconds, search_seconds, start_seconds
 from kit.planning.profiles import PROFILES, Profile, budget
 
-Environments = Collection[Place]
+Environments = Collection[EnvironmentKey]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What held the cells back and under which conditions they were measured: diagnoses, ceilings, cautions, samples."""
+"""What held the cells back and under which conditions they were measured: diagnoses, ceilings, warnings, samples."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from kit.analysis.ceilings import Ceilings
 from kit.analysis.diagnosis import Diagnosis
 from kit.analysis.host_samples import joules_per_1000_images
-from kit.analysis.warnings import Caution
+from kit.analysis.warnings import RunWarning
 from kit.model.record import Record
 from kit.report import text
 from kit.report.parts import Names, Sample, Table, Timeline
@@ -32,18 +32,18 @@ CHARTS = {
     "GPU temperature, °C": {"gpu#_temperature_c": "GPU #"},
     "GPU clock, MHz": {"gpu#_sm_mhz": "GPU #"},
 }
-MOST_GPUS = 16
-MOST_POINTS = 240  # of a line: about one a pixel
+MAX_GPUS = 16
+MAX_POINTS = 240  # of a line: about one a pixel
 
 
-def cautions_table(cautions: Sequence[Caution], names: Names) -> Table | None:
+def warnings_table(warnings: Sequence[RunWarning], names: Names) -> Table | None:
     """What a reader must know, the gravest first. None where there is nothing."""
-    if not cautions:
+    if not warnings:
         return None
     return Table(
         caption="",
         headers=("About", "What was seen", "What to do"),
-        rows=tuple((names.get(c.about, c.about) or "the whole run", c.cause, c.remedy) for c in cautions),
+        rows=tuple((names.get(c.about, c.about) or "the whole run", c.cause, c.remedy) for c in warnings),
     )
 
 
@@ -113,7 +113,7 @@ def timelines(records: Sequence[Record]) -> tuple[Timeline, ...]:
     drawn = []
     for title, wanted in CHARTS.items():
         samples: list[Sample] = []
-        for number in range(MOST_GPUS if any("#" in name for name in wanted) else 1):
+        for number in range(MAX_GPUS if any("#" in name for name in wanted) else 1):
             for name, label in wanted.items():
                 samples += _line(records, name.replace("#", str(number)), label.replace("#", str(number)))
         if samples:
@@ -124,9 +124,9 @@ def timelines(records: Sequence[Record]) -> tuple[Timeline, ...]:
 def costs(records: Sequence[Record]) -> str:
     """What watching and proving cost in this run, in one paragraph for the method. Empty where nothing ran."""
     told = []
-    watched = [r for r in records if r.context is not None and r.seconds > 0]
+    watched = [r for r in records if r.host_samples is not None and r.seconds > 0]
     if watched:
-        share = sum(r.context.cost_s for r in watched if r.context) / sum(r.seconds for r in watched)
+        share = sum(r.host_samples.cost_s for r in watched if r.host_samples) / sum(r.seconds for r in watched)
         told.append(f"Sampling the host took {100 * share:.2f} % of one CPU while launches ran.")
     proofs: Mapping[bool, list[float]] = {True: [], False: []}
     for record in records:
@@ -150,7 +150,7 @@ def _line(records: Sequence[Record], name: str, label: str) -> list[Sample]:
     points: list[tuple[float, float]] = []
     elapsed = 0.0
     for record in sorted(records, key=lambda r: r.started_at):
-        context = record.context
+        context = record.host_samples
         if context is not None and context.at:
             values = context.series.get(name, [])
             points += [
@@ -159,6 +159,6 @@ def _line(records: Sequence[Record], name: str, label: str) -> list[Sample]:
                 if value is not None
             ]
         elapsed += record.seconds
-    step = -(-len(points) // MOST_POINTS) or 1
+    step = -(-len(points) // MAX_POINTS) or 1
     chunks = [points[i : i + step] for i in range(0, len(points), step)]
     return [Sample(label, statistics.fmean(x for x, _ in c), statistics.fmean(y for _, y in c)) for c in chunks]

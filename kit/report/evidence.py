@@ -127,7 +127,7 @@ def proof(records: Sequence[Record], names: Names) -> Table:
 
 def _busiest_and_idlest(record: Record) -> str:
     """Of the machine's logical CPUs, over the whole launch."""
-    busy = record.context.core_busy if record.context else []
+    busy = record.host_samples.core_busy if record.host_samples else []
     return f"{percent(max(busy))} / {percent(min(busy))}" if busy else text.MISSING
 
 
@@ -138,7 +138,7 @@ def launches(records: Sequence[Record], names: Names) -> Table:
             continue
         t = result.timings
         own = (t.import_s, t.data_s, t.proof_s, t.build_s, t.first_step_s, t.warmup_s, t.training_s, t.inference_s)
-        parts = (*own, t.anatomy_s)
+        parts = (*own, t.step_timing_s)
         rows.append(
             (
                 _launch(record, names),
@@ -161,7 +161,7 @@ def launches(records: Sequence[Record], names: Names) -> Table:
             "Warm-up",
             "Training",
             "Inference",
-            "Anatomy",
+            "StepTiming",
             "Whole process",
             "Steps",
             "Peak memory",

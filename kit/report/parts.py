@@ -82,7 +82,7 @@ class View:
     frameworks: Table | None
     speedups: Table | None
     sections: tuple[Section, ...]
-    cautions: Table | None
+    warnings: Table | None
     tuned: Table | None
     tried: Table | None
     diagnoses: Table | None

@@ -9,7 +9,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from kit.analysis.run_analysis import Judgement
+from kit.analysis.run_analysis import RunAnalysis
 from kit.model.errors import DiskError, UsageError
 from kit.model.text import harmless
 from kit.planning import catalog
@@ -20,13 +20,13 @@ from kit.report.view import make_view
 DOCTYPE = b"<!doctype html>"  # how every report begins
 
 
-def write_report(target: Path, judgement: Judgement) -> Path:
+def write_report(target: Path, analysis: RunAnalysis) -> Path:
     """Write the report of a run to `target`, atomically, and return it. Raises UsageError where something else is
     there, DiskError where it cannot be written."""
     if not _is_report(target):
         raise UsageError(f"{target} is there already, and no report.", "Name another file with --out.")
     titles = {name: framework.title for name, framework in catalog.frameworks().items()}
-    html = render(make_view(judgement, titles))
+    html = render(make_view(analysis, titles))
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         temporary.write_text(html, encoding="utf-8", errors="replace")  # records may hold halves of characters

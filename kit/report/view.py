@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from kit.analysis.intervals import Interval
-from kit.analysis.run_analysis import Judgement
+from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary, Ratio, ratios, short_names, summarise
 from kit.model.cell import Scenarios
 from kit.model.figures import counted
@@ -17,7 +17,7 @@ from kit.report import conditions, evidence, text, tuned
 from kit.report.parts import Bar, Point, Section, Table, View
 from scenarios.spec import DATASETS, Scenario
 
-MOST_EPOCHS = 300  # that a curve shows: about two a pixel
+MAX_EPOCHS = 300  # that a curve shows: about two a pixel
 
 METHOD = (
     (
@@ -53,9 +53,9 @@ METHOD = (
 )
 
 
-def make_view(judgement: Judgement, titles: Mapping[str, str]) -> View:
+def make_view(analysis: RunAnalysis, titles: Mapping[str, str]) -> View:
     """Everything the report of one run says. titles: framework name to display name; unknown ones keep their name."""
-    plan, machine, records = judgement.plan, judgement.machine, judgement.records
+    plan, machine, records = analysis.plan, analysis.machine, analysis.records
     summaries = summarise(records)
     ok = [s for s in summaries if s.launches]
     names = {s.key: name for s, name in zip(summaries, short_names(summaries), strict=True)}
@@ -70,14 +70,14 @@ def make_view(judgement: Judgement, titles: Mapping[str, str]) -> View:
         summary=_summary(ok, titles, frameworks),
         frameworks=_frameworks(frameworks, names),
         speedups=_speedups(pairs, ok, titles),
-        sections=tuple(_sections(ok, judgement.scenarios, titles)),
-        cautions=conditions.cautions_table(judgement.cautions, names),
-        tuned=tuned.chosen_table(plan, judgement.tunings, [r for r in compared if r.kind == "lane"], names),
-        tried=tuned.tried_table(judgement.tunings, names),
-        diagnoses=conditions.diagnoses_table(judgement.diagnoses, names),
-        ceilings=conditions.ceilings_table(judgement.ceilings),
+        sections=tuple(_sections(ok, analysis.scenarios, titles)),
+        warnings=conditions.warnings_table(analysis.warnings, names),
+        tuned=tuned.chosen_table(plan, analysis.tunings, [r for r in compared if r.kind == "lane"], names),
+        tried=tuned.tried_table(analysis.tunings, names),
+        diagnoses=conditions.diagnoses_table(analysis.diagnoses, names),
+        ceilings=conditions.ceilings_table(analysis.ceilings),
         energy=conditions.energy_table(records, names),
-        timelines=conditions.timelines([*judgement.probes, *records]),
+        timelines=conditions.timelines([*analysis.probes, *records]),
         problems=evidence.problems(records, plan, names),
         machine=evidence.machine_table(machine),
         proof=evidence.proof(records, names),
@@ -348,6 +348,6 @@ def _curve(cells: Sequence[CellSummary], titles: Mapping[str, str]) -> list[Poin
 
 
 def _thinned(curve: Sequence[tuple[int, float, float]]) -> Sequence[tuple[int, float, float]]:
-    """At most MOST_EPOCHS of its points, the last among them."""
-    every = -(-len(curve) // MOST_EPOCHS)
+    """At most MAX_EPOCHS of its points, the last among them."""
+    every = -(-len(curve) // MAX_EPOCHS)
     return curve[(len(curve) - 1) % every :: every]

@@ -30,7 +30,7 @@ PLAN_FILE, MACHINE_FILE = "plan.json", "machine.json"
 TEMPORARY_SUFFIX = ".new"
 RECORDS = {"measure": "records", "probe": "probes", "tune": "tuning"}  # by purpose
 FOLDERS = (*RECORDS.values(), "logs", "work")
-LEAST_FREE_BYTES = 512 << 20
+MIN_FREE_BYTES = 512 << 20
 SETTLED = {Status.OK, Status.SKIPPED}
 # What file systems without hard links (exFAT, some network and shared folders) answer to os.link.
 FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -189,7 +189,7 @@ class RunFolder:
     def require_space(self) -> None:
         """Raise DiskError where too little is left for a launch and its record."""
         free = shutil.disk_usage(self.path).free
-        if free < LEAST_FREE_BYTES:
+        if free < MIN_FREE_BYTES:
             raise DiskError(
                 f"Only {format_bytes(free)} are left on the disk of {self.path}; what was measured is kept.",
                 f"Free some space, then continue with `{self.resume_command}`.",

@@ -27,7 +27,7 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
 }
 LIKELY = (TCMALLOC, KEEPS)  # to gain in whichever framework; the first that there is
 # Before, glibc took no threshold above 32 MiB, and knew nothing of huge pages.
-LEAST_GLIBC = (2, 35)
+MIN_GLIBC = (2, 35)
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
@@ -35,7 +35,7 @@ HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 def offered() -> tuple[str, ...]:
     """The allocators that this system has, stock's own first."""
     name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
-    glibc = name == "glibc" and tuple(map(int, version.split("."))) >= LEAST_GLIBC
+    glibc = name == "glibc" and tuple(map(int, version.split("."))) >= MIN_GLIBC
     asked_for = HUGE_PAGES.is_file() and "[madvise]" in HUGE_PAGES.read_text(encoding="utf-8")
     found = {KEEPS: glibc, HUGE: glibc and asked_for, TCMALLOC: find_library("tcmalloc_minimal") == LIBRARY}
     return (STOCK, *(name for name, here in found.items() if here))

@@ -122,7 +122,7 @@ class Placement:
     threads: int
     training: str
     loader: str
-    denormals: Literal["kept", "flushed", "unknown"]
+    denormals: Literal["kept", "flushed"]
     nodes: dict[str, int]
 
 
@@ -155,7 +155,7 @@ class Timings:
     training_s: float
     inference_s: float
     total_s: float
-    anatomy_s: float = 0.0
+    step_timing_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class StepTime:
 
 
 @dataclass(frozen=True)
-class Anatomy:
+class StepTiming:
     """What a step's time is made of, measured last. resident: at a quarter, half and all of the cell's batch size
     (fewer where these coincide), ascending."""
 
@@ -260,7 +260,7 @@ class Tuning:
 @dataclass(frozen=True)
 class Result:
     """What a worker reports. `ok` carries every part that its purpose has; any other status carries a reason and what
-    is known so far. anatomy: None where the budget counts steps (smoke). ceilings: of a probe. tuning: of a search."""
+    is known so far. step_timing: None if the budget counts steps. ceilings: for a probe. tuning: for a search."""
 
     key: str
     launch: int
@@ -272,7 +272,7 @@ class Result:
     proof: Proof | None = None
     evidence: Evidence | None = None
     telemetry: Telemetry | None = None
-    anatomy: Anatomy | None = None
+    step_timing: StepTiming | None = None
     ceilings: list[Ceiling] | None = None
     tuning: Tuning | None = None
     schema: int = SCHEMA

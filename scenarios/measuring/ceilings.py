@@ -22,8 +22,8 @@ from scenarios.measuring.measure import time_stretches
 SECONDS = 1.0  # for each ceiling, its sizes together
 STRETCH_S = 0.1
 MEBIBYTE = 1 << 20
-LEAST_MEMORY_BYTES = 256 * MEBIBYTE
-MOST_MEMORY_BYTES = 2048 * MEBIBYTE
+MIN_MEMORY_BYTES = 256 * MEBIBYTE
+MAX_MEMORY_BYTES = 2048 * MEBIBYTE
 PHOTO = (375, 500)  # height and width, as many of the photos of cats and dogs have
 PHOTO_QUALITY = 92
 PHOTO_OCTAVES = 8  # the finest detail is two pixels wide
@@ -71,7 +71,7 @@ def _sizes(device: Device) -> dict[KernelName, tuple[int, ...]]:
             "upload": (256 * MEBIBYTE,),
             "launch": (1,),
         }
-    memory = min(max(4 * last_cache_bytes(os.sched_getaffinity(0)), LEAST_MEMORY_BYTES), MOST_MEMORY_BYTES)
+    memory = min(max(4 * last_cache_bytes(os.sched_getaffinity(0)), MIN_MEMORY_BYTES), MAX_MEMORY_BYTES)
     return {"matmul": (1024, 2048), "convolution": (32,), "memory": (memory,), "launch": (1,)}
 
 

@@ -23,8 +23,8 @@ from scenarios.spec import DATASETS, Scenario
 
 WINDOW_S = 0.25  # long enough that one clock reading and one synchronisation vanish in it
 EVALUATION_CHUNK = 256
-LEAST_STRETCHES = 5
-MOST_STRETCHES_S = 10.0  # what takes longer has fewer than LEAST_STRETCHES, but two
+MIN_STRETCHES = 5
+MAX_STRETCHES_S = 10.0  # what takes longer has fewer than MIN_STRETCHES, but two
 
 Clock = Callable[[], float]
 
@@ -264,7 +264,7 @@ def batch_of(images: Images, batch: int) -> Images:
 
 def time_stretches(run: Callable[[int], None], stretch_s: float, seconds: float) -> list[float]:
     """Time what `run(count)` does `count` times and then waits for: seconds of one, each the mean over a stretch of
-    about `stretch_s`; LEAST_STRETCHES and more until they last `seconds` together."""
+    about `stretch_s`; MIN_STRETCHES and more until they last `seconds` together."""
     return time_by_turns([run], stretch_s, seconds)[0]
 
 
@@ -274,10 +274,10 @@ def time_by_turns(runs: Sequence[Callable[[int], None]], stretch_s: float, secon
     counts = [_stretch(run, stretch_s) for run in runs]
     rounds: list[list[float]] = []
     spent = 0.0
-    while len(rounds) < LEAST_STRETCHES or spent < seconds * len(runs):
+    while len(rounds) < MIN_STRETCHES or spent < seconds * len(runs):
         rounds.append([_timed(run, count) for run, count in zip(runs, counts, strict=True)])
         spent += sum(rounds[-1])
-        if len(rounds) > 1 and spent >= MOST_STRETCHES_S * len(runs):
+        if len(rounds) > 1 and spent >= MAX_STRETCHES_S * len(runs):
             break
     columns = zip(*rounds, strict=True)
     return [[stretch / count for stretch in column] for column, count in zip(columns, counts, strict=True)]

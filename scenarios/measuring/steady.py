@@ -17,20 +17,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-LEAST_LEFT = 5
+MIN_LEFT = 5
 
 
 def truncation_point(values: Sequence[float]) -> int:
     """How many values at the start belong to the transient.
 
-    The d that minimises, over d from 0 to n/2 with at least LEAST_LEFT values left,
+    The d that minimises, over d from 0 to n/2 with at least MIN_LEFT values left,
 
         MSER(d) = sum of (y_i - mean of y_d .. y_(n-1))^2 over i = d .. n-1, divided by (n - d)^2,
 
     the squared standard error of the mean of what is left, were it independent; the least such d. In effect it cuts
     where the transient falls below about 1.4 standard deviations of the noise. 0 for fewer than six values.
     """
-    latest = min(len(values) // 2, len(values) - LEAST_LEFT)
+    latest = min(len(values) // 2, len(values) - MIN_LEFT)
     best, found = math.inf, 0
     mean = squares = 0.0
     for index in range(len(values) - 1, -1, -1):  # Welford's update, from the end

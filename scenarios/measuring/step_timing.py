@@ -11,7 +11,7 @@ import dataclasses
 import numpy as np
 
 from scenarios.adapter import Adapter, Images, Labels, Model, Photos, TrainSet
-from scenarios.contract.result import Anatomy, StepTime
+from scenarios.contract.result import StepTime, StepTiming
 from scenarios.data import part_of
 from scenarios.measuring.measure import batch_of, time_by_turns
 
@@ -19,13 +19,13 @@ STRETCH_S = 0.06
 SIZE_S = 0.6
 
 
-def dissect(adapter: Adapter, model: Model, data: TrainSet, batch: int) -> Anatomy:
+def time_resident_steps(adapter: Adapter, model: Model, data: TrainSet, batch: int) -> StepTiming:
     """Time resident steps at a quarter, half and all of `batch`. Goes on training: the model's weights change."""
     images, labels = a_batch(adapter, data, batch)
     sizes = sorted({max(1, batch // 4), max(1, batch // 2), batch})
     steps = [model.resident_steps(images[:size], labels[:size]) for size in sizes]
     times = time_by_turns(steps, STRETCH_S, SIZE_S)
-    return Anatomy([StepTime(size, seconds) for size, seconds in zip(sizes, times, strict=True)])
+    return StepTiming([StepTime(size, seconds) for size, seconds in zip(sizes, times, strict=True)])
 
 
 def a_batch(adapter: Adapter, data: TrainSet, batch: int) -> tuple[Images, Labels]:

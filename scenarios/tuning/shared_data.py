@@ -14,8 +14,8 @@ from scenarios.spec import Scenario
 
 # Of a part, but a batch at least. Soon copied; photos are fewer, since a candidate that decodes all of them first shall
 # still be ready in time.
-MOST_IMAGES = 5_000
-MOST_PHOTOS = 2_000
+MAX_IMAGES = 5_000
+MAX_PHOTOS = 2_000
 PARTS = ("train", "test")
 
 
@@ -32,7 +32,7 @@ def save(data: DataSet, batch: int, folder: Path) -> None:
     paths. Raises OSError."""
     folder.mkdir()
     for part, whole in zip(PARTS, (data.train, data.test), strict=True):
-        most = MOST_PHOTOS if isinstance(whole, Photos) else MOST_IMAGES
+        most = MAX_PHOTOS if isinstance(whole, Photos) else MAX_IMAGES
         found = part_of(whole, batch * max(1, most // batch))
         np.save(folder / f"{part}-labels.npy", found.labels)
         if isinstance(found, Photos):

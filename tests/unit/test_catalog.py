@@ -13,8 +13,8 @@ title = "Example"
 devices = ["cpu", "cuda"]
 modules = ["example", "other"]
 cuda_major = 13
-least_driver = 580
-least_capability = [7, 5]
+min_driver = 580
+min_capability = [7, 5]
 """
 
 
@@ -34,13 +34,13 @@ def test_a_framework_is_its_two_files(folder):
     framework = catalog.frameworks()["example"]
     assert framework.modules == ("example", "other")
     assert (framework.title, framework.devices, framework.cuda_major) == ("Example", ("cpu", "cuda"), 13)
-    assert (framework.least_driver, framework.least_capability, framework.folder) == (580, (7, 5), folder.parent)
+    assert (framework.min_driver, framework.min_capability, framework.folder) == (580, (7, 5), folder.parent)
 
 
 def test_a_framework_without_cuda_says_nothing_of_cuda(folder):
     folder.write_text('title = "Example"\ndevices = ["cpu"]\nmodules = []\n')
     framework = catalog.frameworks()["example"]
-    assert (framework.devices, framework.cuda_major, framework.least_capability) == (("cpu",), None, None)
+    assert (framework.devices, framework.cuda_major, framework.min_capability) == (("cpu",), None, None)
 
 
 @pytest.mark.parametrize(
@@ -49,10 +49,10 @@ def test_a_framework_without_cuda_says_nothing_of_cuda(folder):
         ("title", "titel", "titel"),
         ("cuda_major = 13", "", "cuda_major"),
         ('"cpu", "cuda"', '"cpu", "tpu"', "tpu"),
-        ('["cpu", "cuda"]', '["cpu"]', "least_driver"),
-        ("580", '"580"', "least_driver"),
+        ('["cpu", "cuda"]', '["cpu"]', "min_driver"),
+        ("580", '"580"', "min_driver"),
         ('["example", "other"]', '"example"', "modules"),
-        ("[7, 5]", "7.5", "least_capability"),
+        ("[7, 5]", "7.5", "min_capability"),
         ('"Example"', "", "framework.toml"),
     ],
 )

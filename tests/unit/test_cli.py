@@ -585,10 +585,10 @@ def test_settings_that_were_found_are_written_and_measured_with_elsewhere(
     assert (timed.code, "--tune has no meaning" in timed.err) == (2, True)
     assert json.loads(kit("settings", json.loads(second.out)["run"]).out)["cells"] == {key: examples.SETTINGS}
 
-    (tmp_path / "s.json").write_text(json.dumps({"schema": 4, "cells": {key: {"allocator": "/opt/evil.so"}}}))
+    (tmp_path / "s.json").write_text(json.dumps({"schema": 1, "cells": {key: {"allocator": "/opt/evil.so"}}}))
     assert "the allocator '/opt/evil.so'" in kit("run", *one, "--lane", "tuned", "--settings", "s.json").err
-    (tmp_path / "s.json").write_text('{"schema": 4, "cells": {}}')
-    (tmp_path / "twice.json").write_text('{"schema": 4, "cells": {"a": {}, "a": {}}}')
+    (tmp_path / "s.json").write_text('{"schema": 1, "cells": {}}')
+    (tmp_path / "twice.json").write_text('{"schema": 1, "cells": {"a": {}, "a": {}}}')
     os.mkfifo(tmp_path / "pipe")
     with (tmp_path / "huge.json").open("wb") as file:
         file.truncate(1 << 40)
@@ -596,7 +596,7 @@ def test_settings_that_were_found_are_written_and_measured_with_elsewhere(
         refused = kit("run", *one, "--lane", "tuned", "--settings", name)
         assert refused.code == 2
         assert "Name a file that `kit settings` wrote" in " ".join(refused.err.split())
-    (tmp_path / "s.json").write_text(json.dumps({"schema": 4, "cells": {"a/b\nExit": {}}}))
+    (tmp_path / "s.json").write_text(json.dumps({"schema": 1, "cells": {"a/b\nExit": {}}}))
     assert "for 'a/b\\nExit', of which" in kit("run", *one, "--lane", "tuned", "--settings", "s.json").err
     stock = kit("run", *one, "--json")
     assert kit("settings", json.loads(stock.out)["run"]).code == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit.analysis.comparison import Comparison, Gate, Outcome, Run, Standing, Verdict, compare, gate, means, parse_share
+from kit.analysis.comparison import (
+    Comparison,
+    Gate,
+    GateOutcome,
+    Run,
+    Standing,
+    Verdict,
+    compare,
+    gate,
+    means,
+    parse_share,
+)
 from kit.analysis.differences import RULES, Difference, Rule, Severity, differences
 from kit.cli import side_by_side
 from kit.model.cell import Cell
@@ -150,7 +160,6 @@ ALIKE = {
     "weights": (found(initial_weights_digest="1"), found(initial_weights_digest="2", final_weights_digest="3")),
     "index of the GPU": (found(device="cuda:0"), found(device="cuda:1")),
     "rounding that no probe told": (found(tf32=None), found(tf32=True)),
-    "denormals that an old record does not tell": (found(denormals="unknown"), found(denormals="kept")),
     "environment that is not known": (known(), image("sha256:2")),
 }
 
@@ -235,41 +244,43 @@ def test_a_mean_over_cells_is_of_one_framework_and_device_and_of_three_cells_or_
 @pytest.mark.parametrize(
     ("new", "outcome"),
     [
-        (scaled(STEADY, 1.2), Outcome.PASSED),
-        (scaled(STEADY, 0.97), Outcome.PASSED),  # slower beyond the noise, but no more than allowed
-        (scaled(STEADY, 0.94), Outcome.REGRESSION),
-        (scaled(NOISY, 0.94), Outcome.NOISY),
-        (STEADY[:1], Outcome.NOT_JUDGED),
-        ((), Outcome.LOST),
+        (scaled(STEADY, 1.2), GateOutcome.PASSED),
+        (scaled(STEADY, 0.97), GateOutcome.PASSED),  # slower beyond the noise, but no more than allowed
+        (scaled(STEADY, 0.94), GateOutcome.REGRESSION),
+        (scaled(NOISY, 0.94), GateOutcome.NOISY),
+        (STEADY[:1], GateOutcome.NOT_JUDGED),
+        ((), GateOutcome.LOST),
     ],
 )
-def test_the_gate_fails_what_is_slower_than_allowed_beyond_the_noise(new: Sequence[float], outcome: Outcome) -> None:
+def test_the_gate_fails_what_is_slower_than_allowed_beyond_the_noise(
+    new: Sequence[float], outcome: GateOutcome
+) -> None:
     judged = gate(run({CELL: STEADY, OTHER: STEADY}), run({CELL: new, OTHER: STEADY}), 0.05)
-    assert [outcome for _, outcome in judged.cells] == [outcome, Outcome.PASSED]
-    assert judged.exit_code == {Outcome.REGRESSION: 1, Outcome.LOST: 2}.get(outcome, 0)
+    assert [outcome for _, outcome in judged.cells] == [outcome, GateOutcome.PASSED]
+    assert judged.exit_code == {GateOutcome.REGRESSION: 1, GateOutcome.LOST: 2}.get(outcome, 0)
 
 
-def outcomes(judged: Gate) -> list[Outcome]:
+def outcomes(judged: Gate) -> list[GateOutcome]:
     return [outcome for _, outcome in judged.cells]
 
 
 def test_the_gate_fails_a_cell_of_which_launches_fail_that_did_not() -> None:
     whole, broken = run({CELL: STEADY}), run({CELL: STEADY[:4]}, failed=[CELL])
-    assert outcomes(gate(whole, broken, 0.05)) == [Outcome.LOST]
-    assert outcomes(gate(broken, broken, 0.05)) == [Outcome.PASSED]
+    assert outcomes(gate(whole, broken, 0.05)) == [GateOutcome.LOST]
+    assert outcomes(gate(broken, broken, 0.05)) == [GateOutcome.PASSED]
     repeated = replace(broken, records=[*broken.records, run({CELL: STEADY}).records[4]])  # as --retry-failed does
-    assert outcomes(gate(whole, repeated, 0.05)) == [Outcome.PASSED]
+    assert outcomes(gate(whole, repeated, 0.05)) == [GateOutcome.PASSED]
 
 
 def test_an_interrupted_run_has_lost_the_cells_that_it_did_not_finish() -> None:
     base, new = run({CELL: STEADY, OTHER: STEADY}), run({CELL: STEADY, OTHER: STEADY})
     of_other = [record for record in new.records if record.key == OTHER.key]
     cut = replace(new, records=[record for record in new.records if record not in of_other[1:]])
-    assert outcomes(gate(base, cut, 0.05)) == [Outcome.PASSED, Outcome.LOST]
+    assert outcomes(gate(base, cut, 0.05)) == [GateOutcome.PASSED, GateOutcome.LOST]
     (_, lost) = compare(base, cut)
     assert lost.new.failures == ("interrupted: 4 of 5 planned launches have no record",)
     also_cut = replace(base, records=[record for record in base.records if record.launch < 5])
-    assert outcomes(gate(also_cut, cut, 0.05)) == [Outcome.PASSED, Outcome.LOST]
+    assert outcomes(gate(also_cut, cut, 0.05)) == [GateOutcome.PASSED, GateOutcome.LOST]
 
 
 def test_cells_that_are_each_slower_within_the_noise_are_together_slower_beyond_it() -> None:
@@ -277,7 +288,7 @@ def test_cells_that_are_each_slower_within_the_noise_are_together_slower_beyond_
     base = run(dict.fromkeys(cells, NOISY))
     new = run({cell: scaled(NOISY, factor) for cell, factor in zip(cells, (0.86, 0.88, 0.87, 0.89), strict=True)})
     judged = gate(base, new, 0.05)
-    assert outcomes(judged) == [Outcome.NOISY] * 4
+    assert outcomes(judged) == [GateOutcome.NOISY] * 4
     assert [group.cells for group in judged.groups] == [4]
     assert judged.exit_code == 1
     assert gate(base, new, 0.15).exit_code == 0
@@ -288,13 +299,13 @@ def test_cells_that_are_each_slower_within_the_noise_are_together_slower_beyond_
 def test_a_cell_that_is_slower_and_lost_launches_is_a_regression() -> None:
     slower = run({CELL: scaled(STEADY, 0.7)[:4]}, failed=[CELL])
     judged = gate(run({CELL: STEADY}), slower, 0.05)
-    assert (outcomes(judged), judged.exit_code) == ([Outcome.REGRESSION], 1)
+    assert (outcomes(judged), judged.exit_code) == ([GateOutcome.REGRESSION], 1)
 
 
 def test_the_gate_fails_what_it_cannot_compare() -> None:
     base, new = run({CELL: STEADY}), run({CELL: STEADY})
     real = replace(new, records=[asked(data="real")(record) for record in new.records])
-    assert outcomes(gate(base, real, 0.05)) == [Outcome.REFUSED]
+    assert outcomes(gate(base, real, 0.05)) == [GateOutcome.REFUSED]
     assert gate(base, real, 0.05).exit_code == 2
 
 
@@ -326,24 +337,6 @@ def test_a_share_is_read_in_every_way_it_is_written(text: str) -> None:
 def test_what_is_no_share_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not a share"):
         parse_share(text)
-
-
-def version_1(record: Record) -> Record:
-    """As read back from a file of version 1, which knew neither denormals nor nodes, threads or context."""
-    document = json.loads(record.to_json()) | {"schema": 1}
-    del document["context"]
-    del document["result"]["anatomy"], document["result"]["ceilings"]
-    for name in ("denormals", "nodes"):
-        del document["result"]["evidence"]["placement"][name]
-    for name in ("from_at", "to_at", "busy_threads"):
-        del document["result"]["telemetry"][name]
-    return Record.from_json(json.dumps(document), "x.json")
-
-
-def test_records_of_version_1_compare_with_those_of_today() -> None:
-    old, new = run({CELL: STEADY}), run({CELL: scaled(STEADY, 1.1)})
-    comparison = only(replace(old, records=[version_1(record) for record in old.records]), new)
-    assert (comparison.verdict, comparison.differences) == (Verdict.FASTER, ())
 
 
 @pytest.mark.parametrize(("launches", "told"), [(1, False), (4, True), (5, False)])

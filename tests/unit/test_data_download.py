@@ -137,7 +137,7 @@ def test_a_dead_mirror_and_one_with_other_bytes_are_passed_over(tmp_path: Path, 
 
 def test_a_slow_mirror_is_left_and_its_bytes_are_kept(tmp_path: Path, serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "RATE_WINDOW_S", 0.3)
-    monkeypatch.setattr(downloads, "LEAST_RATE", 60_000)
+    monkeypatch.setattr(downloads, "MIN_RATE", 60_000)
     slow, fast = serve(CONTENT, crawl=True), serve(CONTENT)
     fetch(tmp_path, slow.url, fast.url)
     assert slow.asked == [""]
@@ -146,7 +146,7 @@ def test_a_slow_mirror_is_left_and_its_bytes_are_kept(tmp_path: Path, serve, mon
 
 def test_a_slow_mirror_is_better_than_none(tmp_path: Path, serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "RATE_WINDOW_S", 0.1)
-    monkeypatch.setattr(downloads, "LEAST_RATE", 10**9)
+    monkeypatch.setattr(downloads, "MIN_RATE", 10**9)
     (tmp_path / "set.gz.part").write_bytes(CONTENT[:-30_000])
     slow = serve(CONTENT, crawl=True)
     fetch(tmp_path, slow.url, closed_port_url())

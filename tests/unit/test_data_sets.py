@@ -324,7 +324,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0) -> tarfile.T
 def test_tar_members_that_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: tarfile.TarInfo, said: str
 ) -> None:
-    monkeypatch.setattr(unpack, "MOST_BYTES", 4000)
+    monkeypatch.setattr(unpack, "MAX_BYTES", 4000)
     archive = tar_with(tmp_path / "a.tar.gz", member("good.jpg", size=5), bad)
     with pytest.raises(DataError, match=rf"a\.tar\.gz is refused: .*{said}"):
         service.add("cats-dogs", archive, QUIET)
@@ -332,7 +332,7 @@ def test_tar_members_that_are_refused(
 
 
 def test_zip_members_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpack, "MOST_FILES", 3)
+    monkeypatch.setattr(unpack, "MAX_FILES", 3)
     link = zipfile.ZipInfo("link.jpg")
     link.external_attr = 0o120777 << 16
     for number, (entries, said) in enumerate(

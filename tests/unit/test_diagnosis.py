@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from kit.analysis import ceilings
 from kit.analysis.diagnosis import Diagnosis, Kind, diagnose, diagnose_all
 from kit.model.machine import Machine
-from kit.model.record import Context, Record
+from kit.model.record import HostSamples, Record
 from kit.planning import catalog
 from scenarios.contract.reasons import Code, Status
-from scenarios.contract.result import Anatomy, Ceiling, StepTime
+from scenarios.contract.result import Ceiling, StepTime, StepTiming
 from scenarios.spec.flops import training_flops
 from tests import examples
 
@@ -42,27 +42,27 @@ def scenario_of(cell):
     return catalog.scenarios()[cell.scenario][cell.variant]
 
 
-def launch(cell, step_s, resident, *, launch=1, threads=2, context=None, placement=None, **telemetry) -> Record:
+def launch(cell, step_s, resident, *, launch=1, threads=2, host_samples=None, placement=None, **telemetry) -> Record:
     """An ok launch whose steps last `step_s` end to end. resident: batch size to seconds of a step on the device."""
     asked = examples.request(cell, launch=launch, threads=threads)
     result = examples.result(asked, images_per_s=cell.batch / step_s)
-    anatomy = Anatomy([StepTime(batch, [seconds]) for batch, seconds in resident.items()])
+    step_timing = StepTiming([StepTime(batch, [seconds]) for batch, seconds in resident.items()])
     gpu = {"device": "cuda:0", "device_name": "NVIDIA H200"} if cell.device == "cuda" else {}
     where = replace(result.evidence.placement, **gpu | (placement or {}))
     result = replace(
         result,
-        anatomy=anatomy,
+        step_timing=step_timing,
         evidence=replace(result.evidence, placement=where),
         telemetry=replace(result.telemetry, **{"busy_threads": threads, "cpu_cores": 0.97 * threads, **telemetry}),
     )
-    return examples.record(asked, result=result, context=context)
+    return examples.record(asked, result=result, host_samples=host_samples)
 
 
-def host(**series) -> Context:
+def host(**series) -> HostSamples:
     """Samples at seconds 0 to 11, of which telemetry's 1 to 11 are training."""
     at = [float(second) for second in range(12)]
     spread = {name: [float(value)] * len(at) for name, value in series.items()}
-    return Context(at=at, series=spread, core_busy=[], cost_s=0.01)
+    return HostSamples(at=at, series=spread, core_busy=[], cost_s=0.01)
 
 
 def verdict(records, known=CPU, machine: Machine | None = None, own=None) -> Diagnosis:
@@ -77,8 +77,8 @@ SMALL_NET_ON_GPU = {16: 770e-6, 32: 775e-6, 64: 790e-6}
 
 
 def test_a_gpu_brings_nothing_to_a_small_net_because_its_kernels_are_over_before_the_next_is_started():
-    context = host(gpu0_use=0.35)
-    found = verdict([launch(MNIST_GPU, 950e-6, SMALL_NET_ON_GPU, context=context)], H200)
+    host_samples = host(gpu0_use=0.35)
+    found = verdict([launch(MNIST_GPU, 950e-6, SMALL_NET_ON_GPU, host_samples=host_samples)], H200)
     assert found.kind is Kind.LAUNCH_BOUND
     # The line through the three times: 762.5 us + 0.42 us an image; half of the time from 762.5 / 0.42 = 1,800 on.
     assert "762 µs (97 %, as long as starting 169 empty kernels at 4.5 µs) are the same at every batch size" in (
@@ -181,7 +181,7 @@ def test_threads_that_do_not_run():
     few = verdict([launch(cell, 12.6, resident, threads=8, cpu_cores=2.1, busy_threads=2)])
     assert few.kind is Kind.STARVED_OF_THREADS
     assert "Of 8 threads asked for 2 computed, and 2.1 CPUs were busy" in few.evidence
-    crowded = launch(cell, 12.6, resident, threads=8, cpu_cores=4.0, cpu_s=40.0, context=host(cpu_busy=7.9))
+    crowded = launch(cell, 12.6, resident, threads=8, cpu_cores=4.0, cpu_s=40.0, host_samples=host(cpu_busy=7.9))
     assert "other processes used 3.9" in verdict([crowded]).evidence
     unknown = launch(cell, 12.6, resident, threads=8, busy_threads=0)
     assert verdict([unknown]).kind is Kind.COMPUTE_BOUND
@@ -194,15 +194,15 @@ def test_times_measured_in_a_crowd_tell_of_the_crowd():
     """What other load there was while the step was taken apart decides, by chance, which part of it looks long."""
     cell, two = examples.cell(), {"threads": 2, "cpu_cores": 1.0, "cpu_s": 10.0}
     for step_s, resident in ((0.040, {16: 0.005, 64: 0.020}), (0.021, {16: 0.019, 64: 0.020})):
-        crowded = verdict([launch(cell, step_s, resident, context=host(cpu_busy=2.0), **two)])
+        crowded = verdict([launch(cell, step_s, resident, host_samples=host(cpu_busy=2.0), **two)])
         assert crowded.kind is Kind.STARVED_OF_THREADS
         assert crowded.evidence.endswith("It kept 1.0 CPUs busy with 2 threads; other processes used 1.0 of 2.")
-        room = verdict([launch(cell, step_s, resident, context=host(cpu_busy=1.3), **two)])
-        enough = verdict([launch(cell, step_s, resident, context=host(cpu_busy=2.0), **{**two, "threads": 1})])
+        room = verdict([launch(cell, step_s, resident, host_samples=host(cpu_busy=1.3), **two)])
+        enough = verdict([launch(cell, step_s, resident, host_samples=host(cpu_busy=2.0), **{**two, "threads": 1})])
         asleep = {"threads": 2, "cpu_cores": 0.1, "cpu_s": 1.0}
-        waits = verdict([launch(cell, step_s, resident, context=host(cpu_busy=2.0), **asleep)])
+        waits = verdict([launch(cell, step_s, resident, host_samples=host(cpu_busy=2.0), **asleep)])
         assert {room.kind, enough.kind, waits.kind} <= {Kind.INPUT_BOUND, Kind.LAUNCH_BOUND}
-    on_gpu = launch(MNIST_GPU, 950e-6, SMALL_NET_ON_GPU, context=host(cpu_busy=2.0), **two)
+    on_gpu = launch(MNIST_GPU, 950e-6, SMALL_NET_ON_GPU, host_samples=host(cpu_busy=2.0), **two)
     assert verdict([on_gpu], H200).kind is Kind.LAUNCH_BOUND
 
 
@@ -215,9 +215,9 @@ def test_a_quota_of_half_the_cores():
 
 def test_a_gpu_that_lowers_its_clocks():
     slow = {64: 0.0060, 16: 0.0015}
-    hot = launch(MNIST_GPU, 0.007, slow, context=host(gpu0_hw_thermal=0.4))
+    hot = launch(MNIST_GPU, 0.007, slow, host_samples=host(gpu0_hw_thermal=0.4))
     assert verdict([hot], H200).kind is Kind.THROTTLED
-    at_its_limit = launch(MNIST_GPU, 0.007, slow, context=host(gpu0_sw_power_cap=0.9))
+    at_its_limit = launch(MNIST_GPU, 0.007, slow, host_samples=host(gpu0_sw_power_cap=0.9))
     usual, capped = (examples.machine(gpus=[examples.gpu(power_limit_w=watts)]) for watts in (700.0, 400.0))
     assert verdict([at_its_limit], H200, usual).kind is not Kind.THROTTLED
     assert verdict([at_its_limit], H200, capped).kind is Kind.THROTTLED
@@ -225,7 +225,7 @@ def test_a_gpu_that_lowers_its_clocks():
     assert verdict([at_its_limit], H200, another_capped).kind is not Kind.THROTTLED
     before_and_after = host(gpu0_hw_thermal=0.0).model_copy(update={"at": [-9.0, *[float(n) for n in range(12, 23)]]})
     before_and_after.series["gpu0_hw_thermal"][:] = [1.0] * 12
-    assert verdict([launch(MNIST_GPU, 0.007, slow, context=before_and_after)], H200).kind is not Kind.THROTTLED
+    assert verdict([launch(MNIST_GPU, 0.007, slow, host_samples=before_and_after)], H200).kind is not Kind.THROTTLED
 
 
 def test_not_on_the_device_it_should_be_on():
@@ -329,9 +329,9 @@ SHARES = st.floats(0, 1)
     slowed=SHARES,
 )
 def test_every_measured_cell_has_one_verdict_with_sane_figures(cell, launches, known, cores, throttled, slowed):
-    context = host(gpu0_hw_slowdown=slowed, cpu_busy=cores, gpu0_use=slowed)
+    host_samples = host(gpu0_hw_slowdown=slowed, cpu_busy=cores, gpu0_use=slowed)
     records = [
-        launch(cell, s, r, launch=i, cpu_cores=cores, throttled_s=throttled, context=context)
+        launch(cell, s, r, launch=i, cpu_cores=cores, throttled_s=throttled, host_samples=host_samples)
         for i, (s, r) in enumerate(launches, start=1)
     ]
     both = measured(cell.device, **known)

@@ -50,7 +50,7 @@ def _short(content):
     return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
 
 
-class Place:
+class EnvironmentKey:
     """A framework `toy`, its wheel, an empty package index."""
 
     def __init__(self, folder):
@@ -76,7 +76,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setenv("KIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
     monkeypatch.setattr(uv_environments, "PYTHON", ".".join(map(str, sys.version_info[:2])))
-    return Place(tmp_path)
+    return EnvironmentKey(tmp_path)
 
 
 def test_an_environment_is_made_once_a_lock_and_has_its_packages(place):

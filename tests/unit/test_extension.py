@@ -82,9 +82,9 @@ def test_the_worker_tells_its_phases_and_reports_whole_epochs(assets, tmp_path):
     assert result.training.epochs[0].test_accuracy > 0.9  # the synthetic set can be learned
     assert not result.training.projected
     phases = [json.loads(line)["phase"] for line in (tmp_path / "events.jsonl").read_text().splitlines()]
-    assert phases == ["import", "data", "proof", "build", "training", "inference", "anatomy"]
-    assert result.anatomy
-    assert [steps.batch for steps in result.anatomy.resident] == [8, 16, 32]
+    assert phases == ["import", "data", "proof", "build", "training", "inference", "step_timing"]
+    assert result.step_timing
+    assert [steps.batch for steps in result.step_timing.resident] == [8, 16, 32]
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from benchmarks.coverage import Condition, simulate
-from kit.analysis.intervals import LEAST_LAUNCHES, TARGET, cell_interval, is_narrow, ratio_interval, t_interval
+from kit.analysis.intervals import MIN_LAUNCHES, TARGET, cell_interval, is_narrow, ratio_interval, t_interval
 
 speeds = st.lists(st.floats(100, 1000), min_size=2, max_size=30)
 different = st.lists(st.integers(100, 1000), min_size=2, max_size=30, unique=True)
-too_few_to_widen = st.lists(st.integers(100, 1000), min_size=2, max_size=LEAST_LAUNCHES - 1, unique=True)
+too_few_to_widen = st.lists(st.integers(100, 1000), min_size=2, max_size=MIN_LAUNCHES - 1, unique=True)
 
 
 def bounds(interval):
@@ -54,7 +54,7 @@ def test_intervals_do_not_depend_on_unit_order_or_side(over, under, unit):
 def test_the_widening_grows_the_interval_by_a_tenth_at_most_and_only_where_launches_may_have_been_stopped(values):
     plain, widened = t_interval(values), cell_interval(values)
     growth = math.log(widened.high / widened.low) / math.log(plain.high / plain.low) if plain.high > plain.low else 1.0
-    assert growth == pytest.approx(1) if len(values) < LEAST_LAUNCHES else 1 - 1e-9 < growth < 1.1
+    assert growth == pytest.approx(1) if len(values) < MIN_LAUNCHES else 1 - 1e-9 < growth < 1.1
 
 
 def test_one_launch_has_no_interval_and_equal_ones_have_a_point():

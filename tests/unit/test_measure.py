@@ -1,4 +1,4 @@
-"""The window meter, the timing of stretches and the anatomy of a step, on a clock that the test moves."""
+"""The window meter, the timing of stretches and the step_timing of a step, on a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from PIL import Image
 from scenarios.adapter import Arrays, Photos
 from scenarios.contract.request import Budget
 from scenarios.measuring import measure
-from scenarios.measuring.measure import LEAST_STRETCHES, WINDOW_S, WindowMeter, time_stretches
-from scenarios.measuring.step_timing import a_batch, dissect
+from scenarios.measuring.measure import MIN_STRETCHES, WINDOW_S, WindowMeter, time_stretches
+from scenarios.measuring.step_timing import a_batch, time_resident_steps
 from scenarios.spec import Augment
 
 
@@ -162,8 +162,8 @@ def test_stretches_are_of_the_length_asked_for_and_enough(clock, unit_s):
     assert len(set(stretches)) == 1
     stretch_s = stretches[0] * unit_s
     assert stretch_s == pytest.approx(max(0.06, unit_s), rel=0.2)
-    assert len(times) >= (LEAST_STRETCHES if unit_s <= 2 else 2)
-    assert len(times) <= max(LEAST_STRETCHES, round(0.4 / stretch_s) + 1)
+    assert len(times) >= (MIN_STRETCHES if unit_s <= 2 else 2)
+    assert len(times) <= max(MIN_STRETCHES, round(0.4 / stretch_s) + 1)
     assert stretch_s * (len(times) - 1) <= max(10.0, unit_s)
 
 
@@ -191,11 +191,11 @@ class Resident:
 def test_a_step_is_dissected_at_a_quarter_half_and_all_of_its_batch(clock, batch, sizes):
     images = np.arange(40, dtype=np.float32).reshape(40, 1, 1, 1)  # too few for a batch of 64
     model = Resident(clock)
-    resident = dissect(None, model, Arrays(images, np.arange(40)), batch).resident
+    resident = time_resident_steps(None, model, Arrays(images, np.arange(40)), batch).resident
     assert [step.batch for step in resident] == sizes
     for step, used in zip(resident, model.batches, strict=True):
         assert step.seconds == pytest.approx([1e-3 * (1 + step.batch)] * len(step.seconds))
-        assert len(step.seconds) >= LEAST_STRETCHES
+        assert len(step.seconds) >= MIN_STRETCHES
         chosen = used.ravel().tolist()
         assert len(set(chosen)) == min(step.batch, 40)
         assert set(chosen) <= set(range(40))
@@ -203,7 +203,7 @@ def test_a_step_is_dissected_at_a_quarter_half_and_all_of_its_batch(clock, batch
 
 def test_a_machine_that_grows_slower_does_so_for_all_batch_sizes(clock):
     images = np.zeros((64, 1, 1, 1), np.float32)
-    resident = dissect(None, Resident(clock, drift=1.01), Arrays(images, np.arange(64)), 64).resident
+    resident = time_resident_steps(None, Resident(clock, drift=1.01), Arrays(images, np.arange(64)), 64).resident
     relative = [np.median(step.seconds) / (1 + step.batch) for step in resident]
     assert max(relative) / min(relative) < 1.01**3
 

@@ -9,11 +9,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from kit.analysis.run_analysis import judge
+from kit.analysis.run_analysis import analyze_run
 from kit.analysis.summaries import ratios, summarise
 from kit.model.errors import UsageError
 from kit.model.plan import PlannedLaunch
-from kit.model.record import Context
+from kit.model.record import HostSamples
 from kit.planning import catalog
 from kit.report import charts, text
 from kit.report import tuned as tuned_section
@@ -54,7 +54,7 @@ def plan(requests):
 def view_of(records, requests=None, probes=(), tunings=(), **changes):
     titles = {name: f.title for name, f in catalog.frameworks().items()}
     planned = plan(requests or [r.request for r in records]).model_copy(update=changes)
-    return make_view(judge(planned, machine(), records, probes, catalog.scenarios(), tunings), titles)
+    return make_view(analyze_run(planned, machine(), records, probes, catalog.scenarios(), tunings), titles)
 
 
 def document(records, requests=None, probes=()) -> Document:
@@ -177,7 +177,7 @@ def test_no_text_from_a_record_becomes_markup():
     bad = failed(wanted, message=HOSTILE, remedy=HOSTILE)
     html = render(
         make_view(
-            judge(
+            analyze_run(
                 plan([wanted]).model_copy(update={"profile": HOSTILE, "run": HOSTILE}),
                 machine(cpu_model=HOSTILE),
                 [ok, bad],
@@ -198,7 +198,7 @@ def test_texts_that_xml_or_utf_8_cannot_hold_are_shown_without_them(tmp_path):
     wanted = request(cell())
     odd = "a\x00\x1b[2J\ufffe\ud800b"
     shown = record(wanted, epochs=2).model_copy(update={"request": replace(wanted, framework=odd), "engine": odd})
-    page = write_report(tmp_path / "report.html", judge(plan([wanted]), machine(os=odd), [shown], [], {}))
+    page = write_report(tmp_path / "report.html", analyze_run(plan([wanted]), machine(os=odd), [shown], [], {}))
     assert "a??[2J??b" in page.read_text(encoding="utf-8")
 
 
@@ -252,7 +252,7 @@ def test_the_report_replaces_the_old_one_whole(tmp_path):
     target = tmp_path / "index.html"
     target.write_text("<!doctype html> old")
     of = request(cell())
-    assert write_report(target, judge(plan([of]), machine(), [record(of)], [], {})) == target
+    assert write_report(target, analyze_run(plan([of]), machine(), [record(of)], [], {})) == target
     assert target.read_text().startswith("<!doctype html>")
     assert list(tmp_path.iterdir()) == [target]
 
@@ -262,7 +262,7 @@ def test_the_report_replaces_nothing_else(tmp_path, kind):
     target = tmp_path / "plan.json"
     {"plan": lambda: target.write_text("{}"), "folder": target.mkdir, "pipe": lambda: os.mkfifo(target)}[kind]()
     with pytest.raises(UsageError, match="no report"):
-        write_report(target, judge(plan([request(cell())]), machine(), [], [], {}))
+        write_report(target, analyze_run(plan([request(cell())]), machine(), [], [], {}))
     assert list(tmp_path.iterdir()) == [target]
     assert kind != "plan" or target.read_text() == "{}"
 
@@ -274,8 +274,8 @@ def probe(device="cpu"):
 
 def watched(of, **series):
     """A record whose launch the host watched for three samples."""
-    context = Context(at=[1.0, 6.0, 11.0], series=series, core_busy=[1.0, 0.5], cost_s=0.002)
-    return record(of).model_copy(update={"context": context})
+    host_samples = HostSamples(at=[1.0, 6.0, 11.0], series=series, core_busy=[1.0, 0.5], cost_s=0.002)
+    return record(of).model_copy(update={"host_samples": host_samples})
 
 
 def test_intervals_ties_and_the_clearly_slower_are_told_apart():
@@ -315,7 +315,7 @@ def test_what_the_host_saw_becomes_warnings_charts_and_energy():
     busy = view_of([watched(request(cell()), **series)])
     assert "Other processes" not in quiet.text
     assert [t.title for t in busy.timelines] == ["CPUs busy"]
-    assert any("2.1" in cause and "Other processes" in cause for _, cause, _ in busy.cautions.rows)
+    assert any("2.1" in cause and "Other processes" in cause for _, cause, _ in busy.warnings.rows)
     assert busy.energy.headers == ("Cell", "cpu")
     assert "svg" in charts.timeline(busy.timelines[0])
     assert any("Sampling the host took 0.20 % of one CPU" in paragraph for paragraph in busy.method)

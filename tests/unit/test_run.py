@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.execution.launch import Job, Setting, log_tail, record_without_launch, run_launch
+from kit.execution.launch import Job, RunContext, log_tail, record_without_launch, run_launch
 from kit.model.environment import Environment
 from kit.model.errors import DiskError, EngineError
 from kit.model.launch import Completion, Limits
@@ -27,7 +27,7 @@ DONE = Completion(exit_code=0, seconds=1.0)
 
 @pytest.fixture
 def setting(tmp_path):
-    return Setting(
+    return RunContext(
         run="r1",
         profile="quick",
         identify=False,

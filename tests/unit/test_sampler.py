@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit.analysis import host_samples as contexts
+from kit.analysis import host_samples
 from kit.analysis.measured_launch import measured
 from kit.host.sampling import cpu
 from kit.host.sampling.rapl import Counter, Packages
 from kit.host.sampling.sampler import Sampler
-from kit.model.record import Context
+from kit.model.record import HostSamples
 from scenarios.contract.result import Telemetry, Window
 from tests import examples
 from tests.fakes_nvml import UNSUPPORTED, FakeGpu, Refusal, install
@@ -36,8 +36,8 @@ ctxt 14
 STILL = {"user0": 100, "idle0": 100, "waiting0": 50, "steal0": 10, "user2": 100, "idle2": 100}
 
 
-def context(at: list[float], **series: list[float | None]) -> Context:
-    return Context(at=at, series=series, core_busy=[], cost_s=0.0)
+def samples(at: list[float], **series: list[float | None]) -> HostSamples:
+    return HostSamples(at=at, series=series, core_busy=[], cost_s=0.0)
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_a_gpu_tells_what_it_can_and_nothing_is_made_up(monkeypatch):
         "gpu2_hw_power_brake": [0, 0],
         "gpu1_power_w": [20, None],
     }
-    assert Context.model_validate_json(seen.model_dump_json()) == seen
+    assert HostSamples.model_validate_json(seen.model_dump_json()) == seen
 
 
 def test_a_driver_that_knows_throttle_reasons_by_their_former_name_tells_them(monkeypatch):
@@ -240,7 +240,7 @@ def test_the_sampler_sees_a_busy_process_at_little_cost():
     assert seen.at == sorted(seen.at)
     assert 6 <= len(seen.at) <= 8  # one at each end and every quarter of a second
     assert seen.series["cpu_busy"][0] is None  # what was before is not of this launch
-    busy = contexts.mean(seen, "cpu_busy", seen.at[0], seen.at[-1])
+    busy = host_samples.mean(seen, "cpu_busy", seen.at[0], seen.at[-1])
     assert busy is not None
     assert 0.5 <= busy <= len(seen.core_busy)
     assert sum(seen.core_busy) == pytest.approx(busy, abs=0.25)
@@ -263,57 +263,59 @@ def test_energy_adds_up_however_a_span_is_cut(powers, cuts):
     at = [i * 10.0 for i in range(11)]
     counter = [sum(powers[:i]) for i in range(11)]
     a, b, c = sorted(cuts)
-    for seen in (context(at, gpu0_energy_j=list(counter)), context(at, gpu0_power_w=list(powers))):
-        whole, first, second = (contexts.energy_j(seen, "gpu0", [span]) for span in ((a, c), (a, b), (b, c)))
+    for seen in (samples(at, gpu0_energy_j=list(counter)), samples(at, gpu0_power_w=list(powers))):
+        whole, first, second = (host_samples.energy_j(seen, "gpu0", [span]) for span in ((a, c), (a, b), (b, c)))
         assert whole is not None
         assert first is not None
         assert second is not None
         assert whole == pytest.approx(first + second, abs=1e-6)
-        assert contexts.energy_j(seen, "gpu0", [(at[0], at[-1] + 0.001)]) is None
-        assert contexts.energy_j(seen, "gpu0", [(at[0] - 0.001, at[-1])]) is None
+        assert host_samples.energy_j(seen, "gpu0", [(at[0], at[-1] + 0.001)]) is None
+        assert host_samples.energy_j(seen, "gpu0", [(at[0] - 0.001, at[-1])]) is None
 
 
 @given(watts=st.floats(1, 1000), from_at=st.floats(0, 2), to_at=st.floats(5, 8))
 def test_constant_power_is_power_times_time_from_counter_and_from_power(watts, from_at, to_at):
     at = [0.0, 0.5, 1.5, 2.0, 5.0, 8.0]
     gaps = [None if i == 2 else watts for i in range(6)]  # a sample that could not be read
-    counted = context(at, gpu1_energy_j=[1e6 + watts * t for t in at], gpu1_power_w=[0.0] * 6)
-    for seen in (counted, context(at, gpu1_power_w=list(gaps))):
-        joules = contexts.energy_j(seen, "gpu1", [(from_at, to_at)])
+    counted = samples(at, gpu1_energy_j=[1e6 + watts * t for t in at], gpu1_power_w=[0.0] * 6)
+    for seen in (counted, samples(at, gpu1_power_w=list(gaps))):
+        joules = host_samples.energy_j(seen, "gpu1", [(from_at, to_at)])
         assert joules == pytest.approx(watts * (to_at - from_at), abs=1e-3)
-    assert contexts.mean(context(at, gpu1_power_w=list(gaps)), "gpu1_power_w", from_at, to_at) == pytest.approx(watts)
+    assert host_samples.mean(samples(at, gpu1_power_w=list(gaps)), "gpu1_power_w", from_at, to_at) == pytest.approx(
+        watts
+    )
 
 
 def test_a_counter_that_stands_still_or_was_reset_measures_nothing():
     at = [0.0, 1.0, 2.0]
-    assert contexts.energy_j(context(at, cpu_energy_j=[5, 5, 5]), "cpu", [(0, 2)]) is None
-    reset = context(at, gpu0_energy_j=[100, 0, 200], gpu0_power_w=[10, 10, 10])
-    assert contexts.energy_j(reset, "gpu0", [(0, 2)]) == pytest.approx(20)
-    assert contexts.energy_j(context(at), "cpu", [(0, 2)]) is None
+    assert host_samples.energy_j(samples(at, cpu_energy_j=[5, 5, 5]), "cpu", [(0, 2)]) is None
+    reset = samples(at, gpu0_energy_j=[100, 0, 200], gpu0_power_w=[10, 10, 10])
+    assert host_samples.energy_j(reset, "gpu0", [(0, 2)]) == pytest.approx(20)
+    assert host_samples.energy_j(samples(at), "cpu", [(0, 2)]) is None
 
 
 def test_a_load_stands_for_the_time_since_the_sample_before():
-    seen = context([0, 1, 1.2, 4], cpu_busy=[None, 1.0, None, 4.0])
-    assert contexts.mean(seen, "cpu_busy", 0, 4) == pytest.approx((1 * 1 + 3 * 4) / 4)
-    assert contexts.mean(seen, "cpu_busy", 0.5, 4) == 4.0  # the first second is not wholly within
-    assert contexts.mean(seen, "cpu_busy", 0, 3.9) == 1.0  # nor is what the last sample stands for
-    assert contexts.mean(seen, "cpu_busy", 5, 9) is None
-    assert contexts.mean(seen, "cpu_steal", 0, 4) is None
+    seen = samples([0, 1, 1.2, 4], cpu_busy=[None, 1.0, None, 4.0])
+    assert host_samples.mean(seen, "cpu_busy", 0, 4) == pytest.approx((1 * 1 + 3 * 4) / 4)
+    assert host_samples.mean(seen, "cpu_busy", 0.5, 4) == 4.0  # the first second is not wholly within
+    assert host_samples.mean(seen, "cpu_busy", 0, 3.9) == 1.0  # nor is what the last sample stands for
+    assert host_samples.mean(seen, "cpu_busy", 5, 9) is None
+    assert host_samples.mean(seen, "cpu_steal", 0, 4) is None
 
 
 @pytest.mark.parametrize(("busy", "other"), [([None, 3.0], 1.5), ([None, 1.0], 0.0), ([None, None], None)])
 def test_load_by_others_is_what_the_worker_did_not_use(busy, other):
     telemetry = Telemetry(2.0, 6.0, 1, cpu_s=6.0, cpu_cores=1.5, busy_threads=1, throttled_s=None, gpu_peak_bytes=None)
-    seen = context([0, 3, 6, 9], cpu_busy=[None, 64.0, *busy[1:], 64.0])  # before and after, all CPUs are busy
-    (launch,) = measured([examples.record(context=seen)])
+    seen = samples([0, 3, 6, 9], cpu_busy=[None, 64.0, *busy[1:], 64.0])  # before and after, all CPUs are busy
+    (launch,) = measured([examples.record(host_samples=seen)])
     assert replace(launch, telemetry=telemetry).other_cpus == other
     assert replace(launch, telemetry=replace(telemetry, to_at=3.5)).other_cpus is None
 
 
 @pytest.mark.parametrize(("steal", "share"), [(0.0, 0.0), (1.0, 0.25), (None, None)])
 def test_no_steal_is_told_from_steal_that_nobody_saw(steal, share):
-    seen = context([1, 11], cpu_busy=[None, 3.0], cpu_steal=[None, steal])
-    (launch,) = measured([examples.record(context=seen)])
+    seen = samples([1, 11], cpu_busy=[None, 3.0], cpu_steal=[None, steal])
+    (launch,) = measured([examples.record(host_samples=seen)])
     assert launch.stolen == share
 
 
@@ -325,7 +327,7 @@ def test_joules_are_those_of_the_steady_windows_and_only_of_what_was_measured():
     windows = [Window(0, 10, 9, 900), Window(10, 10, 20, 2000), Window(25, 10, 20, 2000)]
     training = replace(record.result.training, windows=windows, steady_from=1)
     at = [0.0, 5.0, 20.0, 22.0, 40.0]
-    seen = context(
+    seen = samples(
         at,
         cpu_energy_j=[80 * t for t in at],
         gpu0_power_w=[300.0] * 5,
@@ -333,6 +335,6 @@ def test_joules_are_those_of_the_steady_windows_and_only_of_what_was_measured():
         gpu1_energy_j=[None, 0.0, 10.0, 20.0, None],  # does not cover them
         gpu1_use=[1.0] * 5,
     )
-    watched = record.model_copy(update={"context": seen, "result": replace(record.result, training=training)})
-    assert contexts.joules_per_1000_images(watched) == {"cpu": pytest.approx(400), "gpu0": pytest.approx(1500)}
-    assert contexts.joules_per_1000_images(record.model_copy(update={"context": None})) == {}
+    watched = record.model_copy(update={"host_samples": seen, "result": replace(record.result, training=training)})
+    assert host_samples.joules_per_1000_images(watched) == {"cpu": pytest.approx(400), "gpu0": pytest.approx(1500)}
+    assert host_samples.joules_per_1000_images(record.model_copy(update={"host_samples": None})) == {}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kit.analysis.intervals import is_narrow
 from kit.analysis.summaries import speeds
-from kit.execution.schedule import further
+from kit.execution.schedule import next_round
 from scenarios.contract.reasons import Status
 from tests.examples import cell, failed, plan, planned, record, request
 
@@ -38,26 +38,26 @@ def names(round_):
 
 def test_wide_cells_get_one_more_launch_each_the_widest_first():
     records = [*launches("torch", WIDE), *launches("onnxruntime", QUIET), *launches("tensorflow", WIDER)]
-    found = further(plan_of(*FRAMEWORKS), records)
+    found = next_round(plan_of(*FRAMEWORKS), records)
     assert names(found) == [("tensorflow", 6), ("torch", 6)]
     assert found[0] == planned(6, framework="tensorflow")
-    assert names(further(plan_of(*FRAMEWORKS), list(reversed(records)))) == names(found)
+    assert names(next_round(plan_of(*FRAMEWORKS), list(reversed(records)))) == names(found)
 
 
 def test_a_cell_that_lacks_launches_is_wide_however_quiet():
     records = [*launches("torch", QUIET[:4]), failed(replace(request(cell()), launch=5))]
-    assert names(further(plan_of("torch"), records)) == [("torch", 6)]
+    assert names(next_round(plan_of("torch"), records)) == [("torch", 6)]
 
 
 def test_cells_that_cannot_be_judged_skip_or_keep_failing_get_no_more():
     def others(status, numbers):
         return [failed(replace(request(cell()), launch=n), status=status) for n in numbers]
 
-    assert further(plan_of("torch"), []) == []
-    assert further(plan_of("torch"), launches("torch", WIDE[:1])) == []
-    assert further(plan_of("torch"), [*launches("torch", WIDE), *others(Status.SKIPPED, [6])]) == []
-    assert names(further(plan_of("torch"), [*launches("torch", WIDE), *others(Status.FAILED, range(6, 10))]))
-    assert further(plan_of("torch"), [*launches("torch", WIDE), *others(Status.FAILED, range(6, 11))]) == []
+    assert next_round(plan_of("torch"), []) == []
+    assert next_round(plan_of("torch"), launches("torch", WIDE[:1])) == []
+    assert next_round(plan_of("torch"), [*launches("torch", WIDE), *others(Status.SKIPPED, [6])]) == []
+    assert names(next_round(plan_of("torch"), [*launches("torch", WIDE), *others(Status.FAILED, range(6, 10))]))
+    assert next_round(plan_of("torch"), [*launches("torch", WIDE), *others(Status.FAILED, range(6, 11))]) == []
 
 
 def test_the_budget_leaves_out_what_would_exceed_it_counting_all_that_was_spent():
@@ -68,7 +68,7 @@ def test_the_budget_leaves_out_what_would_exceed_it_counting_all_that_was_spent(
     ]
     spent = 5 * (10 + 7 + 30)
     for left, expected in ((9.9, []), (10, ["torch"]), (30, ["tensorflow"]), (40, ["tensorflow", "torch"])):
-        found = further(plan_of(*FRAMEWORKS, budget_s=spent + left), records)
+        found = next_round(plan_of(*FRAMEWORKS, budget_s=spent + left), records)
         assert [launch.framework for launch in found] == expected
 
 
@@ -81,7 +81,7 @@ def test_rounds_end_with_narrow_cells_or_the_budget_spent_also_where_each_is_cut
     while due and len(records) < 1000:
         for launch in due[: generator.randint(1, len(due))] if len(records) >= 10 else due:  # then resumed
             records += launches(launch.framework, [1000 * generator.lognormvariate(0, spread)], first=launch.launch)
-        due = further(wanted, records)
+        due = next_round(wanted, records)
     assert not due
     assert len({(r.key, r.launch) for r in records}) == len(records)
     spent = sum(r.seconds for r in records)

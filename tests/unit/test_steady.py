@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.measuring.steady import LEAST_LEFT, truncation_point
+from scenarios.measuring.steady import MIN_LEFT, truncation_point
 
 VALUES = st.lists(st.integers(1, 1000), max_size=60)  # whole numbers: shifts and powers of two are then exact
 
@@ -21,7 +21,7 @@ def by_definition(values):
         left = np.asarray(values[cut:], float)
         return np.sum((left - left.mean()) ** 2) / len(left) ** 2
 
-    allowed = [cut for cut in range(len(values) // 2 + 1) if len(values) - cut >= LEAST_LEFT]
+    allowed = [cut for cut in range(len(values) // 2 + 1) if len(values) - cut >= MIN_LEFT]
     return [mser(cut) for cut in allowed] or [0.0]
 
 
@@ -31,7 +31,7 @@ def test_it_is_the_least_of_the_papers_formula(values):
     found = truncation_point(values)
     assert errors[found] == pytest.approx(min(errors), rel=1e-9, abs=1e-12)
     assert 0 <= found <= len(values) / 2
-    assert found == 0 or len(values) - found >= LEAST_LEFT
+    assert found == 0 or len(values) - found >= MIN_LEFT
 
 
 @given(VALUES, st.sampled_from([0.25, 1.0, 8.0]))
@@ -46,7 +46,7 @@ def test_nothing_is_cut_from_what_never_changes(rate, count):
 
 @given(st.integers(0, 20), st.integers(0, 30))
 def test_a_step_in_the_first_half_is_cut_exactly(slow, more):
-    fast = max(slow, LEAST_LEFT) + more
+    fast = max(slow, MIN_LEFT) + more
     assert truncation_point([700.0] * slow + [1000.0] * fast) == slow
 
 

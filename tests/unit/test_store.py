@@ -179,7 +179,7 @@ def test_a_full_disk_is_a_disk_error_and_leaves_nothing_half(folder, monkeypatch
 
 def test_too_little_space_for_a_launch_tells_how_to_go_on(folder, monkeypatch):
     folder.require_space()
-    monkeypatch.setattr(run_folder, "LEAST_FREE_BYTES", 1 << 62)
+    monkeypatch.setattr(run_folder, "MIN_FREE_BYTES", 1 << 62)
     with pytest.raises(DiskError, match="--resume"):
         folder.require_space()
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from kit.host.sampling.files import number
 
-LEAST_TICKS = 10  # of 10 ms: over less time, one tick more or less is more than a tenth of a CPU
-MOST_CORES = 16  # the clocks of so many stand for all: some kernels wait 10 ms for each (arch_freq_get_on_cpu, to 5.17)
+MIN_TICKS = 10  # of 10 ms: over less time, one tick more or less is more than a tenth of a CPU
+MAX_CORES = 16  # the clocks of so many stand for all: some kernels wait 10 ms for each (arch_freq_get_on_cpu, to 5.17)
 CLOCKS_EVERY = 4  # samples
 CPUINFO_BYTES = 32 << 10  # about 20 CPUs; the kernel makes the text as far as it is read
 
@@ -77,7 +77,7 @@ class Load:
             self._last = now
             return {}
         passed = {cpu: ticks.since(self._last[cpu]) for cpu, ticks in now.items() if cpu in self._last}
-        if max((ticks.all for ticks in passed.values()), default=0) < LEAST_TICKS:
+        if max((ticks.all for ticks in passed.values()), default=0) < MIN_TICKS:
             return {}
         self._last = now
         for cpu, ticks in passed.items():
@@ -103,7 +103,7 @@ def parse_clocks(cpuinfo: str) -> list[float]:
 
 
 class Clocks:
-    """`cpu_mhz`: mean over up to MOST_CORES logical CPUs, in every CLOCKS_EVERY-th reading: it is slow to read."""
+    """`cpu_mhz`: mean over up to MAX_CORES logical CPUs, in every CLOCKS_EVERY-th reading: it is slow to read."""
 
     def __init__(self, folder: Path = Path("/sys/devices/system/cpu"), cpuinfo: Path = Path("/proc/cpuinfo")) -> None:
         self._files = _spread(sorted(folder.glob("cpu[0-9]*/cpufreq/scaling_cur_freq")))
@@ -130,6 +130,6 @@ class Clocks:
 
 
 def _spread(files: Sequence[Path]) -> list[Path]:
-    """Up to MOST_CORES of them, evenly over the whole."""
-    chosen = min(len(files), MOST_CORES)
+    """Up to MAX_CORES of them, evenly over the whole."""
+    chosen = min(len(files), MAX_CORES)
     return [files[i * len(files) // chosen] for i in range(chosen)]

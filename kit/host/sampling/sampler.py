@@ -11,7 +11,7 @@ from kit.host.gpus import opened
 from kit.host.sampling.cpu import Clocks, Load
 from kit.host.sampling.gpu import Gpus
 from kit.host.sampling.rapl import Packages
-from kit.model.record import Context
+from kit.model.record import HostSamples
 
 INTERVAL_S = 0.5
 PATIENCE_S = 10.0  # for the first sample and for the last: a wedged driver answers never
@@ -52,7 +52,7 @@ class Sampler:
         self._thread.start()
         self._started.wait(self._patience_s)
 
-    def stop(self) -> Context:
+    def stop(self) -> HostSamples:
         """Take the last sample and end."""
         self._stopping.set()
         self._thread.join(self._patience_s)
@@ -60,7 +60,7 @@ class Sampler:
             self._error = TimeoutError(f"no answer within {self._patience_s:g} s")
         samples = list(self._samples)
         names = dict.fromkeys(name for sample in samples for name in sample)
-        return Context(
+        return HostSamples(
             at=self._at[: len(samples)],
             series={name: [sample.get(name) for sample in samples] for name in names},
             core_busy=[round(share, DIGITS) for share in self._load.core_busy()],

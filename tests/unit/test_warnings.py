@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kit.analysis.robust import mann_kendall, modified_z_scores, relative_spread, theil_sen
-from kit.analysis.warnings import Caution, CautionCode, cautions
-from kit.model.record import Context, Image, Record
+from kit.analysis.warnings import RunWarning, WarningCode, find_warnings
+from kit.model.record import HostSamples, Image, Record
 from scenarios.contract.reasons import Code, Status
 from scenarios.contract.request import Budget
 from scenarios.contract.result import Window
@@ -24,12 +24,12 @@ QUIET = [0.0, 0.004, -0.003, 0.005, -0.006, 0.001]  # what idle launches differ 
 STEADY = [0.0, 0.02, -0.01, 0.015, -0.02, 0.005, -0.015, 0.01] * 3
 
 
-def host(**series: float) -> Context:
+def host(**series: float) -> HostSamples:
     """Samples at seconds 0 to 11, of which telemetry's 1 to 11 are training; at 0 all CPUs start the launch."""
     at = [float(second) for second in range(12)]
     means = {"cpu_busy": 1.95, "cpu_steal": 0.0} | series
     values: dict[str, list[float | None]] = {name: [2.0, *[float(mean)] * 11] for name, mean in means.items()}
-    return Context(at=at, series=values, core_busy=[], cost_s=0.01)
+    return HostSamples(at=at, series=values, core_busy=[], cost_s=0.01)
 
 
 def launch(
@@ -39,7 +39,7 @@ def launch(
     change: float = 0.0,
     windows: Sequence[float] = STEADY,
     steady_from: int = 4,
-    context: Context | None = None,
+    host_samples: HostSamples | None = None,
     versions: dict[str, str] | None = None,
     data: str = "real",
     budget: Budget | None = None,
@@ -58,7 +58,7 @@ def launch(
         telemetry=replace(result.telemetry, **telemetry or {}),
         evidence=replace(result.evidence, versions={"python": "3.11", asked.framework: "1.0", **(versions or {})}),
     )
-    fields = {"started_at": f"2026-01-01T00:{number:02d}:00+00:00", "context": context or host()}
+    fields = {"started_at": f"2026-01-01T00:{number:02d}:00+00:00", "host_samples": host_samples or host()}
     return examples.record(asked, result=result, **fields | record)
 
 
@@ -66,9 +66,9 @@ def launches(cell=CPU, count=5, **changes) -> list[Record]:
     return [launch(n, cell, change=QUIET[n % len(QUIET)], **changes) for n in range(1, count + 1)]
 
 
-def found(records, planned=None, machine=None, probes=()) -> list[Caution]:
+def found(records, planned=None, machine=None, probes=()) -> list[RunWarning]:
     wanted = [examples.planned(r.launch, device=r.request.device, framework=r.request.framework) for r in records]
-    return cautions(examples.plan(planned or wanted), machine or examples.machine(), records, probes)
+    return find_warnings(examples.plan(planned or wanted), machine or examples.machine(), records, probes)
 
 
 def with_one(odd: Record, cell=CPU) -> list[Record]:
@@ -85,51 +85,51 @@ FALLING = [-0.005 * i for i in range(24)]
 
 # Trouble: records, and machine where it matters; what the one caution must say.
 TROUBLES = {
-    CautionCode.MIXED_VERSIONS: (with_one(launch(3, versions={"torch": "1.1"})), None, "torch (1.0, 1.1)"),
-    CautionCode.OTHER_LOAD: (
-        with_one(launch(3, context=host(cpu_busy=2.9))),
+    WarningCode.MIXED_VERSIONS: (with_one(launch(3, versions={"torch": "1.1"})), None, "torch (1.0, 1.1)"),
+    WarningCode.OTHER_LOAD: (
+        with_one(launch(3, host_samples=host(cpu_busy=2.9))),
         None,
         "kept 1.0 of the machine's 2 logical CPUs busy while it trained (in 1 of 5 launches)",
     ),
-    CautionCode.OTHER_GPU_PROCESSES: (
-        with_one(launch(3, GPU, context=host(gpu0_other_processes=2)), GPU),
+    WarningCode.OTHER_GPU_PROCESSES: (
+        with_one(launch(3, GPU, host_samples=host(gpu0_other_processes=2)), GPU),
         None,
         "(2 at once) computed on its GPU (in 1 of 5 launches)",
     ),
-    CautionCode.QUOTA: (launches(telemetry={"throttled_s": 19.0}), None, "withheld 50 %"),
-    CautionCode.HOT_GPU: (
-        launches(GPU, context=host(gpu0_hw_thermal=0.3, gpu0_temperature_c=88)),
+    WarningCode.QUOTA: (launches(telemetry={"throttled_s": 19.0}), None, "withheld 50 %"),
+    WarningCode.HOT_GPU: (
+        launches(GPU, host_samples=host(gpu0_hw_thermal=0.3, gpu0_temperature_c=88)),
         None,
         "reached 88 °C (in 5 of 5 launches) and lowered its clocks for heat in 30 %",
     ),
-    CautionCode.POWER_CAP: (
-        launches(GPU, context=host(gpu0_use=0.9)),
+    WarningCode.POWER_CAP: (
+        launches(GPU, host_samples=host(gpu0_use=0.9)),
         machine(420),
         "GPU 0 to 420 W, 60 % of its default",
     ),
-    CautionCode.STEAL: (launches(context=host(cpu_steal=0.2)), None, "gave 9 % of the CPU time"),
-    CautionCode.NO_STEADY_STATE: (launches(steady_from=24), None, "not settled after 8.2 s, the first half"),
-    CautionCode.DRIFT: (launches(windows=FALLING), None, "changed by -12 % from the first to the last steady window"),
-    CautionCode.NOISY: (
+    WarningCode.STEAL: (launches(host_samples=host(cpu_steal=0.2)), None, "gave 9 % of the CPU time"),
+    WarningCode.NO_STEADY_STATE: (launches(steady_from=24), None, "not settled after 8.2 s, the first half"),
+    WarningCode.DRIFT: (launches(windows=FALLING), None, "changed by -12 % from the first to the last steady window"),
+    WarningCode.NOISY: (
         [launch(n, change=c) for n, c in enumerate([0.1, -0.1, 0.12, -0.08, 0.0], 1)],
         None,
         "5 of its launches by 10 %",
     ),
-    CautionCode.SLOW_FIRST_LAUNCH: (with_one(launch(1, change=-0.15)), None, "Launch 1 was 15 % slower than the 4"),
-    CautionCode.OUTLIERS: (with_one(launch(4, change=-0.2)), None, "median of 5: 4 (-20 %)"),
-    CautionCode.FEW_LAUNCHES: ([launch()], None, "A single launch has no interval"),
-    CautionCode.UNDER_QUOTA: (
+    WarningCode.SLOW_FIRST_LAUNCH: (with_one(launch(1, change=-0.15)), None, "Launch 1 was 15 % slower than the 4"),
+    WarningCode.OUTLIERS: (with_one(launch(4, change=-0.2)), None, "median of 5: 4 (-20 %)"),
+    WarningCode.FEW_LAUNCHES: ([launch()], None, "A single launch has no interval"),
+    WarningCode.UNDER_QUOTA: (
         launches(),
         examples.machine(quota_cpus=1.5, cpus=1),
         "grants 1.5 of the machine's 2 logical CPUs: the figures are those of the quota",
     ),
-    CautionCode.SYNTHETIC_DATA: (launches(data="synthetic"), None, "synthetic data"),
-    CautionCode.OLD_DRIVER: (
+    WarningCode.SYNTHETIC_DATA: (launches(data="synthetic"), None, "synthetic data"),
+    WarningCode.OLD_DRIVER: (
         launches(GPU, versions={"cuda": "13.0"}),
         machine(driver="570.86.15"),
         "driver is 570.86.15; torch ran CUDA 13, made for 580",
     ),
-    CautionCode.ENGINE_REMARK: (with_one(launch(2, warnings=["No limit of pids here."])), None, "No limit of pids"),
+    WarningCode.ENGINE_REMARK: (with_one(launch(2, warnings=["No limit of pids here."])), None, "No limit of pids"),
 }
 
 
@@ -146,40 +146,42 @@ def test_each_trouble_raises_its_caution_once_and_no_other(code):
     assert caution.code is code
     assert words in caution.cause
     assert caution.remedy.endswith(".")
-    of_run = {CautionCode.POWER_CAP, CautionCode.UNDER_QUOTA, CautionCode.OLD_DRIVER}
+    of_run = {WarningCode.POWER_CAP, WarningCode.UNDER_QUOTA, WarningCode.OLD_DRIVER}
     assert caution.about == ("" if code in of_run else records[0].key)
 
 
 def test_every_code_is_raised_by_some_example():
-    elsewhere = {CautionCode.DIFFERENT_LIBRARIES, CautionCode.NO_CEILING}  # see below
-    assert set(TROUBLES) | elsewhere == set(CautionCode)
+    elsewhere = {WarningCode.DIFFERENT_LIBRARIES, WarningCode.NO_CEILING}  # see below
+    assert set(TROUBLES) | elsewhere == set(WarningCode)
 
 
 def test_cautions_are_sorted_by_gravity_and_told_of_their_own_cell():
-    loaded = launches(GPU, context=host(cpu_busy=4.1, cpu_steal=0.2))
+    loaded = launches(GPU, host_samples=host(cpu_busy=4.1, cpu_steal=0.2))
     codes = [(caution.code, caution.about) for caution in found([*launches(CPU, data="synthetic"), *loaded])]
     assert codes == [
-        (CautionCode.OTHER_LOAD, GPU.key),
-        (CautionCode.STEAL, GPU.key),
-        (CautionCode.SYNTHETIC_DATA, CPU.key),
+        (WarningCode.OTHER_LOAD, GPU.key),
+        (WarningCode.STEAL, GPU.key),
+        (WarningCode.SYNTHETIC_DATA, CPU.key),
     ]
 
 
 def test_what_holds_word_for_word_for_all_cells_is_told_once_of_the_run():
     both = found([launch(cell=CPU, data="synthetic"), launch(cell=GPU, data="synthetic")])
-    assert [(c.code, c.about) for c in both] == [(CautionCode.FEW_LAUNCHES, ""), (CautionCode.SYNTHETIC_DATA, "")]
+    assert [(c.code, c.about) for c in both] == [(WarningCode.FEW_LAUNCHES, ""), (WarningCode.SYNTHETIC_DATA, "")]
 
 
 def test_other_load_is_what_the_host_saw_beyond_the_launch_and_only_while_it_trained():
     """cpu_busy counts the launch itself (1.9 CPUs), and all of the machine was busy before training began."""
-    assert found(launches(context=host(cpu_busy=2.05)), machine=machine()) == []
+    assert found(launches(host_samples=host(cpu_busy=2.05)), machine=machine()) == []
     eight = examples.machine(logical_cpus=8)
-    assert found(launches(context=host(cpu_busy=2.25), machine=eight)) == []
-    assert [c.code for c in found(launches(context=host(cpu_busy=2.35), machine=eight))] == [CautionCode.OTHER_LOAD]
+    assert found(launches(host_samples=host(cpu_busy=2.25), machine=eight)) == []
+    assert [c.code for c in found(launches(host_samples=host(cpu_busy=2.35), machine=eight))] == [
+        WarningCode.OTHER_LOAD
+    ]
     large = examples.machine(logical_cpus=64)
-    one_whole_cpu = launches(context=host(cpu_busy=2.85), machine=large)
-    assert [c.code for c in found(one_whole_cpu)] == [CautionCode.OTHER_LOAD]
-    blind = launches(context=host().model_copy(update={"series": {"cpu_busy": [None] * 12}}))
+    one_whole_cpu = launches(host_samples=host(cpu_busy=2.85), machine=large)
+    assert [c.code for c in found(one_whole_cpu)] == [WarningCode.OTHER_LOAD]
+    blind = launches(host_samples=host().model_copy(update={"series": {"cpu_busy": [None] * 12}}))
     assert found(blind) == []
 
 
@@ -190,7 +192,7 @@ def test_a_quota_of_all_cpus_takes_nothing_away():
 def test_fewer_launches_than_planned():
     failed = examples.failed(examples.request(CPU, launch=5), status=Status.TIMEOUT, code=Code.DEADLINE)
     (caution,) = found([*launches(count=4), failed])
-    assert (caution.code, caution.about) == (CautionCode.FEW_LAUNCHES, CPU.key)
+    assert (caution.code, caution.about) == (WarningCode.FEW_LAUNCHES, CPU.key)
     assert caution.cause == "Of 5 planned launches 4 ended ok."
     assert caution.remedy == "Continue with kit run --resume r1 --retry-failed."
     assert found([failed]) == []  # no number, no caution about it
@@ -201,7 +203,7 @@ def test_the_run_drifts_though_no_cell_has_enough_launches_to_tell():
     order = [(n, cell) for n in range(1, 5) for cell in cells]
     records = [launch(n, cell, change=-0.01 * i) for i, (n, cell) in enumerate(order)]
     (caution,) = found(records, machine=machine())
-    assert (caution.code, caution.about) == (CautionCode.DRIFT, "")
+    assert (caution.code, caution.about) == (WarningCode.DRIFT, "")
     assert caution.cause.startswith(
         "Over its 12 launches the run changed in speed by -12 %"
     )  # 11 % of the first, of their median 12
@@ -210,7 +212,7 @@ def test_the_run_drifts_though_no_cell_has_enough_launches_to_tell():
 def test_launches_and_probes_of_another_machine():
     strange = launch(3, machine=examples.machine(id="fedcba9876543210"))
     codes = [(c.code, c.about) for c in found(with_one(strange))]
-    assert codes == [(CautionCode.MIXED_VERSIONS, ""), (CautionCode.MIXED_VERSIONS, CPU.key)]
+    assert codes == [(WarningCode.MIXED_VERSIONS, ""), (WarningCode.MIXED_VERSIONS, CPU.key)]
     image = found(with_one(launch(3, image=IMAGE)))
     assert "image (none, sha256:1)" in image[0].cause
 
@@ -223,7 +225,7 @@ def test_frameworks_on_different_cuda_and_cudnn():
     onnx = launches(examples.cell("mnist-cnn", "onnxruntime", "cuda"), versions=wheels)
     assert found(onnx) == []
     (cuda,) = found([*tensorflow, *torch], machine=machine())
-    assert (cuda.code, cuda.about) == (CautionCode.DIFFERENT_LIBRARIES, "")
+    assert (cuda.code, cuda.about) == (WarningCode.DIFFERENT_LIBRARIES, "")
     assert cuda.cause == "The frameworks do not run on the same CUDA: tensorflow 12.5.1, torch 13.0."
     (cudnn,) = found([*torch, *onnx], machine=machine())
     assert cudnn.cause == "The frameworks do not run on the same cuDNN: onnxruntime 9.12.0.46, torch 9.10.2."
@@ -236,8 +238,8 @@ def test_remarks_are_told_once_and_a_failed_probe_with_its_own_reason():
     skipped = examples.failed(probe, status=Status.SKIPPED, code=Code.NOT_OFFERED)
     remark_and_probe = found(told, probes=[failed, skipped])
     assert [(c.code, c.about, c.remedy.startswith("Look at")) for c in remark_and_probe] == [
-        (CautionCode.NO_CEILING, "ceilings/torch/cpu/fp32", True),
-        (CautionCode.ENGINE_REMARK, "", False),
+        (WarningCode.NO_CEILING, "ceilings/torch/cpu/fp32", True),
+        (WarningCode.ENGINE_REMARK, "", False),
     ]
     assert remark_and_probe[1].cause == "The machine changed."
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kit.analysis.run_analysis import Judgement, judge
+from kit.analysis.run_analysis import RunAnalysis, analyze_run
 from kit.planning import catalog
-from scenarios.contract.result import Anatomy, StepTime
+from scenarios.contract.result import StepTime, StepTiming
 from tests import examples
 
 
-def judged(spec: str) -> Judgement:
+def judged(spec: str) -> RunAnalysis:
     asked = replace(examples.request(), spec=spec)
-    result = replace(examples.result(asked), anatomy=Anatomy([StepTime(asked.batch, [0.05])]))
+    result = replace(examples.result(asked), step_timing=StepTiming([StepTime(asked.batch, [0.05])]))
     record = examples.record(asked, result=result)
     planned = examples.plan([examples.planned()])
-    return judge(planned, examples.machine(), [record], [], catalog.scenarios())
+    return analyze_run(planned, examples.machine(), [record], [], catalog.scenarios())
 
 
 def test_nothing_is_counted_from_the_layers_of_another_network():
