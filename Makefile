@@ -1,4 +1,4 @@
-# One word an action; CI calls the same words. `make` alone lists them.
+# One target per action. CI calls the same targets. `make` without a target lists them.
 PYTHON ?= python3
 BIN := .venv/bin
 RUN_ARGS ?=
@@ -7,12 +7,12 @@ LOCK = $(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --generate-
 	--custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-docker test-gpu bench bench-tuned bench-aa lint format lock images clean
+.PHONY: help setup run test test-browser test-docker test-slow test-gpu bench bench-tuned bench-aa lint format lock docs images clean
 
-help: ## list these words
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: $(BIN)/kit ## make the environment alone: .venv with an executable kit
+setup: $(BIN)/kit ## create .venv with an executable kit
 
 $(BIN)/kit: requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kit needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
@@ -21,57 +21,66 @@ $(BIN)/kit: requirements-dev.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-run: setup ## measure this machine: kit run --all in the quick profile (RUN_ARGS adds options)
+run: setup ## measure this machine with kit run --all (RUN_ARGS adds options)
 	$(BIN)/kit run --all $(RUN_ARGS)
 
-test: setup ## all quick tests that this machine can run; says what it skipped and why
+test: setup ## run all quick tests that this machine can run, and say what was skipped and why
 	$(BIN)/python -m pytest tests/unit -n auto
 	$(BIN)/python -m tests.run_contract
-	$(BIN)/python -m pytest tests/docker tests/gpu -m "not slow"
-	@echo "Not in this: whole runs in containers (make test-docker)."
+	$(BIN)/python -m pytest tests/browser tests/docker tests/gpu -m "not slow"
+	@echo "Not included: whole runs in containers (make test-docker), tests on an idle machine (make test-slow)."
 
-test-docker: setup ## the container tests, whole runs too; they need a Docker daemon and a base image
+test-browser: setup ## open a report in headless Chromium (needs chromium)
+	$(BIN)/python -m pytest tests/browser
+
+test-docker: setup ## run the container tests with whole runs (needs a Docker daemon and a base image)
 	$(BIN)/python -m pytest tests/docker
 
-test-gpu: setup ## the tests that need an NVIDIA GPU
+test-slow: setup ## run the tests that need an otherwise idle machine
+	$(BIN)/python -m pytest tests/slow
+
+test-gpu: setup ## run the tests that need an NVIDIA GPU
 	$(BIN)/python -m pytest tests/gpu
 	KIT_TEST_DEVICE=cuda $(BIN)/python -m tests.run_contract
 
-bench: setup ## what the kit costs against baselines, one JSON line each; 90 minutes (BENCH_PAIRS=4, of each launch)
+bench: setup ## measure the overhead of kit, takes 90 minutes (BENCH_PAIRS: pairs per launch, default 4)
 	$(BIN)/python -m benchmarks.overhead --framework tensorflow --pairs $(BENCH_PAIRS)
 	$(BIN)/python -m benchmarks.overhead --framework torch --launches 15 --pairs 40 --images 320
 	$(BIN)/python -m benchmarks.container --pairs $(BENCH_PAIRS)
 	$(BIN)/python -m benchmarks.sampler_cost
 	$(BIN)/python -m benchmarks.coverage
 
-bench-tuned: setup ## what the tuned lane and the image pipeline gain, one JSON line each; hours (BENCH_PAIRS=4)
+bench-tuned: setup ## measure the gain of the tuned lane and of the image pipeline, takes hours (BENCH_PAIRS)
 	$(BIN)/python -m benchmarks.pipeline --pairs $(BENCH_PAIRS)
 	$(BIN)/python -m benchmarks.tuned --pairs $(BENCH_PAIRS)
 	$(BIN)/python -m benchmarks.tuned --pairs $(BENCH_PAIRS) --against keras --precision bf16
 
-bench-aa: setup ## the kit against itself: unchanged, and one worker slowed by a tenth; hours
+bench-aa: setup ## compare kit with itself, unchanged and slowed down by 10 %, takes hours
 	$(BIN)/python -m benchmarks.against_itself
 	$(BIN)/python -m benchmarks.against_itself --slowed --scenario mnist-cnn-dropout --framework tensorflow
 
-lint: setup ## formatting, ruff, mypy --strict, import rules
+lint: setup ## check formatting, ruff, mypy --strict and the import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-format: setup ## format and mend what ruff can
+format: setup ## format the code, and fix what ruff can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lock: setup ## refresh all hash-locked lists
+lock: setup ## update all locks of packages
 	$(LOCK) pyproject.toml --universal -o requirements.lock
 	$(LOCK) pyproject.toml --universal --group dev -c requirements.lock -o requirements-dev.lock
 	$(LOCK) tests/contract/tools.in --no-annotate -c requirements-dev.lock -o tests/contract/tools.lock
-	$(BIN)/python -m kit.environments.lock_packages
+	$(BIN)/python -m kit.environments.locks
 
-images: setup ## build every image, CPU and CUDA
+docs: setup ## generate docs/records.md from the types
+	$(BIN)/python -m tests.records_doc
+
+images: setup ## build all images for CPU and CUDA
 	$(BIN)/kit build --device cpu --device cuda --engine docker
 
-clean: ## remove leftovers of dead runs, then the environment and caches of this folder
+clean: ## remove leftovers of dead runs, .venv and the caches of this folder
 	[ ! -x $(BIN)/kit ] || $(BIN)/kit clean
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,1 +1,1 @@
-"""What the kit costs and what its numbers are worth, measured: see README.md in this folder."""
+"""Measure the overhead of the kit and the quality of its numbers. See README.md in this folder."""

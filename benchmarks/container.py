@@ -1,12 +1,11 @@
-"""What a container costs: the kit's training loop in the framework's image against the same on the host.
+"""Measure the overhead of a container: the kit's training loop in the framework's image against the same on the host.
 
-`python -m benchmarks.container` prints one line of JSON; where no docker answers, one that says so.
+`python -m benchmarks.container` prints one line of JSON. If Docker is not available, the line gives the reason.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import sys
@@ -15,9 +14,9 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.overhead import BARE, SCENARIOS
-from benchmarks.pairs import Subject, exit_code, say
-from benchmarks.processes import ROOT, Command, Extent, alone, compare, on_host
+from benchmarks.overhead import BASELINES, SCENARIOS
+from benchmarks.pairs import Subject, exit_code, print_line
+from benchmarks.processes import ROOT, Command, Extent, compare, exclusive_machine, on_host
 from kit.cli.console import show_progress
 from kit.engines.containers import NOBODY
 from kit.engines.docker import RUN_LABEL, DockerEngine
@@ -34,39 +33,39 @@ BENCH = "container"
 
 
 def options(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.container", description=__doc__)
-    parser.add_argument("--scenario", choices=SCENARIOS, default="mnist-cnn")
-    parser.add_argument("--framework", choices=BARE, default="tensorflow")
-    Extent.offer(parser)
+    parser.add_argument("--scenario", choices=SCENARIOS, default="mnist-cnn", help="default: %(default)s")
+    parser.add_argument("--framework", choices=BASELINES, default="tensorflow", help="default: %(default)s")
+    Extent.add_options(parser)
     return parser.parse_args(arguments)
 
 
 def main() -> None:
-    """Make image and environment, then measure with the machine to ourselves."""
-    asked = options()
-    extent = Extent.asked(asked)
-    sources, framework = Sources.from_environment(), catalog.frameworks()[asked.framework]
+    """Make the image and the environment, then measure while holding the machine lock."""
+    args = options()
+    sources, framework = Sources.from_environment(), catalog.frameworks()[args.framework]
     docker = DockerEngine(sources)
-    if absence := why_not(docker):
-        say(json.dumps({"bench": BENCH, "skipped": absence}))
+    if reason := unavailable(docker):
+        print_line({"bench": BENCH, "skipped": reason})
         return
     with show_progress() as progress, tempfile.TemporaryDirectory() as home:
         image = docker.prepare(framework, "cpu", progress)
         environment = LocalEngine(sources).prepare(framework, "cpu", progress)
-        with alone() as run:
+        with exclusive_machine() as run:
             cpus = usable_cpus()
-            work = (asked.scenario, "--framework", framework.name, "--threads", str(len(cpus)))
-            side = ("benchmarks.kit_side", *work, "--images", str(asked.images))
+            work = (args.scenario, "--framework", framework.name, "--threads", str(len(cpus)))
+            side = ("benchmarks.kit_side", *work, "--images", str(args.images))
             inside = in_container(image, run, cpus, *side)
             outside = on_host(environment, Path(home), *side)
-            compare(Subject(BENCH, asked.scenario, framework.name), inside, outside, extent, progress)
+            subject = Subject(BENCH, args.scenario, framework.name)
+            compare(subject, inside, outside, Extent.from_options(args), progress)
 
 
-def why_not(docker: DockerEngine) -> str | None:
-    """Why nothing can be run in a container here, or None."""
+def unavailable(docker: DockerEngine) -> str | None:
+    """Return the reason why no container can run here, or None if one can."""
     if shutil.which("docker") is None:
-        return "The program docker is not there."
+        return "The program docker is not available."
     try:
         docker.describe()
     except EngineError as error:
@@ -75,8 +74,8 @@ def why_not(docker: DockerEngine) -> str | None:
 
 
 def in_container(image: Environment, run: str, cpus: tuple[int, ...], module: str, *arguments: str) -> Command:
-    """A side in the framework's image, as confined as a launch is (kit/engines/containers.py); a client of docker that
-    passes its input and output on."""
+    """Return the command of a side in the framework's image, with the restrictions of a launch
+    (kit/engines/containers.py). The Docker client forwards the side's input and output."""
     user = f"{os.getuid()}:{os.getgid()}" if os.getuid() else f"{NOBODY}:{NOBODY}"
     limits = Limits(timeout_s=0.0, memory_bytes=int(MEMORY_SHARE * psutil.virtual_memory().available), cpus=cpus)
     confined = ("--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges")
@@ -87,21 +86,10 @@ def in_container(image: Environment, run: str, cpus: tuple[int, ...], module: st
         f"--shm-size={limits.shm_bytes}",
         f"--cpuset-cpus={','.join(map(str, limits.cpus))}",
     )
-    place = ("--tmpfs=/tmp", "--env=HOME=/tmp", f"--volume={ROOT / 'benchmarks'}:/opt/kit/benchmarks:ro")
-    who = (f"--user={user}", f"--label={RUN_LABEL}={run}")
-    start = (
-        "docker",
-        "run",
-        "--interactive",
-        "--rm",
-        *confined,
-        *bounded,
-        *place,
-        *who,
-        "--entrypoint=python",
-        image.digest,
-    )
-    return Command((*start, "-m", module, *arguments), dict(os.environ))
+    mounts = ("--tmpfs=/tmp", "--env=HOME=/tmp", f"--volume={ROOT / 'benchmarks'}:/opt/kit/benchmarks:ro")
+    owner = (f"--user={user}", f"--label={RUN_LABEL}={run}")
+    docker_run = ("docker", "run", "--interactive", "--rm", *confined, *bounded, *mounts, *owner)
+    return Command((*docker_run, "--entrypoint=python", image.digest, "-m", module, *arguments), dict(os.environ))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""The studies' recipes as a person would type them into Keras: `compile`, `fit`, every default as it comes.
+"""Train the studies' recipes with plain Keras: `compile` and `fit`, with all defaults.
 
     python -m benchmarks.keras_recipes SCENARIO --images 19200
 
-What the kit's TensorFlow cells, and its tuned lane, are measured against. Each epoch is a `fit` of its own: in a longer
-one, which the driver would have to hold up between its epochs, the thread of `tf.data`'s autotuner goes on to sleep for
-ever longer meanwhile, and the next epoch waits for it.
+This is the baseline of the kit's TensorFlow cells and of its tuned lane. Each epoch is a separate `fit`. The driver
+would have to pause a longer `fit` between its epochs. During such a pause, the thread of `tf.data`'s autotuner sleeps
+for longer and longer intervals, and the next epoch waits for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CROSS_ENTROPY = "sparse_categorical_crossentropy"
 
 @dataclass(frozen=True)
 class Recipe:
-    """A net and how it is trained. optimizer, loss: as `compile` takes them."""
+    """A network and how it is trained. optimizer, loss: arguments of `compile`. shape: of an image, (H, W, C)."""
 
     layers: list[Any]
     optimizer: Any
@@ -34,7 +34,7 @@ class Recipe:
 
 
 def mnist_cnn() -> Recipe:
-    """A small CNN on MNIST."""
+    """Return a small CNN for MNIST."""
     layers = [
         L.Conv2D(32, 3, activation="relu"),
         L.MaxPooling2D(),
@@ -48,7 +48,7 @@ def mnist_cnn() -> Recipe:
 
 
 def mnist_cnn_dropout() -> Recipe:
-    """A CNN with dropout on MNIST."""
+    """Return a CNN with dropout for MNIST."""
     layers = [
         L.Conv2D(32, 3, activation="relu"),
         L.Conv2D(64, 3, activation="relu"),
@@ -63,7 +63,7 @@ def mnist_cnn_dropout() -> Recipe:
 
 
 def cifar_cnn() -> Recipe:
-    """A CNN on CIFAR-10, its loss from logits."""
+    """Return a CNN for CIFAR-10, with a loss from logits."""
     layers = [
         L.Conv2D(32, 3, activation="relu"),
         L.MaxPooling2D(),
@@ -78,7 +78,7 @@ def cifar_cnn() -> Recipe:
 
 
 def cifar_mlp() -> Recipe:
-    """A wide dense network on CIFAR-10."""
+    """Return a wide dense network for CIFAR-10."""
     layers = [
         L.Flatten(),
         L.Dense(3000, activation="relu"),
@@ -89,7 +89,7 @@ def cifar_mlp() -> Recipe:
 
 
 def fashion_mlp() -> Recipe:
-    """A deep dense network on Fashion-MNIST."""
+    """Return a deep dense network for Fashion-MNIST."""
     hidden = [L.Dense(500, activation="relu") for _ in range(5)]
     return Recipe([L.Flatten(), *hidden, L.Dense(10, activation="softmax")], "adam", CROSS_ENTROPY, (28, 28, 1), 32)
 
@@ -104,26 +104,28 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
 
 
 def main() -> None:
-    """Compile the recipe and fit it for an epoch as often as one is asked for."""
+    """Compile the recipe, then fit it for one epoch per request."""
     parser = side.parser(RECIPES)
-    parser.add_argument("--steps-alone", action="store_true", help="leave out what `fit` does before and after them")
-    options = parser.parse_args()
-    recipe = RECIPES[options.scenario]()
+    parser.add_argument(
+        "--steps-only", action="store_true", help="do not time what `fit` does before the first and after the last step"
+    )
+    args = parser.parse_args()
+    recipe = RECIPES[args.scenario]()
     model = keras.Sequential([keras.Input(recipe.shape), *recipe.layers])
     model.compile(recipe.optimizer, recipe.loss, metrics=["accuracy"])
-    images, labels = side.random_set(recipe.shape, options.images)
+    images, labels = side.random_set(recipe.shape, args.images)
     loop = side.Loop(
         model.count_params(),
         len(labels),
         refresher(model),
         lambda: model.fit(images, labels, batch_size=recipe.batch, epochs=1, verbose=0),
-        StepClock(model).seconds if options.steps_alone else side.seconds,
+        StepClock(model).seconds if args.steps_only else side.seconds,
     )
     side.serve({side.COMMAND: loop})
 
 
 def refresher(model: Any) -> Callable[[], None]:
-    """What sets weights and optimizer back to what they are now."""
+    """Return a function that restores the present state of the model and its optimizer."""
     model.optimizer.build(model.trainable_variables)
     fresh = [(variable, variable.numpy()) for variable in (*model.variables, *model.optimizer.variables)]
 
@@ -135,22 +137,22 @@ def refresher(model: Any) -> Callable[[], None]:
 
 
 class StepClock:
-    """Times an epoch from its first step's beginning to its last one's end. A callback for each step would make Keras
-    hand it the step's numbers."""
+    """Time the steps of an epoch. This wraps the model's train function, because a callback per step would make Keras
+    convert each step's metrics for it."""
 
     def __init__(self, model: Any) -> None:
         model.make_train_function()
         self._train = model.train_function
-        model.train_function = self._noted
-        self._times: list[float] = []  # before and after each step
+        model.train_function = self._timed_step
+        self._times: list[float] = []  # monotonic seconds before and after each step
 
     def seconds(self, epoch: Callable[[], object]) -> float:
-        """What the steps of an epoch take."""
+        """Return the seconds from the start of an epoch's first step to the end of its last one."""
         self._times.clear()
         epoch()
         return self._times[-1] - self._times[0]
 
-    def _noted(self, iterator: Any) -> Any:
+    def _timed_step(self, iterator: Any) -> Any:
         self._times.append(time.monotonic())
         logs = self._train(iterator)
         self._times.append(time.monotonic())

@@ -1,4 +1,4 @@
-"""The kit's side: its photo loader, which decodes by OpenCV, with one worker.
+"""Load photos with the kit's loader (OpenCV, one worker): the kit's side of a comparison.
 
 python -m benchmarks.kit_images PHOTOS --images 1920 --size 64 --cached
 """
@@ -11,24 +11,24 @@ import numpy as np
 
 from benchmarks import side
 from scenarios.adapter import Photos
-from scenarios.data.photos import PhotoLoader, decode_all, kept
+from scenarios.data.photos import PhotoLoader, cache_photos, decode_photos
 from scenarios.spec import Augment
 
 
 def main() -> None:
-    """Load epochs of batches as they are asked for."""
+    """Load epochs of batches on request."""
     parser = side.photo_parser()
     parser.add_argument("--cached", action="store_true", help="decode each photo once, before the first epoch")
-    options = parser.parse_args()
-    paths = sorted(options.photos.glob("*/*.jpg"))
+    args = parser.parse_args()
+    paths = sorted(args.photos.glob("*/*.jpg"))
     chosen = np.random.default_rng(0).permutation(len(paths))
     photos = Photos(
-        [paths[index] for index in np.resize(chosen, options.images)],
-        np.zeros(options.images, np.int64),
-        (options.size, options.size),
+        [paths[index] for index in np.resize(chosen, args.images)],
+        np.zeros(args.images, np.int64),
+        (args.size, args.size),
         Augment(),
     )
-    cache = kept(photos, decode_all(photos, 1)) if options.cached else None
+    cache = cache_photos(photos, decode_photos(photos, 1)) if args.cached else None
     epochs = itertools.count()
 
     def epoch() -> None:

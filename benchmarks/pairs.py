@@ -1,4 +1,4 @@
-"""Two sides that do the same work, measured by turns, and the line that tells of them."""
+"""Measure two sides in turn, and summarize their ratios as one line of JSON."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from scipy.special import bdtr
 from kit.analysis.intervals import CONFIDENCE, Interval
 from kit.model.errors import KitError
 
-LEAST = 6  # fewer values have no 95 % interval of their median
+MIN_VALUES = 6  # fewer values have no 95 % interval of their median
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is measured, for its line of JSON."""
+    """What is measured. The fields begin its line of JSON."""
 
     bench: str
     scenario: str
@@ -29,17 +29,19 @@ class Subject:
 
     @property
     def label(self) -> str:
-        """For people."""
+        """Return a short text for progress bars and error messages."""
         return f"{self.bench}: {self.scenario}, {self.framework}"
 
-    def line(self, figures: Mapping[str, object]) -> str:
-        """figures: of `summary`."""
-        return json.dumps({**vars(self), **figures})
+    def line(self, fields: Mapping[str, object]) -> dict[str, object]:
+        """Return the subject's fields, followed by `fields`."""
+        return {**vars(self), **fields}
 
 
 def summary(ratios: Sequence[float], pairs: int) -> dict[str, object]:
-    """What a line says. ratios: ours / baseline in speed, of launches or of pairs. ratio: their median; interval: of
-    the median, 95 %, which one that something else disturbed does not widen. Raises ValueError for fewer than LEAST."""
+    """Return the fields of a line: the median ratio, its 95 % interval, and the number of pairs.
+
+    ratios: speed of our side / speed of the baseline, one value per launch or per pair. A single disturbed value does
+    not widen the interval of a median. Raise ValueError for fewer than MIN_VALUES ratios."""
     interval = median_interval(ratios)
     if interval is None:
         raise ValueError(f"{len(ratios)} ratios have no interval")
@@ -47,7 +49,7 @@ def summary(ratios: Sequence[float], pairs: int) -> dict[str, object]:
 
 
 def figures(interval: Interval, count: int) -> dict[str, object]:
-    """The common fields of a line."""
+    """Return the fields that all lines with a ratio share."""
     return {
         "ratio": round(interval.estimate, 4),
         "interval": [round(interval.low, 4), round(interval.high, 4)],
@@ -56,9 +58,11 @@ def figures(interval: Interval, count: int) -> dict[str, object]:
 
 
 def median_interval(values: Sequence[float]) -> Interval | None:
-    """The median, with an interval from order statistics: the narrowest pair of the k-th smallest and the k-th largest
-    value that holds the median at least as often as CONFIDENCE says (W. J. Conover, Practical Nonparametric Statistics,
-    3.2), whatever the values' distribution. None for fewer than 6, of which even the outermost hold it too seldom."""
+    """Return the median with its interval from order statistics, for any distribution of the values.
+
+    The bounds are the k-th smallest and the k-th largest value. k is the largest number for which they contain the
+    median with a probability of at least CONFIDENCE (W. J. Conover, Practical Nonparametric Statistics, 3.2). Return
+    None for fewer than MIN_VALUES values: not even their smallest and largest value reach that probability."""
     ordered, count = sorted(values), len(values)
     outside = (1 - CONFIDENCE) / 2
     rank = next((k for k in range(count // 2, 0, -1) if bdtr(k - 1, count, 0.5) <= outside), 0)
@@ -67,22 +71,22 @@ def median_interval(values: Sequence[float]) -> Interval | None:
     return Interval(statistics.median(ordered), ordered[rank - 1], ordered[-rank])
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """For argparse: the type of whole numbers from `least` on, which raises ArgumentTypeError for others."""
+def whole_number(minimum: int) -> Callable[[str], int]:
+    """Return an argparse type for whole numbers of at least `minimum`. It raises ArgumentTypeError for other texts."""
 
-    def whole(text: str) -> int:
-        if not re.fullmatch(r"\d{1,9}", text) or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {least} or more")
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"\d{1,9}", text) or int(text) < minimum:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {minimum} or more")
         return int(text)
 
-    return whole
+    return parse
 
 
 def ratios(ours: Callable[[], float], baseline: Callable[[], float], pairs: int) -> Iterator[float]:
-    """The ratio of each pair, ours / baseline in speed, after one of each to warm up.
+    """Yield the ratio of each pair (speed of our side / speed of the baseline) after one warm-up epoch on each side.
 
-    ours, baseline: do the same work, as an epoch of as many images, and return its seconds. The side that goes first
-    changes from pair to pair (ours, baseline, baseline, ours), so that a drift of the machine favours neither.
+    ours, baseline: do the same work and return its duration in seconds. The order within a pair alternates (ours,
+    baseline, baseline, ours), so that a steady drift of the machine's speed favors neither side.
     """
     ours()
     baseline()
@@ -94,14 +98,14 @@ def ratios(ours: Callable[[], float], baseline: Callable[[], float], pairs: int)
         yield their_seconds / our_seconds
 
 
-def say(line: str) -> None:
-    """Print a result at once: whoever reads along need not wait for the last one."""
-    sys.stdout.write(line + "\n")
+def print_line(fields: Mapping[str, object]) -> None:
+    """Print one line of JSON, and flush it."""
+    sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
 
 
 def exit_code(main: Callable[[], None]) -> int:
-    """Run a benchmark as a program: an error is told with its remedy on standard error, and becomes an exit code."""
+    """Run `main` and return the program's exit code. Print a KitError, with its remedy, to standard error."""
     try:
         main()
     except KitError as error:

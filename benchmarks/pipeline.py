@@ -1,7 +1,8 @@
-"""What the kit's image pipeline delivers against Keras' ImageDataGenerator on the same JPEG files, one worker each.
+"""Compare the kit's image pipeline with Keras' ImageDataGenerator on the same JPEG files, with one worker each.
 
-`python -m benchmarks.pipeline` prints a line of JSON for photos decoded in every epoch (`pipeline-jpeg`) and one for
-photos decoded once (`pipeline-cache`). Both do the whole augmentation of the cat-and-dog scenarios.
+`python -m benchmarks.pipeline` prints one line of JSON for photos that are decoded in each epoch (`pipeline-jpeg`), and
+one for photos that are decoded once (`pipeline-cache`). Both sides do the full augmentation of the cat-and-dog
+scenarios.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import scipy
 
-from benchmarks.pairs import Subject, at_least, exit_code
-from benchmarks.processes import ROOT, Extent, alone, compare, on_host
+from benchmarks.pairs import Subject, exit_code, whole_number
+from benchmarks.processes import ROOT, Extent, compare, exclusive_machine, on_host
 from benchmarks.side import PHOTO_BATCH
 from kit.cli.console import show_progress
 from kit.engines.local import LocalEngine
@@ -30,59 +31,63 @@ SCIPY = ("scipy", "scipy.libs")
 
 
 def options(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.pipeline", description=__doc__)
     parser.add_argument(
-        "--photos", type=Path, help="folder with a folder of JPEG files a class; default: synthetic ones"
+        "--photos", type=Path, help="folder with one folder of JPEG files per class; default: synthetic photos"
     )
-    parser.add_argument("--size", type=at_least(1), default=64, help="pixels of an edge; default: %(default)s")
-    Extent.offer(parser, images=60 * PHOTO_BATCH)
+    parser.add_argument("--size", type=whole_number(1), default=64, help="edge length in pixels; default: %(default)s")
+    Extent.add_options(parser, images=60 * PHOTO_BATCH)
     return parser.parse_args(arguments)
 
 
 def main() -> None:
-    """Make the environment, then measure with the machine to ourselves."""
-    asked = options()
-    if asked.images % PHOTO_BATCH:
-        raise UsageError(f"--images must be a multiple of {PHOTO_BATCH}, is {asked.images}.", "Choose another number.")
+    """Make the environment, then measure while holding the machine lock."""
+    args = options()
+    if args.images % PHOTO_BATCH:
+        message = f"--images must be a multiple of {PHOTO_BATCH}, but is {args.images}."
+        raise UsageError(message, "Choose another number.")
     framework = catalog.frameworks()[FRAMEWORK]
-    with show_progress() as progress, tempfile.TemporaryDirectory() as made:
+    with show_progress() as progress, tempfile.TemporaryDirectory() as scratch:
         environment = LocalEngine(Sources.from_environment()).prepare(framework, "cpu", progress)
-        photos = photo_folder(asked.photos, Path(made, "photos"), asked.images)
-        home, packages = Path(made, "home"), Path(made, "packages")
+        photos = photo_folder(args.photos, Path(scratch, "photos"), args.images)
+        home, packages = Path(scratch, "home"), Path(scratch, "packages")
         home.mkdir()
-        lend_scipy(packages)
-        work = (str(photos), "--images", str(asked.images), "--size", str(asked.size))
-        lent = {"PYTHONPATH": f"{ROOT}:{packages}"}
-        keras = on_host(environment, home, "benchmarks.keras_images", *work, variables=lent)
-        with alone():
-            for bench, how in (("pipeline-jpeg", ()), ("pipeline-cache", ("--cached",))):
-                kit = on_host(environment, home, "benchmarks.kit_images", *work, *how)
-                subject = Subject(bench, f"{asked.size}x{asked.size}", "kit")
-                compare(subject, kit, keras, Extent.asked(asked), progress)
+        link_scipy(packages)
+        work = (str(photos), "--images", str(args.images), "--size", str(args.size))
+        variables = {"PYTHONPATH": f"{ROOT}:{packages}"}
+        keras = on_host(environment, home, "benchmarks.keras_images", *work, variables=variables)
+        with exclusive_machine():
+            for bench, cached in (("pipeline-jpeg", ()), ("pipeline-cache", ("--cached",))):
+                kit = on_host(environment, home, "benchmarks.kit_images", *work, *cached)
+                subject = Subject(bench, f"{args.size}x{args.size}", "kit")
+                compare(subject, kit, keras, Extent.from_options(args), progress)
 
 
-def photo_folder(named: Path | None, made: Path, most: int) -> Path:
-    """A new folder with synthetic photos, or with links to so many at most of those that were named, so that both sides
-    read the same files in each epoch. Raises UsageError where a folder has too few."""
-    if named is None:
-        synthetic.write_photos(DATASETS["cats-dogs"], made)
-        return made / "train"
-    paths = sorted(named.resolve().glob("*/*.jpg"))
+def photo_folder(source: Path | None, new: Path, max_photos: int) -> Path:
+    """Return a folder with the photos of an epoch, so that both sides read the same files in each epoch.
+
+    source: the user's photos, of which at most `max_photos` are linked; None: write synthetic photos. new: where to
+    create the folder. Raise UsageError if `source` has too few photos."""
+    if source is None:
+        synthetic.write_photos(DATASETS["cats-dogs"], new)
+        return new / "train"
+    paths = sorted(source.resolve().glob("*/*.jpg"))
     if len(paths) < PHOTO_BATCH:
         raise UsageError(
-            f"{named} has fewer than {PHOTO_BATCH} JPEG files in folders of their own.",
+            f"{source} has fewer than {PHOTO_BATCH} JPEG files in folders by class.",
             "Name a folder that has one folder for each class.",
         )
-    for index in np.random.default_rng(0).permutation(len(paths))[:most]:
-        link = made / paths[index].parent.name / paths[index].name
+    for index in np.random.default_rng(0).permutation(len(paths))[:max_photos]:
+        link = new / paths[index].parent.name / paths[index].name
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(paths[index])
-    return made
+    return new
 
 
-def lend_scipy(folder: Path) -> None:
-    """The generator needs scipy, which the kit has and TensorFlow's environment, made with the same Python, has not."""
+def link_scipy(folder: Path) -> None:
+    """Link the kit's own scipy into a folder for Keras' generator. TensorFlow's environment lacks scipy, but was made
+    with the same Python."""
     folder.mkdir()
     packages = Path(scipy.__file__).parents[1]
     for name in SCIPY:

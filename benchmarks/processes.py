@@ -1,4 +1,4 @@
-"""The processes that train: started, asked for epochs, ended. What they run is `benchmarks.side`."""
+"""Start the measured processes, request epochs from them, and stop them. They run `benchmarks.side`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from benchmarks.pairs import LEAST, Subject, at_least, ratios, say, summary
+from benchmarks.pairs import MIN_VALUES, Subject, print_line, ratios, summary, whole_number
 from benchmarks.side import COMMAND
 from kit.engines.local import INHERITED
 from kit.host import machine_lock
@@ -28,8 +28,8 @@ from kit.model.progress import Progress
 from kit.storage.run_names import new_run_id
 
 ROOT = Path(__file__).resolve().parents[1]
-# Threads that a parallel region leaves behind spin for a while before they sleep: 0.2 s in Intel's OpenMP runtime
-# (KMP_BLOCKTIME), less in others. The other side's epoch begins after that.
+# After a parallel region, idle threads spin before they sleep: 0.2 s in Intel's OpenMP runtime (KMP_BLOCKTIME), less
+# in others. Wait longer than that before the other side's epoch.
 SETTLE_S = 0.3
 END_S = 30.0
 TAIL_BYTES = 2000
@@ -37,32 +37,32 @@ TAIL_BYTES = 2000
 
 @dataclass(frozen=True)
 class Extent:
-    """How much is measured. launches: of both processes. pairs: of epochs, in each launch."""
+    """How much is measured: launches of both sides, and pairs of epochs per launch."""
 
     launches: int
     pairs: int
 
     @classmethod
-    def offer(
-        cls, parser: argparse.ArgumentParser, images: int | None = 6_400, images_in_words: str = "%(default)s"
+    def add_options(
+        cls, parser: argparse.ArgumentParser, images: int | None = 6_400, images_text: str = "%(default)s"
     ) -> None:
-        """Options for it, and `--images`, an epoch's. images: the default, and in words."""
-        enough = f"of both sides, at least {LEAST} for an interval; default: %(default)s"
-        parser.add_argument("--launches", type=at_least(LEAST), default=10, help=enough)
-        parser.add_argument("--pairs", type=at_least(1), default=4, help="of epochs, in a launch; default: %(default)s")
-        parser.add_argument(
-            "--images", type=at_least(1), default=images, help=f"in an epoch; default: {images_in_words}"
-        )
+        """Add `--launches`, `--pairs` and `--images`. images: the default of `--images`. images_text: that default in
+        the help."""
+        count = whole_number(1)
+        launches_help = f"launches of both sides; an interval needs {MIN_VALUES}; default: %(default)s"
+        parser.add_argument("--launches", type=whole_number(MIN_VALUES), default=10, help=launches_help)
+        parser.add_argument("--pairs", type=count, default=4, help="pairs of epochs per launch; default: %(default)s")
+        parser.add_argument("--images", type=count, default=images, help=f"images per epoch; default: {images_text}")
 
     @classmethod
-    def asked(cls, options: argparse.Namespace) -> Extent:
-        """What the options say."""
-        return cls(options.launches, options.pairs)
+    def from_options(cls, args: argparse.Namespace) -> Extent:
+        """Return the extent that the parsed options ask for."""
+        return cls(args.launches, args.pairs)
 
 
 @dataclass(frozen=True)
 class Command:
-    """How to start a side. variables: its whole environment."""
+    """How to start a side. variables: its complete environment."""
 
     arguments: tuple[str, ...]
     variables: Mapping[str, str]
@@ -71,9 +71,11 @@ class Command:
 def on_host(
     environment: Environment, home: Path, module: str, *arguments: str, variables: Mapping[str, str] | None = None
 ) -> Command:
-    """A side in the local engine's environment. home: stands in for the user's, whose Keras settings (`~/.keras`)
-    would be in force on one side alone. variables: further ones of its environment."""
-    own = {
+    """Return the command of a side in the local engine's environment.
+
+    home: used as HOME, because the Keras settings in the user's own (`~/.keras`) would apply to one side only.
+    variables: additional environment variables."""
+    fixed = {
         "HOME": str(home),
         "PYTHONPATH": str(ROOT),
         "PYTHONNOUSERSITE": "1",
@@ -81,30 +83,31 @@ def on_host(
         "TF_CPP_MIN_LOG_LEVEL": "1",
     }
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    return Command((environment.reference, "-P", "-m", module, *arguments), inherited | own | dict(variables or {}))
+    return Command((environment.reference, "-P", "-m", module, *arguments), inherited | fixed | dict(variables or {}))
 
 
 @contextmanager
-def alone() -> Iterator[str]:
-    """Have the machine to ourselves, as a run has, and use the CPUs that a launch may use, on both sides. Gives the id
-    that holds the machine's lock. Raises EngineError where a run is measuring."""
+def exclusive_machine() -> Iterator[str]:
+    """Hold the machine's measuring lock, as a run does, and yield the id of its holder.
+
+    Processes that are started meanwhile use the CPUs that a launch may use. Raise EngineError if a run is measuring."""
     run = f"bench-{new_run_id()}"
     with machine_lock.measuring(run):
-        os.sched_setaffinity(0, usable_cpus())  # what is started from here on inherits it
+        os.sched_setaffinity(0, usable_cpus())
         yield run
 
 
-Epoch = Callable[[], float]  # trains one, and gives its seconds
-Launch = Callable[[int], AbstractContextManager[tuple[Epoch, Epoch]]]  # by its number, from 0: both sides, ours first
+Epoch = Callable[[], float]  # trains one epoch and returns its seconds
+Launch = Callable[[int], AbstractContextManager[tuple[Epoch, Epoch]]]  # number, from 0 -> our side and the baseline
 
 
 def compare(subject: Subject, ours: Command, baseline: Command, extent: Extent, progress: Progress) -> float:
-    """Compare two sides that are processes of their own; see `measure`. Raises KitError, too, where they do not do the
-    same work."""
+    """Compare two sides that run in separate processes, with `measure`. Raise KitError, too, if they do not do the same
+    work."""
 
     @contextmanager
     def launch(_: int) -> Iterator[tuple[Epoch, Epoch]]:
-        with _started(ours) as our_side, _started(baseline) as their_side:
+        with _running(ours) as our_side, _running(baseline) as their_side:
             if our_side.work != their_side.work:
                 works = f"one side has {our_side.work}, the other {their_side.work}"
                 raise KitError(f"{subject.label}: {works}.", "Correct the recipe.")
@@ -113,15 +116,15 @@ def compare(subject: Subject, ours: Command, baseline: Command, extent: Extent, 
     return measure(subject, launch, extent, progress)
 
 
-def compare_in_one(
+def compare_in_one_process(
     subject: Subject, commands: Sequence[Command], names: tuple[str, str], extent: Extent, progress: Progress
 ) -> float:
-    """Compare two loops of one process; see `measure`. commands: of which launches take one after the other. names: of
-    the loops, ours first."""
+    """Compare two loops of one process, with `measure`. commands: used in rotation, one per launch. names: of the two
+    loops, ours first."""
 
     @contextmanager
     def launch(number: int) -> Iterator[tuple[Epoch, Epoch]]:
-        with _started(commands[number % len(commands)]) as both:
+        with _running(commands[number % len(commands)]) as both:
             ours, baseline = (functools.partial(both.epoch, name) for name in names)
             yield ours, baseline
 
@@ -129,39 +132,40 @@ def compare_in_one(
 
 
 def measure(subject: Subject, launch: Launch, extent: Extent, progress: Progress) -> float:
-    """Measure, print the line, and return the median over launches, of each of which the median of its pairs counts.
-    Raises KitError where a side dies.
+    """Measure all launches, print the line, and return the median over launches of the median ratio of their pairs.
+    Raise KitError if a side dies.
 
-    Several launches, since a process keeps for life what it was lucky or unlucky with at its start, as where its heap
-    ends and so how often freed memory goes back to the system: pairs of one launch do not tell such luck from cost.
+    One launch is not enough. A process keeps the speed that it got by chance at its start, for example from the end of
+    its heap, which decides how often freed memory returns to the system. Pairs of one launch cannot separate that
+    chance from the overhead.
     """
-    found = []
+    medians = []
     with progress.task(subject.label, total=extent.launches, unit="launches") as task:
         for number in range(extent.launches):
             with launch(number) as (ours, baseline):
-                found.append(statistics.median(ratios(ours, baseline, extent.pairs)))
+                medians.append(statistics.median(ratios(ours, baseline, extent.pairs)))
             task.advance(1)
-    say(subject.line(summary(found, extent.launches * extent.pairs)))
-    return statistics.median(found)
+    print_line(subject.line(summary(medians, extent.launches * extent.pairs)))
+    return statistics.median(medians)
 
 
 class Side:
-    """A side that is running. work: what it said of itself when it was ready."""
+    """A running side. work: the size of its work, from its first answer."""
 
     def __init__(self, command: Command, process: subprocess.Popen[str], log: IO[bytes]) -> None:
         self._command, self._process, self._log = command, process, log
         self.work = self._answer()
 
     def epoch(self, loop: str = COMMAND) -> float:
-        """Have it train one epoch; the seconds that it took. Raises KitError where it died."""
+        """Train one epoch of the named loop and return its seconds. Raise KitError if the process died."""
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # that it died shows in that there is no answer
+        with suppress(BrokenPipeError):  # the missing answer reveals a dead process
             self._process.stdin.write(f"{loop}\n")
             self._process.stdin.flush()
         return self._answer()["seconds"]
 
     def settled_epoch(self) -> float:
-        """`epoch`, begun when the threads of the other side have gone to sleep."""
+        """Train one epoch after the threads of the other side went to sleep, and return its seconds."""
         time.sleep(SETTLE_S)
         return self.epoch()
 
@@ -174,14 +178,14 @@ class Side:
             tail = self._log.read().decode(errors="replace")
             raise KitError(
                 f"`{shlex.join(self._command.arguments)}` ended with {self._process.returncode}:\n{tail}",
-                "Its last words name the cause.",
+                "The last lines of its output name the cause.",
             )
         answer: dict[str, float] = json.loads(line)
         return answer
 
 
 @contextmanager
-def _started(command: Command) -> Iterator[Side]:
+def _running(command: Command) -> Iterator[Side]:
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             command.arguments,
@@ -198,7 +202,7 @@ def _started(command: Command) -> Iterator[Side]:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Close its input, at which it ends by itself, in a container, too; kill it where it does not."""
+    """Close the process's input, which ends it also in a container. Kill it if it does not end."""
     with suppress(subprocess.TimeoutExpired, BrokenPipeError):
         process.communicate(timeout=END_S)
     process.kill()

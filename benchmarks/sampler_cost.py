@@ -1,14 +1,13 @@
-"""What the sampler costs a launch: a fixed numpy workload on all cores, with the sampler and without, alternating.
+"""Measure the cost of the host's sampler: a fixed numpy workload on all cores, with and without the sampler in turn.
 
-`python -m benchmarks.sampler_cost` prints one line of JSON. ratio: throughput with the sampler over that without,
-the median of n pairs; interval: 95 %; cpu_share: CPU time of the sampler's thread over wall time, as a share
-of one CPU. The workload runs in a process of its own, as a worker does, while this one waits, as kit does.
+`python -m benchmarks.sampler_cost` prints one line of JSON. ratio: throughput with the sampler / throughput without it,
+the median of n pairs. interval: 95 %. cpu_share: CPU time of the sampler's thread / wall time, as a share of one CPU.
+The workload runs in a separate process, like a worker, while this process waits, like the kit.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import statistics
 import sys
@@ -17,70 +16,70 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
-from benchmarks.pairs import exit_code, ratios, say, summary
-from benchmarks.processes import alone
+from benchmarks.pairs import exit_code, print_line, ratios, summary
+from benchmarks.processes import exclusive_machine
 from kit.host import gpus
 from kit.host.sampling.sampler import Sampler
 
 PAIRS = 20
-SLICE_S = 8.0  # of work; in shorter ones the sampler's start and end, once a launch, would weigh too much
+SLICE_S = 8.0  # of work; in a shorter slice, the sampler's start and end, paid once per launch, would weigh too much
 SIZE = 1024
 
 
-def work(orders: Connection) -> None:
-    """Multiply matrices as often as each order says and answer with the seconds that it took; 0 ends it."""
+def work(requests: Connection) -> None:
+    """Multiply matrices as often as each request says, and answer with the seconds. The request 0 ends the process."""
     left, right = np.random.default_rng(0).standard_normal((2, SIZE, SIZE), dtype=np.float32)
-    while times := orders.recv():
+    while times := requests.recv():
         start = time.monotonic()
         for _ in range(times):
             left @ right
-        orders.send(time.monotonic() - start)
+        requests.send(time.monotonic() - start)
 
 
-def timed(orders: Connection, times: int) -> float:
-    """Seconds of one slice."""
-    orders.send(times)
-    seconds: float = orders.recv()
+def timed(requests: Connection, times: int) -> float:
+    """Return the seconds of one slice."""
+    requests.send(times)
+    seconds: float = requests.recv()
     return seconds
 
 
-def sampled(orders: Connection, times: int, watched: list[str]) -> tuple[float, float]:
-    """Seconds of one slice under the sampler, and the sampler's share of a CPU."""
-    sampler = Sampler(watched)
+def sampled(requests: Connection, times: int, gpu_indices: list[str]) -> tuple[float, float]:
+    """Return the seconds of one slice under the sampler, and the sampler's share of one CPU."""
+    sampler = Sampler(gpu_indices)
     sampler.start()
-    seconds = timed(orders, times)
+    seconds = timed(requests, times)
     context = sampler.stop()
     return seconds, context.cost_s / (context.at[-1] - context.at[0])
 
 
-def measure(orders: Connection) -> dict[str, object]:
-    """The line to print."""
-    watched = [str(gpu.index) for gpu in gpus.gpus()]
-    timed(orders, 10)  # threads and caches
-    times = max(1, round(SLICE_S / (timed(orders, 50) / 50)))
+def measure(requests: Connection) -> dict[str, object]:
+    """Return the line to print."""
+    gpu_indices = [str(gpu.index) for gpu in gpus.gpus()]
+    timed(requests, 10)  # warm up threads and caches
+    times = max(1, round(SLICE_S / (timed(requests, 50) / 50)))
     shares: list[float] = []
 
-    def under_the_sampler() -> float:
-        seconds, share = sampled(orders, times, watched)
+    def with_sampler() -> float:
+        seconds, share = sampled(requests, times, gpu_indices)
         shares.append(share)
         return seconds
 
-    found = list(ratios(under_the_sampler, lambda: timed(orders, times), PAIRS))
-    return {"bench": "sampler", **summary(found, PAIRS), "cpu_share": round(statistics.fmean(shares), 6)}
+    values = list(ratios(with_sampler, lambda: timed(requests, times), PAIRS))
+    return {"bench": "sampler", **summary(values, PAIRS), "cpu_share": round(statistics.fmean(shares), 6)}
 
 
 def main() -> None:
-    """Measure with the machine to ourselves, and print."""
-    argparse.ArgumentParser(prog="benchmarks.sampler_cost", description=__doc__).parse_args()  # it has none but --help
+    """Measure while holding the machine lock, and print the line."""
+    argparse.ArgumentParser(prog="benchmarks.sampler_cost", description=__doc__).parse_args()  # --help only
     processes = multiprocessing.get_context("spawn")
-    with alone():
-        here, there = processes.Pipe()
-        worker = processes.Process(target=work, args=(there,), daemon=True)
+    with exclusive_machine():
+        ours, theirs = processes.Pipe()
+        worker = processes.Process(target=work, args=(theirs,), daemon=True)
         worker.start()
-        line = measure(here)
-        here.send(0)
+        line = measure(ours)
+        ours.send(0)
         worker.join()
-    say(json.dumps(line))
+    print_line(line)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
-"""What the measured processes have in common: command line, data, and the commands that they obey.
+"""Provide what all measured processes share: command line, data, and the protocol with the driver.
 
-Runs inside a framework's environment: standard library and numpy alone. A process builds its model, says that it is
-ready, and then trains one epoch for each line on its standard input, answering with its seconds; it ends where that
-input ends. The line is `epoch`, or the name of one of several loops that a process holds. Every answer is one line of
-JSON on standard output.
+This module runs inside a framework's environment, so it imports only the standard library and numpy. A process builds
+its model and prints the size of its work. Then it trains one epoch for each line on its standard input, prints the
+epoch's seconds, and ends when the input ends. The line is `epoch`, or the name of a loop if the process holds several.
+Each answer is one line of JSON on standard output.
 
-Each epoch starts from fresh weights and a fresh optimizer, so that all are the same work. Nothing can be learnt from
-random labels, and a net that is fed them for several epochs dies: with PyTorch and fashion-mlp, a million of Adam's
-means are denormal numbers from the third epoch on, with which some processors compute far more slowly.
+Each epoch starts from the same weights and a new optimizer state, so that all epochs do the same work. Random labels
+cannot be learned, and a network that trains on them for several epochs degenerates: with PyTorch and fashion-mlp, a
+million of Adam's means are denormal numbers from the third epoch on, and some processors compute far more slowly with
+those.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ PHOTO_BATCH = 32
 
 
 def seconds(epoch: Callable[[], object]) -> float:
-    """What a call takes."""
+    """Return the duration of a call."""
     began = time.monotonic()
     epoch()
     return time.monotonic() - began
@@ -38,8 +39,8 @@ def seconds(epoch: Callable[[], object]) -> float:
 
 @dataclass(frozen=True)
 class Loop:
-    """What can train an epoch. parameters: trainable numbers of the net; images: of an epoch. refresh: makes all as it
-    was before the first epoch. clock: calls `epoch`, and says for how many seconds it trained."""
+    """A training loop. parameters: number of trainable values. images: images per epoch. refresh: restores the state
+    before the first epoch. clock: calls `epoch` and returns the seconds that count."""
 
     parameters: int
     images: int
@@ -49,39 +50,38 @@ class Loop:
 
 
 def parser(recipes: Collection[str]) -> argparse.ArgumentParser:
-    """The command line that all sides have. recipes: the scenarios that this side knows."""
+    """Return the command line of all training sides. recipes: the scenarios that this side knows."""
     made = argparse.ArgumentParser()
     made.add_argument("scenario", choices=sorted(recipes))
-    made.add_argument("--images", type=int, required=True, help="images of an epoch")
+    made.add_argument("--images", type=int, required=True, help="images per epoch")
     return made
 
 
 def photo_parser() -> argparse.ArgumentParser:
-    """The command line of what loads photos."""
+    """Return the command line of the sides that load photos."""
     made = argparse.ArgumentParser()
-    made.add_argument("photos", type=Path, help="folder with a folder of JPEG files a class")
-    made.add_argument("--images", type=int, required=True, help="images of an epoch, a multiple of the batch")
-    made.add_argument("--size", type=int, required=True, help="pixels of an edge")
+    made.add_argument("photos", type=Path, help="folder with one folder of JPEG files per class")
+    made.add_argument("--images", type=int, required=True, help="images per epoch, a multiple of the batch size")
+    made.add_argument("--size", type=int, required=True, help="edge length in pixels")
     return made
 
 
 def random_set(shape: tuple[int, int, int], images: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    """Images (N, H, W, C) in [0, 1) and labels (N,), the same in every process: speed does not depend on what an image
-    shows."""
+    """Return random images (N, H, W, C) in [0, 1) and labels (N,), the same in every process."""
     generator = np.random.default_rng(0)
     return generator.random((images, *shape), dtype=np.float32), generator.integers(0, CLASSES, images)
 
 
 def serve(loops: Mapping[str, Loop]) -> NoReturn:
-    """Say that all is ready, and time an epoch of the loop that is asked for, as often as one is; refreshing is not
-    timed. Ends the process with a message where loops have nets or epochs of other sizes."""
+    """Print the size of the work, then time one epoch for each request. Refreshing is not timed. Exit with a message if
+    the loops have networks or epochs of different sizes."""
     works = {(loop.parameters, loop.images) for loop in loops.values()}
     if len(works) > 1:
-        sys.exit(f"The loops do other work: {works} (parameters, images).")
+        sys.exit(f"The loops do different work: {works} (parameters, images).")
     parameters, images = works.pop()
     _answer({"parameters": parameters, "images": images})
-    while asked := sys.stdin.readline().strip():
-        loop = loops[asked]
+    while name := sys.stdin.readline().strip():
+        loop = loops[name]
         loop.refresh()
         _answer({"seconds": loop.clock(loop.epoch)})
     sys.exit()

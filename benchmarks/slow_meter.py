@@ -1,15 +1,16 @@
-"""Makes a worker slower on purpose: put beside `scenarios/measure.py` of a copy and called at that module's end."""
+"""Slow a worker down on purpose. A copy of this file is added to a copy of `scenarios`, whose
+`measuring/window_meter.py` then calls `slow` at its end."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
-SHARE = 1 / 9  # of a step's time, waited for after it: a tenth less speed
+SHARE = 1 / 9  # of a step's time, added as busy waiting: 10 % less speed
 
 
 def slow(meter: type[Any]) -> None:
-    """Have every step of this class of meters (`scenarios.frameworks.base.Meter`) followed by busy waiting."""
+    """Add busy waiting after every step of a class of meters (`scenarios.measuring.measure.WindowMeter`)."""
     plain_begin, plain_step = meter.begin, meter.step
     ended_at = 0.0
 
@@ -25,7 +26,7 @@ def slow(meter: type[Any]) -> None:
         while time.monotonic() < until:
             pass
         ended_at = until
-        found: bool = plain_step(self, images)
-        return found
+        goes_on: bool = plain_step(self, images)
+        return goes_on
 
     meter.begin, meter.step = begin, step

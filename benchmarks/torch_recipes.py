@@ -1,9 +1,9 @@
-"""The studies' recipes as a person would type them into PyTorch: a DataLoader and the tutorial's eager loop.
+"""Define the studies' recipes in plain PyTorch: a DataLoader and the tutorial's eager loop.
 
-What the kit's PyTorch cells are measured against. The loop keeps no loss and no accuracy
-(pytorch.org/tutorials/beginner/basics/optimization_tutorial.html, without what it prints). Not PyTorch's default is how
-the weights begin, see `begin_as_keras`, and what the kit's adapter sets for the whole process that both loops share:
-threads, and how float32 is rounded.
+This is the baseline of the kit's PyTorch cells. The loop is that of
+pytorch.org/tutorials/beginner/basics/optimization_tutorial.html without its printing; it keeps no loss and no accuracy.
+Two things differ from PyTorch's defaults: the initial weights (see `initialize_like_keras`), and what the kit's adapter
+sets for the process that both loops share (threads, and the precision of float32 products).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks import side
 
 @dataclass(frozen=True)
 class Recipe:
-    """A net and how it is trained. shape: of an image, (H, W, C)."""
+    """A network and how it is trained. shape: of an image, (H, W, C)."""
 
     net: nn.Sequential
     optimizer: torch.optim.Optimizer
@@ -30,7 +30,7 @@ class Recipe:
 
 
 def mnist_cnn() -> Recipe:
-    """A small CNN on MNIST."""
+    """Return a small CNN for MNIST."""
     net = nn.Sequential(
         nn.Conv2d(1, 32, 3),
         nn.ReLU(),
@@ -47,7 +47,7 @@ def mnist_cnn() -> Recipe:
 
 
 def mnist_cnn_dropout() -> Recipe:
-    """A CNN with dropout on MNIST."""
+    """Return a CNN with dropout for MNIST."""
     net = nn.Sequential(
         nn.Conv2d(1, 32, 3),
         nn.ReLU(),
@@ -65,7 +65,7 @@ def mnist_cnn_dropout() -> Recipe:
 
 
 def cifar_cnn() -> Recipe:
-    """A CNN on CIFAR-10."""
+    """Return a CNN for CIFAR-10."""
     net = nn.Sequential(
         nn.Conv2d(3, 32, 3),
         nn.ReLU(),
@@ -84,7 +84,7 @@ def cifar_cnn() -> Recipe:
 
 
 def cifar_mlp() -> Recipe:
-    """A wide dense network on CIFAR-10."""
+    """Return a wide dense network for CIFAR-10."""
     net = nn.Sequential(
         nn.Flatten(),
         nn.Linear(32 * 32 * 3, 3000),
@@ -97,7 +97,7 @@ def cifar_mlp() -> Recipe:
 
 
 def fashion_mlp() -> Recipe:
-    """A deep dense network on Fashion-MNIST."""
+    """Return a deep dense network for Fashion-MNIST."""
     hidden = [layer for _ in range(4) for layer in (nn.Linear(500, 500), nn.ReLU())]
     net = nn.Sequential(nn.Flatten(), nn.Linear(28 * 28, 500), nn.ReLU(), *hidden, nn.Linear(500, 10))
     return Recipe(net, torch.optim.Adam(net.parameters()), (28, 28, 1), 32)
@@ -112,11 +112,11 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
 }
 
 
-def begin_as_keras(net: nn.Module) -> None:
-    """Weights from Glorot's uniform distribution and biases of zero, as Keras and the kit have them.
+def initialize_like_keras(net: nn.Module) -> None:
+    """Initialize weights from Glorot's uniform distribution and biases with zero, like Keras and the kit.
 
-    What a step costs on a CPU depends on its numbers: from PyTorch's own, smaller, first weights fashion-mlp takes up
-    to half as long again, whoever trains it.
+    The cost of a step on a CPU depends on its values: from PyTorch's own initial weights, which are smaller,
+    fashion-mlp takes up to 1.5 times as long on both sides.
     """
     for layer in net.modules():
         if isinstance(layer, (nn.Conv2d, nn.Linear)):
@@ -125,11 +125,11 @@ def begin_as_keras(net: nn.Module) -> None:
 
 
 class Training:
-    """The tutorial's loop over random images."""
+    """The tutorial's training loop over random images."""
 
     def __init__(self, recipe: Recipe, images: int) -> None:
         self.recipe = recipe
-        begin_as_keras(recipe.net)
+        initialize_like_keras(recipe.net)
         self._fresh = copy.deepcopy((recipe.net.state_dict(), recipe.optimizer.state_dict()))
         pixels, labels = side.random_set(recipe.shape, images)
         data = TensorDataset(torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(labels))
@@ -137,9 +137,11 @@ class Training:
         self._loader = DataLoader(data, batch_size=recipe.batch, shuffle=True)
 
     def refresh(self) -> None:
-        """The first weights and an optimizer without a past. The net stays, as it does in a script: one made anew for
-        each epoch lies where the epoch before it has freed memory, and whether glibc can hand the top of its heap back
-        to the system after each step, to get it anew in the next, depends on what lies there."""
+        """Restore the initial weights and the initial state of the optimizer.
+
+        The network object stays the same, as in a script. A new network per epoch would occupy memory that the
+        previous epoch freed, and its place decides whether glibc returns the top of its heap to the system after each
+        step and requests it again in the next."""
         weights, state = self._fresh
         self.recipe.net.load_state_dict(weights)
         self.recipe.optimizer.load_state_dict(state)
@@ -156,7 +158,7 @@ class Training:
 
 
 def prepare(name: str, images: int) -> side.Loop:
-    """The loop over so many random images of a recipe."""
+    """Return the training loop of a recipe over `images` random images."""
     training = Training(RECIPES[name](), images)
     parameters = sum(parameter.numel() for parameter in training.recipe.net.parameters())
     return side.Loop(parameters, training.images, training.refresh, training.epoch)

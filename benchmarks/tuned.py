@@ -1,10 +1,10 @@
-"""What the tuned lane reaches: each framework's against plain Keras, and against its own stock lane.
+"""Compare each framework's tuned lane with plain Keras, and with its own stock lane.
 
-`python -m benchmarks.tuned` prints for each scenario and framework a line of JSON against plain Keras' whole epochs
-(`tuned`: each is a `fit`), one against the steps of such epochs alone (`tuned-steps`: before them `fit` prepares, after
-them it waits for a timer), both where `keras_recipes` has the scenario, and one against the stock lane
-(`tuned-stock`), all at the scenario's batch size. Settings are searched as in `kit run --lane tuned`; what was found
-before on this machine is taken.
+`python -m benchmarks.tuned` prints up to three lines of JSON for each scenario and framework. `tuned` compares with
+whole epochs of plain Keras, each a `fit`. `tuned-steps` compares with the steps of such epochs only: `fit` prepares
+before them and waits for a timer after them. Both need a recipe in `keras_recipes`. `tuned-stock` compares with the
+stock lane. The batch size is always the scenario's. Settings are searched as in `kit run --lane tuned`, and settings
+that an earlier search on this machine found are used again.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from benchmarks.overhead import OF_KERAS, SCENARIOS
-from benchmarks.pairs import Subject, exit_code, say
-from benchmarks.processes import Command, Extent, alone, compare, on_host
+from benchmarks.overhead import BASELINES, KERAS_TIMINGS, SCENARIOS
+from benchmarks.pairs import Subject, exit_code, print_line
+from benchmarks.processes import Command, Extent, compare, exclusive_machine, on_host
 from kit.cli.console import show_progress
 from kit.engines.local import LocalEngine
 from kit.environments.package_sources import Sources
@@ -27,7 +27,7 @@ from kit.host.machine import usable_cpus
 from kit.model.environment import Environment
 from kit.model.plan import TUNE_S
 from kit.model.progress import Progress
-from kit.model.record import Record, tuning_of
+from kit.model.record import Record
 from kit.planning import catalog
 from kit.planning.plan import Options
 from kit.planning.selection import Selection
@@ -36,81 +36,81 @@ from scenarios.contract import allocators
 
 TUNED = "tuned"
 STOCK = "stock"
-STEPS = 150  # of an epoch
-PLAIN, PLAIN_FRAMEWORK = "benchmarks.keras_recipes", "tensorflow"
+STEPS = 150  # per epoch
+KERAS = "tensorflow"  # the framework whose environment runs plain Keras
 
 
 def options(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     known = list(catalog.scenarios())
     parser = argparse.ArgumentParser(prog="benchmarks.tuned", description=__doc__)
-    parser.add_argument("--scenario", action="append", choices=known, help="default: all of them")
+    parser.add_argument("--scenario", action="append", choices=known, help="default: all")
     parser.add_argument("--framework", action="append", choices=list(catalog.frameworks()), help="default: all")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of the tuned lane")
-    parser.add_argument("--against", action="append", choices=(*OF_KERAS, STOCK), help="default: all of them")
-    parser.add_argument("--tune", type=float, default=TUNE_S, help="seconds of each search; default: %(default)s")
+    parser.add_argument("--against", action="append", choices=(*KERAS_TIMINGS, STOCK), help="default: all")
+    parser.add_argument("--tune", type=float, default=TUNE_S, help="seconds per search; default: %(default)s")
     parser.add_argument("--out", type=Path, default=Path("reports"), help="folder for the searches; default: reports")
-    Extent.offer(parser, images=None, images_in_words=f"those of {STEPS} steps")
-    asked = parser.parse_args(arguments)
-    asked.against = asked.against or [*OF_KERAS, STOCK]
-    if STOCK not in asked.against and (absent := set(asked.scenario or ()) - set(SCENARIOS)):
-        parser.error(f"there is no plain Keras recipe of {', '.join(sorted(absent))}; there is --against {STOCK}")
-    return asked
+    Extent.add_options(parser, images=None, images_text=f"those of {STEPS} steps")
+    args = parser.parse_args(arguments)
+    args.against = args.against or [*KERAS_TIMINGS, STOCK]
+    if STOCK not in args.against and (missing := set(args.scenario or ()) - set(SCENARIOS)):
+        parser.error(f"there is no plain Keras recipe of {', '.join(sorted(missing))}; use --against {STOCK}")
+    return args
 
 
 def main() -> None:
-    """Search, then measure with the machine to ourselves."""
-    asked = options()
+    """Search for settings, then measure while holding the machine lock."""
+    args = options()
     sources, frameworks = Sources.from_environment(), catalog.frameworks()
     engine = LocalEngine(sources)
     with show_progress() as progress, tempfile.TemporaryDirectory() as home:
-        found = searched(asked, sources, progress)
-        names = {record.request.framework for record in found} | {PLAIN_FRAMEWORK}
+        searches = search(args, sources, progress)
+        names = {record.cell.framework for record in searches} | {KERAS}
         environments = {name: engine.prepare(frameworks[name], "cpu", progress) for name in sorted(names)}
-        with alone():
-            for subject, ours, baseline in comparisons(asked, found, environments, Path(home)):
-                compare(subject, ours, baseline, Extent.asked(asked), progress)
+        with exclusive_machine():
+            for subject, ours, baseline in comparisons(args, searches, environments, Path(home)):
+                compare(subject, ours, baseline, Extent.from_options(args), progress)
 
 
-def searched(asked: argparse.Namespace, sources: Sources, progress: Progress) -> list[Record]:
-    """The records of the searches that came to an end, each followed by a short launch with what was found; says which
-    did not."""
-    scenarios = tuple(asked.scenario or catalog.scenarios())
+def search(args: argparse.Namespace, sources: Sources, progress: Progress) -> list[Record]:
+    """Search for the settings of each cell, and return the records of the completed searches. Each search is followed
+    by a short launch with its settings. Print a line for each search that was not completed."""
     selection = Selection(
-        scenarios=scenarios,
-        frameworks=tuple(asked.framework) if asked.framework else None,
+        scenarios=tuple(args.scenario or catalog.scenarios()),
+        frameworks=tuple(args.framework) if args.framework else None,
         devices=("cpu",),
         lanes=("tuned",),
-        precisions=(asked.precision,),
+        precisions=(args.precision,),
     )
-    wishes = Options("local", profile="smoke", data="synthetic", tune_s=asked.tune)
-    outcome = workflow.start(workflow.prepare(selection, wishes, sources), asked.out, progress)
-    found = []
+    run_options = Options("local", profile="smoke", data="synthetic", tune_s=args.tune)
+    outcome = workflow.start(workflow.prepare(selection, run_options, sources), args.out, progress)
+    completed = []
     for record in RunFolder.open(outcome.folder).tunings():
-        if absent := record.reason.message if record.reason else tuning_of(record).broken:
-            request = record.request
-            say(Subject(TUNED, request.scenario, request.framework, request.precision).line({"skipped": absent}))
+        if problem := record.reason.message if record.reason else record.tuning.broken:
+            cell = record.cell
+            subject = Subject(TUNED, cell.scenario, cell.framework, cell.precision)
+            print_line(subject.line({"skipped": problem}))
         else:
-            found.append(record)
-    return found
+            completed.append(record)
+    return completed
 
 
 def comparisons(
-    asked: argparse.Namespace, found: list[Record], environments: Mapping[str, Environment], home: Path
+    args: argparse.Namespace, searches: list[Record], environments: Mapping[str, Environment], home: Path
 ) -> Iterator[tuple[Subject, Command, Command]]:
-    """What is measured against what."""
-    for record in found:
-        request = record.request
-        images = asked.images or STEPS * request.batch
-        work = (request.scenario, "--images", str(images))
-        ours = kit_side(record, environments, home, *work, settings=tuning_of(record).settings)
-        cell = request.scenario, request.framework, request.precision
-        for against, (ending, how) in OF_KERAS.items():
-            if against in asked.against and request.scenario in SCENARIOS:
-                baseline = on_host(environments[PLAIN_FRAMEWORK], home, PLAIN, *work, *how)
-                yield Subject(TUNED + ending, *cell), ours, baseline
-        if STOCK in asked.against:
-            yield Subject("tuned-stock", *cell), ours, kit_side(record, environments, home, *work)
+    """Yield each subject with the commands of our side and of the baseline."""
+    for record in searches:
+        cell = record.cell
+        images = args.images or STEPS * cell.batch
+        work = (cell.scenario, "--images", str(images))
+        ours = kit_side(record, environments, home, *work, settings=record.tuning.settings)
+        subject = cell.scenario, cell.framework, cell.precision
+        for against, (suffix, timing) in KERAS_TIMINGS.items():
+            if against in args.against and cell.scenario in SCENARIOS:
+                baseline = on_host(environments[KERAS], home, BASELINES[KERAS], *work, *timing)
+                yield Subject(TUNED + suffix, *subject), ours, baseline
+        if STOCK in args.against:
+            yield Subject("tuned-stock", *subject), ours, kit_side(record, environments, home, *work)
 
 
 def kit_side(
@@ -120,12 +120,13 @@ def kit_side(
     *work: str,
     settings: Mapping[str, str] | None = None,
 ) -> Command:
-    """The kit's training loop in the record's cell. settings: of the tuned lane; None: the stock lane."""
-    request = record.request
-    who = ("--framework", request.framework, "--threads", str(len(usable_cpus())), "--precision", request.precision)
-    how = ("--settings", json.dumps(settings)) if settings else ()
-    variables = allocators.variables(settings or {})
-    return on_host(environments[request.framework], home, "benchmarks.kit_side", *work, *who, *how, variables=variables)
+    """Return the command of the kit's training loop for the record's cell. settings: of the tuned lane; None: the stock
+    lane."""
+    cell = record.cell
+    options = ("--framework", cell.framework, "--threads", str(len(usable_cpus())), "--precision", cell.precision)
+    tuned = ("--settings", json.dumps(settings)) if settings else ()
+    environment, variables = environments[cell.framework], allocators.variables(settings or {})
+    return on_host(environment, home, "benchmarks.kit_side", *work, *options, *tuned, variables=variables)
 
 
 if __name__ == "__main__":

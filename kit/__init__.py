@@ -1,4 +1,4 @@
-"""The orchestrator: builds environments, launches workers, keeps records, writes the report."""
+"""The orchestrator: it builds environments, launches workers, keeps records and writes the report."""
 
 import sys
 
@@ -6,6 +6,6 @@ from kit.assets import ROOT
 
 __version__ = "0.1.0"
 
-# The `scenarios` package of the chosen assets, before any other. The folder `docker` beside it has no __init__.py,
-# so docker-py, a regular package, wins over it wherever it stands on the path.
+# Import the `scenarios` package of the chosen assets before any other. The folder `docker` next to it has no
+# __init__.py, so the regular package docker-py takes precedence in any order of the path.
 sys.path.insert(0, str(ROOT))

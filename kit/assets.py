@@ -1,13 +1,11 @@
-"""Where the folders `docker` and `scenarios` are: the one function that knows."""
-
-from __future__ import annotations
+"""Find the folders `docker` and `scenarios`."""
 
 import os
 from pathlib import Path
 
 
 def find_root() -> Path:
-    """The folder that holds `docker` and `scenarios`: `KIT_ASSETS` where set, the checkout, else the wheel's own."""
+    """Return the folder that holds `docker` and `scenarios`: `KIT_ASSETS`, else the checkout, else the wheel's."""
     if chosen := os.environ.get("KIT_ASSETS"):
         return Path(chosen).resolve()
     package = Path(__file__).resolve().parent

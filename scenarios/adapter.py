@@ -1,9 +1,9 @@
-"""What an adapter is: the one place where a framework's name for a thing meets ours.
+"""The protocol between the kit and a framework.
 
-A module `scenarios/frameworks/<framework>.py` defines `ADAPTER`, a class that meets `Adapter`; the folder
-`docker/<framework>/` holds its image. Nothing else names a framework.
+The module `scenarios/frameworks/<framework>/adapter.py` defines `ADAPTER`, a class that implements `Adapter`. The
+folder `docker/<framework>/` describes its image. Nothing else names a framework.
 
-Everything at this boundary is canonical: float32 NHWC images already divided by 255, int64 labels, `Weights`.
+All values at this boundary are canonical: float32 NHWC images divided by 255, int64 labels, `Weights`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Labels = npt.NDArray[np.int64]
 Logits = npt.NDArray[np.float32]
 
 
-Axes = dict[str, dict[str, list[str]]]  # by objective, then by name: values, stock's own first
+Axes = dict[str, dict[str, list[str]]]  # values by objective and setting, the stock lane's value first
 KernelName = Literal["matmul", "convolution", "memory", "upload", "launch"]
 
 
@@ -35,12 +35,15 @@ class DeviceUnavailable(RuntimeError):
 
 
 class NotOffered(RuntimeError):
-    """The adapter does not do this (a lane, a precision, several devices). The text says what and why."""
+    """The adapter does not support this (a lane, a precision, several devices). The text says what and why."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What holds for the whole process. threads: intra-op threads, to be set explicitly. settings: as in Request."""
+    """Options of the whole process. Raise NotOffered for options that no adapter has.
+
+    threads: intra-op threads, always set explicitly. settings: as in `Request`.
+    """
 
     device: Literal["cpu", "cuda"] = "cpu"
     devices: int = 1
@@ -52,37 +55,44 @@ class Options:
 
     @classmethod
     def of(cls, request: Request) -> Options:
-        """Return what a request says about the whole process."""
+        """Return the options of a request."""
         return cls(
-            device=request.device,
-            devices=request.devices,
+            device=request.cell.device,
+            devices=request.cell.devices,
             threads=request.threads,
-            lane=request.lane,
-            precision=request.precision,
+            lane=request.cell.lane,
+            precision=request.cell.precision,
             seed=request.seed,
             settings=request.settings,
         )
 
     def __post_init__(self) -> None:
+        if self.devices != 1:
+            raise NotOffered("Training runs on one device.")
+        if self.precision == "tf32" and self.device == "cpu":
+            raise NotOffered("TF32 is a mode of NVIDIA GPUs. Choose another precision on the CPU.")
         if self.settings and self.lane != "tuned":
-            raise NotOffered("Settings go with the tuned lane alone.")
+            raise NotOffered("The stock lane has no settings. Request the tuned lane.")
 
     @property
     def thread_counts(self) -> list[str]:
-        """What the setting `threads` can be: as many as are asked for, or half, as hyperthreads share cores."""
+        """Return the values of the setting `threads`: all requested threads, or half, as hyperthreads share cores."""
         return [str(self.threads), *([str(self.threads // 2)] if self.threads > 1 else [])]
 
     @property
     def intra_op_threads(self) -> int:
-        """Threads to be set. Raises NotOffered for a setting that goes with another number of them."""
-        if (found := self.settings.get("threads", str(self.threads))) not in self.thread_counts:
-            raise NotOffered(f"The setting threads = {found} does not go with {self.threads} threads.")
-        return int(found)
+        """Return the number of threads to set. Raise NotOffered if the setting `threads` has no such value."""
+        if (count := self.settings.get("threads", str(self.threads))) not in self.thread_counts:
+            raise NotOffered(
+                f"The setting threads = {count} is not available for {self.threads} threads. "
+                f"Use {' or '.join(self.thread_counts)}."
+            )
+        return int(count)
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """A labelled set held in memory. images: (N, H, W, C) float32 in [0, 1]; labels: (N,)."""
+    """A labeled set in memory. images: (N, H, W, C) float32 in [0, 1]; labels: (N,)."""
 
     images: Images
     labels: Labels
@@ -93,7 +103,7 @@ class Arrays:
 
 @dataclass(frozen=True)
 class Photos:
-    """A labelled set of JPEG files of varying size, to be decoded, scaled to `size` (H, W) and divided by 255."""
+    """A labeled set of JPEG files of varying size. They are decoded, scaled to `size` (H, W) and divided by 255."""
 
     paths: Sequence[Path]
     labels: Labels
@@ -109,7 +119,7 @@ TrainSet = Arrays | Photos
 
 @dataclass(frozen=True)
 class Sums:
-    """Running sums over the images a training loop saw, taken before each update, dropout on."""
+    """Sums over the images of a training loop, computed before each update and with dropout."""
 
     images: int
     loss: float
@@ -117,78 +127,88 @@ class Sums:
 
 
 def require_offered(axes: Callable[[Options, Scenario], Axes], options: Options, scenario: Scenario) -> None:
-    """Raise NotOffered for settings that the axes do not have for this scenario."""
+    """Raise NotOffered if the axes of this scenario lack one of the settings."""
     if not options.settings:
         return
     offered = {name: values for objective in axes(options, scenario).values() for name, values in objective.items()}
     for name, value in options.settings.items():
         if value not in offered.get(name, []):
-            of, known = ("", offered) if name not in offered else (f" of {name}", offered[name])
-            raise NotOffered(f"There is no setting {name} = {value} here; offered{of}: {', '.join(known) or 'none'}.")
+            kind, known = (f"Values of {name}", offered[name]) if name in offered else ("Settings", offered)
+            raise NotOffered(f"There is no setting {name} = {value} here. {kind}: {', '.join(known) or 'none'}.")
 
 
 class Meter(Protocol):
-    """The clock that a training loop carries. The loop calls `begin` once, right before it asks for its first batch,
-    `step` after each step, and, where that returns True, waits for the device and calls `mark`. One that makes several
-    steps at once makes at most `due()` of them, and calls `step` for each afterwards."""
+    """The clock of a training loop.
+
+    The loop calls `begin` once, right before it requests its first batch, and `step` after each step. If `step` returns
+    True, the loop waits for the device and calls `mark`. A loop that runs several steps at once runs at most `due()` of
+    them, and then calls `step` for each.
+    """
 
     def begin(self) -> None:
-        """A new epoch starts."""
+        """Start an epoch."""
 
     def due(self) -> int:
-        """Steps until the window ends, at least 1."""
+        """Return the number of steps until the window ends, at least 1."""
 
     def step(self, images: int) -> bool:
-        """Count one step over `images` images; True where a window ends here."""
+        """Count one step over `images` images. Return True if a window ends here."""
 
     def mark(self) -> bool:
-        """The device is synchronised: close the window. False: stop training now, mid-epoch."""
+        """Close the window; the device is synchronized. Return False to stop training now, in mid-epoch."""
 
 
 class Model(Protocol):
-    """A scenario turned into something that trains and predicts."""
+    """A scenario's network, which trains and predicts."""
 
     def weights(self) -> Weights:
-        """Read the weights back from wherever the framework keeps them."""
+        """Return a copy of the weights."""
 
     def load(self, weights: Weights) -> None:
-        """Replace the weights; the optimizer starts anew (state zero, step 0)."""
+        """Replace the weights and reset the optimizer (state zero, step 0)."""
 
     def step(self, images: Images, labels: Labels) -> float:
-        """One training step on this batch, dropout on, through the same path that `train_epoch` uses; returns the
-        mean loss before the update."""
+        """Train one step on this batch, with dropout, through the code path of `train_epoch`. Return the mean loss
+        before the update."""
 
     def train_epoch(self, train: TrainSet, epoch: int, meter: Meter) -> Sums:
-        """One pass over `train`, in the framework's own shuffled order seeded by (options.seed, epoch), the short
-        last batch included, as the lane has it. Stops early where `meter.mark` says so."""
+        """Train one pass over `train`, the short last batch included, as the lane does it.
+
+        The framework shuffles in its own order, seeded by (options.seed, epoch). Stop early if `meter.mark` returns
+        False.
+        """
 
     def logits(self, images: Images) -> Logits:
-        """Evaluate (dropout off): (N, units) before the last activation. Any N from 1; the caller chunks."""
+        """Return (N, units) before the last activation, without dropout, for any N from 1. The caller chunks."""
 
     def resident_steps(self, images: Images, labels: Labels) -> Callable[[int], None]:
-        """Put this batch (any size up to the scenario's) on the device once. The callable does that many training
-        steps on it, through the path of `train_epoch`, and returns when the device has finished. Those of several
-        batches may be called by turns."""
+        """Copy this batch, of any size up to the scenario's, to the device once.
+
+        Return a function that trains the given number of steps on it, through the code path of `train_epoch`, and
+        returns when the device has finished. Calls of several such functions may alternate.
+        """
 
     def predictor(self, batch: int) -> Callable[[Images], npt.NDArray[np.float32]]:
-        """Freeze the present weights for inference at this batch size, as the framework's users would serve it.
-        The callable takes a host array (batch, H, W, C), returns the network's output (after the last activation;
-        (batch, units)) as a host array, finished."""
+        """Freeze the current weights for inference at this batch size, as the framework's users would serve them.
+
+        The function takes a host array (batch, H, W, C) and returns the outputs after the last activation,
+        (batch, units), as a host array.
+        """
 
     def placement(self) -> Placement:
-        """Evidence of what really ran; called after training."""
+        """Return evidence of what ran. The caller trains first."""
 
     def device_peak_bytes(self) -> int | None:
-        """Peak of the framework's own allocator on the GPU; None on the CPU."""
+        """Return the peak of the framework's own allocator on the GPU. Return None on the CPU."""
 
 
 class Adapter(Protocol):
     """One framework in one process. Importing the module imports the framework.
 
-    optimizer_form: where Adam's epsilon stands. "keras": lr * sqrt(1-b2^t)/(1-b1^t) * m / (sqrt(v) + eps);
+    optimizer_form: the place of Adam's epsilon. "keras": lr * sqrt(1-b2^t)/(1-b1^t) * m / (sqrt(v) + eps);
     "torch": lr * m/(1-b1^t) / (sqrt(v/(1-b2^t)) + eps).
-    likely: values of settings in `axes` that gain more often than not; of several the first that there is. The tuner
-    begins with all of them together.
+    likely: for each setting the values that usually gain. The tuner starts with the first available value of each, all
+    together.
     """
 
     name: ClassVar[str]
@@ -197,27 +217,33 @@ class Adapter(Protocol):
 
     @staticmethod
     def axes(options: Options, scenario: Scenario) -> Axes:
-        """The settings that the tuner may try for this cell, by objective (`training`; `latency` and `throughput` of
-        inference). Runs nothing of the framework: the process will fork."""
+        """Return the settings that the tuner may try for this cell.
+
+        The objectives are `training`, and for inference `latency` and `throughput`. Must not run anything of the
+        framework, because the process will fork.
+        """
 
     def __init__(self, options: Options) -> None:
-        """Configure the process: threads, device, precision, seeds. Raises DeviceUnavailable, NotOffered."""
+        """Configure the process: threads, device, precision, seeds. Raise DeviceUnavailable or NotOffered."""
 
     def versions(self) -> dict[str, str]:
-        """Versions of the framework and of the libraries that do its work (CUDA, cuDNN, oneDNN where known)."""
+        """Return versions of the framework and of the libraries that compute for it (CUDA, cuDNN, oneDNN if known)."""
 
     def build(self, scenario: Scenario, weights: Weights) -> Model:
-        """A model with these weights, ready for its first step. Several may live in one process (the proof builds
-        its own). Raises NotOffered."""
+        """Return a model with these weights, ready for its first step. Raise NotOffered.
+
+        Several models may exist in one process, for example the proof's.
+        """
 
     def kernel(self, name: KernelName, size: int) -> Callable[[int], None]:
-        """One primitive on the adapter's device at its precision, operands in place. The callable runs it that many
-        times and returns when the device has finished. Raises NotOffered.
+        """Prepare one primitive with its operands on the adapter's device at its precision. Raise NotOffered.
+
+        The returned function runs it the given number of times and returns when the device has finished.
 
         matmul: (size, size) by (size, size). convolution: `size` images of 56x56x64 by 64 kernels 3x3, same padding.
-        memory: `size` bytes of float32 read and as many written, elementwise. upload: `size` bytes copied from host
-        memory to the device (NotOffered on the CPU). launch: the smallest elementwise kernel, on `size` values.
+        memory: read and write `size` bytes of float32 each, elementwise. upload: copy `size` bytes from host memory to
+        the device (NotOffered on the CPU). launch: the smallest elementwise kernel, on `size` values.
         """
 
     def read_photos(self, photos: Photos) -> Images:
-        """Decode and scale as this framework's loader does in evaluation: (N, H, W, 3), no augmentation."""
+        """Decode and scale as this framework's loader does for evaluation: (N, H, W, 3), without augmentation."""

@@ -1,37 +1,35 @@
-"""Prepare what a launch needs: its scenario, its adapter, its decoded test set."""
-
-from __future__ import annotations
+"""Prepare what a launch needs: its scenario, its adapter and its decoded test set."""
 
 import dataclasses
 import importlib
 
 from scenarios import catalog, spec
-from scenarios.adapter import Adapter, Options, Photos, TrainSet
+from scenarios.adapter import Adapter, Arrays, Options, Photos, TrainSet
 from scenarios.contract.reasons import Code, Reason
 from scenarios.contract.request import Request
-from scenarios.measuring import measure
 from scenarios.spec import Scenario
 
 
 class Refused(Exception):
-    """The launch ends here as failed, for this reason."""
+    """The launch ends here for the reason in the attribute `reason`."""
 
-    def __init__(self, code: Code, message: str, remedy: str) -> None:
+    def __init__(self, code: Code, message: str, remedy: str = "") -> None:
         super().__init__(message)
-        self.reason = Reason(code, message, remedy)
+        self.reason = Reason.of(code, message, remedy)
 
 
 def find_scenario(request: Request) -> Scenario:
-    """The catalogue's scenario, with the request's batch size. Raises Refused where it is not the one meant."""
-    found = catalog.load().get(request.scenario, {}).get(request.variant)
-    if found is None or spec.digest(found) != request.spec:
-        state = "is missing here" if found is None else "is defined differently here"
-        raise Refused(
-            Code.SPEC_MISMATCH,
-            f"The scenario {request.scenario}{'+' + request.variant if request.variant else ''} {state}.",
-            "Build the images again (kit build).",
-        )
-    return dataclasses.replace(found, batch=request.batch)
+    """Return the scenario of the catalog with the batch size of the request.
+
+    Raise Refused if the catalog has no such scenario, or another definition of it.
+    """
+    cell = request.cell
+    found = catalog.load().get(cell.scenario, {}).get(cell.variant)
+    if found is None:
+        raise Refused(Code.SPEC_MISMATCH, f"The scenario {cell.label} is missing here.")
+    if spec.digest(found) != request.spec:
+        raise Refused(Code.SPEC_MISMATCH, f"The scenario {cell.label} has another definition here.")
+    return dataclasses.replace(found, batch=cell.batch)
 
 
 def load_adapter(framework: str) -> type[Adapter]:
@@ -42,10 +40,10 @@ def load_adapter(framework: str) -> type[Adapter]:
 
 def start_adapter(request: Request) -> Adapter:
     """Import the framework and configure the process."""
-    return load_adapter(request.framework)(Options.of(request))
+    return load_adapter(request.cell.framework)(Options.of(request))
 
 
-def decode(adapter: Adapter, test: TrainSet) -> measure.TestSet:
-    """The test set in memory, photos decoded by the framework's own loader."""
+def decode(adapter: Adapter, test: TrainSet) -> Arrays:
+    """Return the test set in memory. The framework's own loader decodes photos."""
     images = adapter.read_photos(test) if isinstance(test, Photos) else test.images
-    return measure.TestSet(images, test.labels)
+    return Arrays(images, test.labels)

@@ -1,10 +1,7 @@
-"""Canonical weights: what every adapter loads and gives back, and the digests that prove it.
+"""Create the canonical weights that every adapter loads and returns, and their digests.
 
-A `Weights` maps each `spec.Parameter.name` to a float32 array in canonical layout, in the order of
-`spec.parameters`.
+A `Weights` maps each `spec.Parameter.name` to a float32 array in canonical layout, in the order of `spec.parameters`.
 """
-
-from __future__ import annotations
 
 import hashlib
 import math
@@ -21,7 +18,7 @@ Weights = dict[str, Array]
 
 
 def initial_weights(scenario: Scenario, seed: int) -> Weights:
-    """The weights that training starts from: each kernel by its own initialiser, biases zero.
+    """Return the weights at the start of training. Each kernel is drawn by its own initializer. Biases are zero.
 
     Glorot and Bengio 2010 (uniform); He et al. 2015 (normal, here not truncated).
     """
@@ -29,19 +26,15 @@ def initial_weights(scenario: Scenario, seed: int) -> Weights:
 
 
 def check_weights(scenario: Scenario, seed: int) -> Weights:
-    """Weights made for the reference check: He-normal kernels and non-zero biases, so that no term hides."""
-    drawn = {}
-    for parameter in parameters(scenario):
-        generator = _generator(seed, parameter, "check")
-        if parameter.init == "zeros":
-            drawn[parameter.name] = generator.normal(0, 0.1, parameter.shape).astype(np.float32)
-        else:
-            drawn[parameter.name] = _draw(parameter, "he_normal", generator)
-    return drawn
+    """Return weights for the proof: He-normal kernels and non-zero biases, so that every term has an effect."""
+    return {
+        p.name: _draw(p, "small_normal" if p.init == "zeros" else "he_normal", _generator(seed, p, "check"))
+        for p in parameters(scenario)
+    }
 
 
 def digest(weights: Mapping[str, npt.NDArray[np.generic]]) -> str:
-    """SHA-256 (hex) over names, shapes and float32 content, in the mapping's order."""
+    """Return the SHA-256 (hex) over names, shapes and float32 content, in the mapping's order."""
     found = hashlib.sha256()
     for name, value in weights.items():
         found.update(f"{name}{value.shape}".encode())
@@ -56,7 +49,8 @@ def _generator(seed: int, parameter: Parameter, use: str) -> np.random.Generator
 def _draw(parameter: Parameter, init: str, generator: np.random.Generator) -> Array:
     if init == "zeros":
         return np.zeros(parameter.shape, np.float32)
-    if init == "he_normal":
-        return generator.normal(0, math.sqrt(2 / parameter.fan_in), parameter.shape).astype(np.float32)
+    if init in ("he_normal", "small_normal"):
+        deviation = math.sqrt(2 / parameter.fan_in) if init == "he_normal" else 0.1
+        return generator.normal(0, deviation, parameter.shape).astype(np.float32)
     limit = math.sqrt(6 / (parameter.fan_in + parameter.fan_out))
     return generator.uniform(-limit, limit, parameter.shape).astype(np.float32)

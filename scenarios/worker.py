@@ -1,13 +1,10 @@
-"""The worker: request -> prove -> measure -> result; or request -> ceilings or search -> result. Runs once, in a fresh
-process, and exits.
+"""Run one launch in a fresh process: read the request, measure, tune or probe, and write the result.
 
     python -m scenarios.worker IO_FOLDER [--data DATA_FOLDER]
 
-Reads IO_FOLDER/request.json, appends progress to events.jsonl, writes result.json by rename. Standard output and
-error are a log for people. Exit code 0: a result was written, whatever its status.
+The worker reads IO_FOLDER/request.json and writes IO_FOLDER/result.json by rename. Standard output and standard error
+are a log for people. The exit code is 0 if a result was written, whatever its status.
 """
-
-from __future__ import annotations
 
 import argparse
 import errno
@@ -25,59 +22,48 @@ from scenarios.launch import Launch, measure_launch, probe_ceilings, tune_launch
 from scenarios.prepare import Refused
 
 PURPOSES = {"measure": measure_launch, "probe": probe_ceilings, "tune": tune_launch}
+MAX_CHARACTERS = 500  # of an exception in a result; the log has all of it
 
 
-def explain(error: Exception, request: Request) -> tuple[Status, Reason]:
-    """Status and reason for what stopped the launch."""
+def explain(error: Exception, request: Request) -> Reason:
+    """Return the reason for an exception that stopped the launch."""
     match error:
         case Refused():
-            return Status.FAILED, error.reason
+            return error.reason
         case DataUnavailable():
-            return Status.FAILED, Reason(Code.DATA_UNAVAILABLE, str(error), error.remedy)
+            return Reason.of(Code.DATA_UNAVAILABLE, str(error), error.remedy)
         case DataCorrupt():
-            return Status.FAILED, Reason(Code.DATA_CORRUPT, str(error), error.remedy)
+            return Reason.of(Code.DATA_CORRUPT, str(error), error.remedy)
         case NotOffered():
-            return Status.SKIPPED, Reason(
-                Code.NOT_OFFERED, str(error), "Choose another lane, precision, device or settings."
-            )
+            return Reason.of(Code.NOT_OFFERED, str(error))
         case DeviceUnavailable():
-            return Status.WRONG_DEVICE, Reason(
-                Code.WRONG_DEVICE, str(error), "Run kit doctor: it checks driver, toolkit and GPU."
-            )
+            return Reason.of(Code.WRONG_DEVICE, str(error))
         case MemoryError():
-            return Status.OUT_OF_MEMORY, Reason(
-                Code.MEMORY_LIMIT, f"Memory ran out: {error}", "Raise --memory or use a smaller --batch."
-            )
+            return Reason.of(Code.MEMORY_LIMIT, f"Memory ran out: {error}")
         case OSError(errno=errno.ENOSPC):
-            return Status.FAILED, Reason(
-                Code.DISK_FULL,
-                f"No space left on the device: {error}",
-                "Free disk space, then --resume --retry-failed.",
-            )
+            return Reason.of(Code.DISK_FULL, f"No space left on the device: {error}")
         case _:
             text = f"{type(error).__name__}: {error}"
-            if request.device == "cuda" and "out of memory" in text.lower():
-                return Status.OUT_OF_MEMORY, Reason(
-                    Code.DEVICE_MEMORY, text[:500], "Use a smaller --batch or a larger GPU."
-                )
-            return Status.FAILED, Reason(Code.WORKER_ERROR, text[:500], "The log holds the whole traceback.")
+            if request.cell.device == "cuda" and "out of memory" in text.lower():
+                return Reason.of(Code.DEVICE_MEMORY, text[:MAX_CHARACTERS])
+            return Reason.of(Code.WORKER_ERROR, text[:MAX_CHARACTERS], "Read the traceback in the log.")
 
 
 def run(request: Request, io: Path, data: Path | None) -> Result:
-    """One launch from request to result; every exception becomes a status with a reason."""
-    launch = Launch(request, io, data)
+    """Run one launch from request to result. Turn every exception into a status with a reason."""
+    launch = Launch(request, io, data, Result(request.cell, request.launch, Status.OK))
     try:
         PURPOSES[request.purpose](launch)
-    except Exception as error:  # noqa: BLE001 - the boundary: whatever a framework raises is a result, not a crash
+    except Exception as error:  # noqa: BLE001 - whatever a framework raises is a result, not a crash
         traceback.print_exc()
-        return launch.result(*explain(error, request))
-    return launch.result(Status.OK)
+        return launch.result(explain(error, request))
+    return launch.result()
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; returns the exit code."""
+    """Run the command line and return the exit code."""
     parser = argparse.ArgumentParser(prog="scenarios.worker", description="Run one launch of the kit.")
-    parser.add_argument("io", type=Path, help="folder with request.json; takes result.json")
+    parser.add_argument("io", type=Path, help="folder with request.json; result.json is written there")
     parser.add_argument("--data", type=Path, help="folder with the prepared data sets")
     options = parser.parse_args(arguments)
     request = from_json(Request, (options.io / REQUEST_FILE).read_bytes())

@@ -1,10 +1,10 @@
-"""Runs of the unit tests: planned and carried out on a machine that is theirs alone (fixture `machine`)."""
+"""Plan and execute runs in unit tests. The fixture `machine` isolates them from the real machine."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from kit.datasets.service import Source
+from kit.datasets.service import ResolvedData
 from kit.execution.campaign import run_campaign
 from kit.model.environment import Framework
 from kit.model.launch import Completion
@@ -21,8 +21,8 @@ SMALL = Selection(scenarios=("mnist-cnn", "cifar-cnn"), devices=("cpu",))
 ONE = Selection(scenarios=("mnist-cnn",), devices=("cpu",))
 
 
-def synthetic(name, mode, progress):
-    return Source("synthetic", None, "synthetic: for the test")
+def synthetic_data(name, mode, progress):
+    return ResolvedData("synthetic", None, "synthetic: for the test")
 
 
 def new_run(path, selection=SMALL, **options):
@@ -37,9 +37,14 @@ def new_run(path, selection=SMALL, **options):
     return RunFolder.create(path, plan, examples.machine())
 
 
-def go(folder, engine, resolve=synthetic, **options):
+def execute(folder, engine, resolve=synthetic_data, **options):
     return run_campaign(folder, engine, examples.machine(), resolve, Silent(), **options)
 
 
-def fails(asked, folder):
+def identifiers(records):
+    """Return (key, launch number) of each record."""
+    return [(record.key, record.launch) for record in records]
+
+
+def fails(request, folder):
     return Completion(exit_code=1, seconds=1.0)

@@ -1,8 +1,8 @@
-"""What holds for all tests."""
+"""Setup for all tests."""
 
 from __future__ import annotations
 
 import signal
 
-# A shell that starts a test run in the background has it ignore Ctrl-C; tests that send one need it heard.
+# A shell starts background processes with SIGINT ignored. Tests that send SIGINT need the default handler.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,17 +1,17 @@
-"""Complete example documents for tests: a machine, a plan, requests, results and records of any status."""
+"""Build complete example documents: machines, plans, requests, results, and records of every status."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
-from kit.model.cell import Cell
 from kit.model.machine import Gpu, Machine
 from kit.model.plan import Plan, PlannedLaunch
 from kit.model.record import Record
 from kit.planning import catalog
 from scenarios import spec
+from scenarios.contract.cell import CEILINGS, Cell
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import Budget, Request
 from scenarios.contract.result import (
@@ -34,11 +34,11 @@ from scenarios.contract.result import (
     Window,
 )
 
-SETTINGS = {"layout": "nhwc", "allocator": "tcmalloc"}  # what a search finds
+SETTINGS = {"layout": "nhwc", "allocator": "tcmalloc"}  # the result of a search
 
 
 def machine(**changes: Any) -> Machine:
-    """A small server without GPU."""
+    """Return a small server without a GPU."""
     fields: dict[str, Any] = {
         "id": "0123456789abcdef",
         "cpu_model": "Example CPU",
@@ -67,7 +67,7 @@ def machine(**changes: Any) -> Machine:
 
 
 def gpu(**changes: Any) -> Gpu:
-    """A GPU at its default power limit."""
+    """Return a GPU at its default power limit."""
     fields: dict[str, Any] = {
         "index": 0,
         "name": "NVIDIA H200",
@@ -80,91 +80,103 @@ def gpu(**changes: Any) -> Gpu:
 
 
 def cell(scenario: str = "mnist-cnn", framework: str = "torch", device: str = "cpu", variant: str = "") -> Cell:
-    """A stock fp32 cell of the catalogue at its own batch size."""
+    """Return a stock fp32 cell with the batch size of its scenario."""
     batch = catalog.scenarios()[scenario][variant].batch
     return Cell(scenario, variant, framework, device, 1, "stock", "fp32", batch)  # type: ignore[arg-type]
 
 
+def probe_cell() -> Cell:
+    """Return the cell of a ceilings probe with torch on the CPU."""
+    return Cell(CEILINGS, "", "torch", "cpu", 1, "stock", "fp32", 1)
+
+
+CELL_FIELDS = [field.name for field in fields(Cell)]
+
+
 def request(of: Cell | None = None, **changes: Any) -> Request:
-    """A first launch of that cell (mnist-cnn with torch on the CPU) on synthetic data in the quick profile."""
+    """Return the request for the first launch of a cell on synthetic data in the quick profile.
+
+    of: by default mnist-cnn with torch on the CPU. changes: fields of the request or of its cell.
+    """
     of = of or cell()
-    base = Request(
-        key=of.key,
-        launch=1,
-        spec=spec.digest(catalog.scenarios()[of.scenario][of.variant]),
-        seed=0,
-        threads=2,
-        data="synthetic",
-        budget=Budget(seconds=6, test_images=1000),
-        **vars(of),
-    )
-    return replace(base, **changes)
+    spec_digest = spec.digest(catalog.scenarios()[of.scenario][of.variant])
+    base = Request(of, 1, spec_digest, 0, 2, "synthetic", Budget(seconds=6, test_images=1000))
+    return change(base, **changes)
 
 
-def result(asked: Request, images_per_s: float = 1000.0, epochs: int = 0) -> Result:
-    """The `ok` result of a worker that did as it was asked. epochs: whole ones, with a learning curve."""
-    if asked.purpose == "probe":
+def change(launch_request: Request, **changes: Any) -> Request:
+    """Return a copy of the request with changed fields. changes: fields of the request or of its cell."""
+    of_cell = {name: changes.pop(name) for name in CELL_FIELDS if name in changes}
+    return replace(launch_request, cell=replace(launch_request.cell, **of_cell), **changes)
+
+
+def result(launch_request: Request, images_per_s: float = 1000.0, epochs: int = 0) -> Result:
+    """Return the `ok` result for a request. epochs: number of whole epochs in the learning curve."""
+    cell = launch_request.cell
+    if launch_request.purpose == "probe":
         ceilings = [
-            Ceiling("matmul", asked.precision, "FLOP/s", 1e11, [0.9e11, 1e11], "1024 x 1024"),
+            Ceiling("matmul", cell.precision, "FLOP/s", 1e11, [0.9e11, 1e11], "1024 x 1024"),
             Ceiling("memory", "", "B/s", 2e10, [2e10], "256 MiB"),
         ]
-        return Result(key=asked.key, launch=asked.launch, status=Status.OK, ceilings=ceilings)
-    if asked.purpose == "tune":
+        return Result(cell=cell, launch=launch_request.launch, status=Status.OK, ceilings=ceilings)
+    if launch_request.purpose == "tune":
         tried = [Tried({}, [], [1000.0]), Tried(SETTINGS, [1.5, 1.5], [1500.0, 1500.0])]
         tuning = Tuning(SETTINGS, [Search("training", SETTINGS, tried, 50.0)])
-        return Result(key=asked.key, launch=asked.launch, status=Status.OK, tuning=tuning)
+        return Result(cell=cell, launch=launch_request.launch, status=Status.OK, tuning=tuning)
     window = Window(start_at=1.0, seconds=64 / images_per_s, steps=1, images=64)
-    published = spec.DATASETS[catalog.scenarios()[asked.scenario][asked.variant].dataset].train
+    published = spec.DATASETS[catalog.scenarios()[cell.scenario][cell.variant].dataset].train
     epoch_s = published / images_per_s
     accuracies = [min(0.8 + i / 100, 1.0) for i in range(epochs)]
     curve = [Epoch(i, epoch_s, published, 0.5, a, 0.4, a - 0.01) for i, a in enumerate(accuracies, start=1)]
     return Result(
-        key=asked.key,
-        launch=asked.launch,
+        cell=cell,
+        launch=launch_request.launch,
         status=Status.OK,
         timings=Timings(1, 1, 1, 1, 1, 1, 1, 1, 8),
-        training=Training([window, window], 1, images_per_s, epoch_s, not epochs, published, 2, 0.5, curve),
+        training=Training([window, window], 1, images_per_s, epoch_s, not epochs, 2, 0.5, curve),
         inference=Inference([1.0, 2.0], 1.5, 2.0, 3.0, 256, [window], 5 * images_per_s, 1000, 0.5, 0.9),
-        proof=Proof(True, [Check("logits", 1e-6, 5e-4, True)], "torch", asked.seed, 0.1, False),
+        proof=Proof(True, [Check("logits", 1e-6, 5e-4, True)], "torch", 0.1, False),
         evidence=Evidence(
             placement=Placement(
-                device=asked.device,
+                device=cell.device,
                 device_name="Example",
                 provider="example",
                 layout="NHWC",
-                tf32=None if asked.device == "cpu" else False,
-                threads=asked.threads,
+                tf32=None if cell.device == "cpu" else False,
+                threads=launch_request.threads,
                 training="example",
                 loader="example",
                 denormals="kept",
-                nodes={asked.device: 4},
+                nodes={cell.device: 4},
             ),
-            versions={"python": "3.11", asked.framework: "1.0"},
-            data_kind=asked.data,
+            versions={"python": "3.11", cell.framework: "1.0"},
+            data_kind=launch_request.data,
             data_digest="da7a",
-            train_images=published,
             test_images=1000,
             initial_weights_digest="1111",
             final_weights_digest="2222",
-            environment=dict(asked.environment),
+            environment=dict(launch_request.environment),
         ),
-        telemetry=Telemetry(1.0, 11.0, 1 << 30, 19.0, 1.9, asked.threads, 0.0, None),
+        telemetry=Telemetry(1.0, 11.0, 1 << 30, 19.0, 1.9, launch_request.threads, 0.0, None),
         step_timing=StepTiming(
-            [StepTime(batch, [batch / images_per_s * 0.9]) for batch in (asked.batch // 2, asked.batch)]
+            [StepTime(batch, [batch / images_per_s * 0.9]) for batch in (cell.batch // 2, cell.batch)]
         ),
     )
 
 
-def record(asked: Request | None = None, images_per_s: float = 1000.0, epochs: int = 0, **changes: Any) -> Record:
-    """The record of an `ok` launch."""
-    asked = asked or request()
+def record(
+    launch_request: Request | None = None, images_per_s: float = 1000.0, epochs: int = 0, **changes: Any
+) -> Record:
+    """Return the record of an `ok` launch."""
+    launch_request = launch_request or request()
     fields: dict[str, Any] = {
-        "key": asked.key,
-        "launch": asked.launch,
+        "cell": launch_request.cell,
+        "launch": launch_request.launch,
+        "purpose": launch_request.purpose,
         "status": Status.OK,
         "reason": None,
-        "request": asked,
-        "result": result(asked, images_per_s, epochs),
+        "request": launch_request,
+        "result": result(launch_request, images_per_s, epochs),
         "machine": machine(),
         "image": None,
         "engine": "fake",
@@ -179,24 +191,25 @@ def record(asked: Request | None = None, images_per_s: float = 1000.0, epochs: i
 
 
 def failed(
-    asked: Request | None = None,
+    launch_request: Request | None = None,
     status: Status = Status.FAILED,
-    code: Code = Code.WORKER_ERROR,
+    code: Code | None = None,
     message: str = "It failed.",
     remedy: str = "Look.",
 ) -> Record:
-    """The record of a launch that ended otherwise and left no result."""
-    return record(asked, status=status, reason=Reason(code, message, remedy), result=None)
+    """Return the record of a launch that is not `ok` and left no result. code: by default the first of the status."""
+    code = code or next(code for code in Code if code.status is status)
+    return record(launch_request, status=status, reason=Reason(code, message, remedy), result=None)
 
 
 def planned(launch: int = 1, **changes: Any) -> PlannedLaunch:
-    """A planned launch of the example cell."""
+    """Return a planned launch of the example cell."""
     of = replace(cell(), **changes)
-    return PlannedLaunch(key=of.key, launch=launch, named=False, **vars(of))
+    return PlannedLaunch(cell=of, launch=launch, named=False)
 
 
 def plan(launches: Sequence[PlannedLaunch]) -> Plan:
-    """A plan of exactly these launches."""
+    """Return a plan with exactly these launches."""
     return Plan(
         run="r1",
         created_at="2026-01-01T00:00:00+00:00",

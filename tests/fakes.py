@@ -1,14 +1,15 @@
-"""An engine without containers, for unit tests."""
+"""A fake engine without containers, for unit tests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from kit.model.environment import Device, Environment, Framework
+from kit.model.environment import Environment, Framework
 from kit.model.launch import Completion, LaunchFolder, Limits
 from kit.model.progress import Progress
 from scenarios.contract import codec
+from scenarios.contract.cell import Device
 from scenarios.contract.codec import from_json
 from scenarios.contract.request import REQUEST_FILE, RESULT_FILE, Request
 from tests import examples
@@ -16,19 +17,20 @@ from tests import examples
 Worker = Callable[[Request, LaunchFolder], Completion]
 
 
-def works(asked: Request, folder: LaunchFolder) -> Completion:
-    """A worker that does as it was asked."""
+def works(request: Request, folder: LaunchFolder) -> Completion:
+    """Succeed as a worker: write a log and an `ok` result."""
     folder.log.write_text("working\n")
-    codec.write(folder.scratch / RESULT_FILE, examples.result(asked))
+    codec.write(folder.scratch / RESULT_FILE, examples.result(request))
     return Completion(exit_code=0, seconds=1.0)
 
 
 @dataclass
 class FakeEngine:
-    """Meets `kit.engines.base.Engine`. worker: what a launch does. on_call: told of each call, and may raise.
+    """Implementation of `kit.engines.base.Engine`.
 
-    refused: (framework, device) to the reason. launched, probed, tuned: keys and launch numbers of what ended.
-    running: run ids of containers that exist; a launch that is killed leaves one there.
+    worker: function that each launch calls. on_call: called with the name of each call; it may raise. refused: reason
+    by (framework, device). launched, probed, tuned: key and launch number of each finished launch, probe or search.
+    running: run ids of existing containers. A killed launch leaves its container.
     """
 
     worker: Worker = works
@@ -72,11 +74,11 @@ class FakeEngine:
         self.running.append(labels["run"])
         self.limits.append(limits)
         self._called("launch")
-        asked = from_json(Request, (folder.scratch / REQUEST_FILE).read_bytes())
-        completion = self.worker(asked, folder)
+        request = from_json(Request, (folder.scratch / REQUEST_FILE).read_bytes())
+        completion = self.worker(request, folder)
         self._called("launched")
-        ended = {"measure": self.launched, "probe": self.probed, "tune": self.tuned}
-        ended[asked.purpose].append((asked.key, asked.launch))
+        finished = {"measure": self.launched, "probe": self.probed, "tune": self.tuned}
+        finished[request.purpose].append((request.cell.key, request.launch))
         self.running.remove(labels["run"])
         return completion
 

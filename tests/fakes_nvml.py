@@ -1,4 +1,4 @@
-"""NVML without a GPU: functions of `pynvml` that answer from a script in NVML's own units and structures."""
+"""A fake NVML: functions of `pynvml` that return scripted values in NVML's units and structures. No GPU is needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Answer = Any  # a value in NVML's unit, or a Refusal
 
 @dataclass(frozen=True)
 class Refusal:
-    """The driver's answer is this error code."""
+    """The driver returns this error code."""
 
     code: int
 
@@ -25,8 +25,11 @@ UNSUPPORTED = Refusal(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
 @dataclass
 class FakeGpu:
-    """Answers to each query in turn, the last one for ever: percent, bytes, milliwatts, millijoules, degrees Celsius,
-    MHz, process ids, event reason bits."""
+    """The scripted answers of one GPU. The last answer of each script is repeated.
+
+    Units: use in percent, memory in bytes, power in milliwatts, energy in millijoules, temperature in degrees Celsius,
+    sm_clock in MHz. processes: process ids. reasons: event reason bits. queries: number of queries so far by name.
+    """
 
     uuid: str = "GPU-0"
     use: Sequence[Answer] = (0,)
@@ -37,21 +40,24 @@ class FakeGpu:
     sm_clock: Sequence[Answer] = (345,)
     processes: Sequence[Answer] = ((),)
     reasons: Sequence[Answer] = (0,)
-    asked: dict[str, int] = field(default_factory=dict)
+    queries: dict[str, int] = field(default_factory=dict)
 
     def answer(self, query: str) -> Any:
-        """The next answer. Raises NVMLError where that is a refusal."""
-        script, turn = getattr(self, query), self.asked.get(query, 0)
-        self.asked[query] = turn + 1
-        answer = script[min(turn, len(script) - 1)]
+        """Return the next answer. Raise NVMLError if it is a Refusal."""
+        script, position = getattr(self, query), self.queries.get(query, 0)
+        self.queries[query] = position + 1
+        answer = script[min(position, len(script) - 1)]
         if isinstance(answer, Refusal):
             raise pynvml.NVMLError(answer.code)
         return answer
 
 
 def install(monkeypatch: pytest.MonkeyPatch, gpus: Sequence[FakeGpu], *, old_driver: bool = False) -> list[str]:
-    """Have `pynvml` answer for these GPUs. old_driver: it knows event reasons by their former name only. Returns a list
-    to which each opening and closing of NVML is added."""
+    """Replace the functions of `pynvml` so that they answer for these GPUs.
+
+    old_driver: the driver has the event reasons only under their former name, "throttle reasons". Return a list that
+    records each initialization and shutdown of NVML.
+    """
     calls: list[str] = []
 
     def by_index(index: int) -> FakeGpu:

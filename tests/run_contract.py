@@ -1,8 +1,8 @@
-"""Runs the contract suite in the environment of every framework found: `python -m tests.run_contract [FRAMEWORK ...]`.
+"""Run the contract suite in the environment of each framework: `python -m tests.run_contract [FRAMEWORK ...]`.
 
-KIT_TEST_DEVICE=cuda has it use the GPU. The environments are the local engine's own. The suite's tools are installed
-beside them, not into them. Weights trained in one framework are handed to the others in a second pass. A third takes
-the tuned lane.
+The suite runs on the CPU, or on the GPU if KIT_TEST_DEVICE=cuda. It uses the environments of the local engine. Its
+tools are installed into a separate folder. The first pass also exports trained weights. The second pass imports them
+into the other frameworks. The third pass tests the tuned lane.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from kit.environments import uv_environments
 from kit.environments.package_sources import Sources
 from kit.host import gpus
 from kit.host.machine import usable_cpus
-from kit.model.environment import Device, Environment
+from kit.model.environment import Environment
 from kit.model.errors import KitError, unknown
 from kit.planning import catalog
+from scenarios.contract.cell import Device
 
 SUITE = Path(__file__).parent / "contract"
-TUNED = "test_model or test_training or (test_proof and not catdog)"  # the rest does not depend on the lane
+TUNED = "test_model or test_training or (test_proof and not catdog)"  # the other tests do not depend on the lane
 IMPORTED = "exchange_import"
-NO_TESTS = 5  # pytest's exit code; of IMPORTED, a framework may have none
+NO_TESTS = 5  # pytest's exit code if nothing is selected; a framework may have no IMPORTED tests
 
 
 def install_tools(folder: Path, python: str) -> None:
-    """pytest and what the suite needs, by hash, into a folder of their own."""
+    """Install pytest and the other tools of the suite into this folder, with hash checks."""
     subprocess.run(
         [
             *(uv.find_uv_bin(), "pip", "install", "--quiet", "--require-hashes", "--python", python),
@@ -44,7 +45,7 @@ def install_tools(folder: Path, python: str) -> None:
 
 
 def run_suite(environment: Environment, tools: Path, exchange: Path, *selection: str, tuned: bool = False) -> bool:
-    """One pytest run inside the environment; True where nothing failed."""
+    """Run pytest inside the environment. Return whether all tests passed."""
     variables = {
         **({"KIT_TEST_TUNED": "1"} if tuned else {}),
         **os.environ,
@@ -53,15 +54,15 @@ def run_suite(environment: Environment, tools: Path, exchange: Path, *selection:
         "KIT_TEST_EXCHANGE": str(exchange),
     }
     command = [environment.reference, "-P", "-m", "pytest", str(SUITE), "--quiet", *selection]
-    done = subprocess.run(command, env=variables, cwd=exchange, capture_output=True, text=True, check=False)
+    finished = subprocess.run(command, env=variables, cwd=exchange, capture_output=True, text=True, check=False)
     lane = "tuned lane" if tuned else "stock lane"
-    sys.stdout.write(f"== {environment.framework}: {lane} {' '.join(selection)}\n{done.stdout}{done.stderr}")
+    sys.stdout.write(f"== {environment.framework}: {lane} {' '.join(selection)}\n{finished.stdout}{finished.stderr}")
     sys.stdout.flush()
-    return done.returncode == 0 or (done.returncode == NO_TESTS and IMPORTED in selection)
+    return finished.returncode == 0 or (finished.returncode == NO_TESTS and IMPORTED in selection)
 
 
 def main(names: list[str]) -> int:
-    """All passes for the named frameworks, or all; returns the exit code."""
+    """Run all passes for the named frameworks, or for all. Return the exit code. Raise UsageError for others."""
     progress = PlainProgress(sys.stdout)
     sources = Sources.from_environment()
     found = catalog.frameworks()
@@ -82,13 +83,13 @@ def main(names: list[str]) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         tools, exchange = Path(scratch, "tools"), Path(scratch, "exchange")
         exchange.mkdir()
-        made = [uv_environments.ensure(f, device, sources, assets.ROOT, progress) for f in frameworks]
-        install_tools(tools, made[0].reference)
+        environments = [uv_environments.ensure(f, device, sources, assets.ROOT, progress) for f in frameworks]
+        install_tools(tools, environments[0].reference)
         passed = []
-        with ThreadPoolExecutor(len(usable_cpus())) as pool:  # one CPU each: that is what the suite asks for
+        with ThreadPoolExecutor(len(usable_cpus())) as pool:  # the suite uses one CPU
             for selection in (f"not {IMPORTED}", IMPORTED):
-                passed += pool.map(lambda e, which=selection: run_suite(e, tools, exchange, "-k", which), made)
-            passed += pool.map(lambda e: run_suite(e, tools, exchange, "-k", TUNED, tuned=True), made)
+                passed += pool.map(lambda e, which=selection: run_suite(e, tools, exchange, "-k", which), environments)
+            passed += pool.map(lambda e: run_suite(e, tools, exchange, "-k", TUNED, tuned=True), environments)
     return 0 if all(passed) else 1
 
 

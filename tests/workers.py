@@ -1,4 +1,4 @@
-"""The worker run for real, in the tests' own interpreter, on the example scenario and framework."""
+"""Run the real worker on the example scenario and framework, with the interpreter of the tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def copy_assets(folder: Path) -> None:
-    """The folders `docker` and `scenarios` with the example's files added."""
+    """Copy the folders `docker` and `scenarios`, and add the files of the example."""
     for source in (ROOT, ROOT / "tests/example"):
         for name in ("docker", "scenarios"):
             ignored = shutil.ignore_patterns("__pycache__")
@@ -25,35 +25,41 @@ def copy_assets(folder: Path) -> None:
 
 
 def request_of(assets: Path, io: Path, **changes: object) -> None:
-    """Write a request for the example into `io`."""
+    """Write a request for the example into `io`. changes: fields of the request or of its cell."""
     variables = {**os.environ, "PYTHONPATH": str(assets)}
     program = (
         "import json, sys; from scenarios import catalog, spec; s = catalog.load()['tiny-cnn'][''];"
-        "print(json.dumps({'scenario': s.name, 'variant': '', 'spec': spec.digest(s), 'batch': s.batch}))"
+        "print(json.dumps({'spec': spec.digest(s), 'batch': s.batch}))"
     )
     command = [sys.executable, "-c", program]
-    found = subprocess.run(command, env=variables, cwd=io, capture_output=True, text=True, check=True)
-    fields: dict[str, object] = {
-        "schema": 1,
-        "key": "tiny-cnn/plain/cpu/stock/fp32/b32",
-        "launch": 1,
+    finished = subprocess.run(command, env=variables, cwd=io, capture_output=True, text=True, check=True)
+    scenario = json.loads(finished.stdout)
+    cell: dict[str, object] = {
+        "scenario": "tiny-cnn",
+        "variant": "",
         "framework": "plain",
         "device": "cpu",
         "devices": 1,
         "lane": "stock",
         "precision": "fp32",
+        "batch": scenario["batch"],
+    }
+    fields: dict[str, object] = {
+        "schema": 1,
+        "cell": cell | {name: value for name, value in changes.items() if name in cell},
+        "launch": 1,
+        "spec": scenario["spec"],
         "seed": 0,
         "threads": 1,
         "data": "synthetic",
         "budget": {"steps": 3, "test_images": 20},
-        **json.loads(found.stdout),
-        **changes,
+        **{name: value for name, value in changes.items() if name not in cell},
     }
     (io / "request.json").write_text(json.dumps(fields))
 
 
 def work(assets: Path, io: Path, **variables: str) -> Result:
-    """Run the worker as an engine would."""
+    """Run the worker as an engine does. Return its result."""
     subprocess.run(
         [sys.executable, "-m", "scenarios.worker", str(io)],
         env={**os.environ, "PYTHONPATH": str(assets), **variables},

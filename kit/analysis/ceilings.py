@@ -1,32 +1,36 @@
-"""The machine's measured ceilings: of all probes the best value for each thing. Pure."""
-
-from __future__ import annotations
+"""Find the machine's measured ceilings: the best value of all probes for each quantity. No input or output."""
 
 from collections.abc import Mapping, Sequence
 
 from kit.model.record import Record
-from scenarios.contract.reasons import Status
 from scenarios.contract.result import Ceiling
 
 Ceilings = Mapping[tuple[str, str, str], Ceiling]
 
 
-def best(probes: Sequence[Record]) -> dict[tuple[str, str, str], Ceiling]:
-    """The highest value over frameworks (of `launch`, a time, the least), keyed (device, ceiling name, precision).
+def best_ceilings(probes: Sequence[Record]) -> dict[tuple[str, str, str], Ceiling]:
+    """Return the best value over all frameworks for each (device, name of the ceiling, precision).
 
-    A ceiling is what the machine can do, so that the framework which comes closest to it tells it best. Photos are
-    decoded by the CPU whatever the probe's device is. Probes that are not ok are left out.
+    The best value is the highest one, except for `launch`: it is a time, so the lowest value counts. A ceiling is what
+    the machine can do, so the framework that comes closest to it is the best measurement. The CPU decodes photos
+    whatever the device of the probe is. Probes that are not ok are ignored.
     """
     found: dict[tuple[str, str, str], Ceiling] = {}
     for record in probes:
-        if record.status is not Status.OK or record.result is None:
+        if not record.ok or record.result is None:
             continue
         for ceiling in record.result.ceilings or []:
-            device = "cpu" if ceiling.name == "jpeg" else record.request.device
+            device = "cpu" if ceiling.name == "jpeg" else record.cell.device
             key = (device, ceiling.name, ceiling.precision)
             if key not in found or _is_better(ceiling, found[key]):
                 found[key] = ceiling
     return found
+
+
+def ceiling_value(ceilings: Ceilings, device: str, name: str, precision: str = "") -> float | None:
+    """Return the value of a ceiling in its own unit, or None if it was not measured."""
+    found = ceilings.get((device, name, precision))
+    return found.value if found else None
 
 
 def _is_better(new: Ceiling, known: Ceiling) -> bool:

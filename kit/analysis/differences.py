@@ -1,49 +1,46 @@
-"""What differs between the launches of one cell in two runs, and what that means for a comparison. Pure.
+"""Find what differs between the launches of one cell in two runs, and decide whether they are comparable. No input or
+output.
 
-| What                                           | Then                                                           |
-|------------------------------------------------|----------------------------------------------------------------|
-| scenario (digest of its specification)         | refused: other work                                            |
-| kind of data, content of the data              | refused: other input; real and synthetic images cost otherwise |
-| device on which the training step ran          | refused: not the cell that its key names                       |
-| rounding of products (the TF32 probe)          | refused: other arithmetic                                      |
-| versions of framework and libraries; kit       | flagged: may be the very thing to find out                     |
-| image or environment, engine, kernels          | flagged: the same versions may be built or run in another way  |
-| threads, settings, denormals                   | flagged: another share of the machine, or another way to use it|
-| how much a launch measures                     | flagged: the same quantity, measured with less or more care    |
-| machine: processor, memory, quota, GPU, system | named: expected where machines are compared                    |
-| seed, initial and final weights                | nothing: speed does not depend on them                         |
-| precision, lane, batch size, count of devices  | nothing: part of the key, so that they are other cells         |
+| Difference                                     | Effect                                                        |
+|------------------------------------------------|---------------------------------------------------------------|
+| scenario (digest of its specification)         | refused: different work                                       |
+| kind of data, content of the data              | refused: different input, which differs in cost               |
+| device on which the training step ran          | refused: not the cell that its key names                      |
+| rounding of products (the TF32 probe)          | refused: different arithmetic                                 |
+| versions of framework, libraries and kit       | flagged: may be the subject of the comparison                 |
+| image or environment, engine, kernels          | flagged: equal versions can be built or run in different ways |
+| threads, settings, denormals                   | flagged: another share of the machine, or another use of it   |
+| how much a launch measures                     | flagged: the same quantity, measured more or less carefully   |
+| machine: processor, memory, quota, GPU, system | noted: expected if machines are compared                      |
+| seed, initial and final weights                | none: speed does not depend on them                           |
+| precision, lane, batch size, number of devices | none: they are part of the key, so these are different cells  |
 
-Refused: no ratio is shown. Flagged: compared, with the difference beside it. Launches of one run that differ among
-themselves count as a difference, too. What a record could not say (a TF32 probe on a CPU, denormals in records of
-version 1) is held against nobody.
+Refused: no ratio is shown. Flagged: the ratio is shown with the difference. Launches of one run that differ among
+themselves count as a difference, too. A value that a record does not have (for example a TF32 probe on a CPU) is not a
+difference.
 """
-
-from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kit.model.figures import counted
+from kit.analysis.measured_launch import MeasuredLaunch
+from kit.model.formatting import format_bytes, format_count
 from kit.model.machine import Machine
-from kit.model.record import Record
-from kit.model.units import format_bytes
-from scenarios.contract.result import Evidence
 
 
 class Severity(StrEnum):
-    """What a difference does to the comparison of a cell."""
+    """The effect of a difference on the comparison of a cell."""
 
     REFUSED = "refused"
     FLAGGED = "flagged"
-    NAMED = "named"
+    NOTED = "noted"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One field that differs. base, new: its values among the launches of each side. why: what it means."""
+    """One field that differs. base, new: its values among the launches of each run. why: what the difference means."""
 
     field: str
     severity: Severity
@@ -54,119 +51,114 @@ class Difference:
 
 @dataclass(frozen=True)
 class Rule:
-    """facts: field to value, of one launch; a field that it lacks is unknown."""
+    """One row of the table above. facts: fields of one launch with their values; a missing field is unknown."""
 
     severity: Severity
     why: str
-    facts: Callable[[Record], Mapping[str, str]]
+    facts: Callable[[MeasuredLaunch], Mapping[str, str]]
 
 
-def differences(base: Sequence[Record], new: Sequence[Record]) -> list[Difference]:
-    """All that differs between (or among) the ok launches of one cell in two runs, in the order of the table above."""
-    return [difference for rule in RULES for difference in _found(rule, base, new)]
+def differences(base: Sequence[MeasuredLaunch], new: Sequence[MeasuredLaunch]) -> list[Difference]:
+    """Return all differences between (or among) the launches of one cell in two runs, in the order of the table."""
+    return [difference for rule in RULES for difference in _apply(rule, base, new)]
 
 
 def describe(machine: Machine) -> str:
-    """As `Example CPU, 8 CPUs, 2 x Example GPU`."""
+    """Return a short description, for example `Example CPU, 8 CPUs, 2 x Example GPU`."""
     gpus = Counter(gpu.name for gpu in machine.gpus)
-    cpus = counted(machine.cpus, "CPU")
+    cpus = format_count(machine.cpus, "CPU")
     return ", ".join([machine.cpu_model, cpus, *(f"{n} x {name}" for name, n in gpus.items())])
 
 
-def _found(rule: Rule, base: Sequence[Record], new: Sequence[Record]) -> list[Difference]:
-    sides = [rule.facts(record) for record in base], [rule.facts(record) for record in new]
+def _apply(rule: Rule, base: Sequence[MeasuredLaunch], new: Sequence[MeasuredLaunch]) -> list[Difference]:
+    runs = [rule.facts(launch) for launch in base], [rule.facts(launch) for launch in new]
     found = []
-    for field in dict.fromkeys(name for facts in (*sides[0], *sides[1]) for name in facts):
-        values = [dict.fromkeys(facts[field] for facts in side if field in facts) for side in sides]
+    for field in dict.fromkeys(name for facts in (*runs[0], *runs[1]) for name in facts):
+        values = [dict.fromkeys(facts[field] for facts in run if field in facts) for run in runs]
         if len(values[0] | values[1]) > 1:
             of_base, of_new = (" and ".join(sorted(each)) or "unknown" for each in values)
             found.append(Difference(field, rule.severity, of_base, of_new, rule.why))
     return found
 
 
-def _evidence(record: Record) -> Evidence:
-    """Of an `ok` record, which always has it (see `Record`)."""
-    assert record.result
-    assert record.result.evidence
-    return record.result.evidence
+def _spec(launch: MeasuredLaunch) -> dict[str, str]:
+    return {"scenario": launch.request.spec}
 
 
-def _spec(record: Record) -> dict[str, str]:
-    return {"scenario": record.request.spec}
+def _data_kind(launch: MeasuredLaunch) -> dict[str, str]:
+    return {"kind of data": launch.request.data}
 
 
-def _data_kind(record: Record) -> dict[str, str]:
-    return {"kind of data": record.request.data}
+def _data_content(launch: MeasuredLaunch) -> dict[str, str]:
+    return {"data": launch.evidence.data_digest}
 
 
-def _data_content(record: Record) -> dict[str, str]:
-    return {"data": _evidence(record).data_digest}
+def _device(launch: MeasuredLaunch) -> dict[str, str]:
+    return {"device": launch.evidence.placement.device.partition(":")[0]}
 
 
-def _device(record: Record) -> dict[str, str]:
-    return {"device": _evidence(record).placement.device.partition(":")[0]}
-
-
-def _rounding(record: Record) -> dict[str, str]:
-    tf32 = _evidence(record).placement.tf32
+def _rounding(launch: MeasuredLaunch) -> dict[str, str]:
+    tf32 = launch.evidence.placement.tf32
     return {} if tf32 is None else {"rounding": "to TF32" if tf32 else "not to TF32"}
 
 
-def _versions(record: Record) -> dict[str, str]:
-    packages = _evidence(record).versions
-    return {f"{name} version": version for name, version in packages.items()} | {"kit version": record.machine.kit}
+def _versions(launch: MeasuredLaunch) -> dict[str, str]:
+    packages = launch.evidence.versions
+    return {f"{name} version": version for name, version in packages.items()} | {
+        "kit version": launch.record.machine.kit
+    }
 
 
-def _environment(record: Record) -> dict[str, str]:
-    image = {"environment": f"{record.image.kind} {record.image.digest}"} if record.image else {}
-    return image | {"engine": record.engine}
+def _environment(launch: MeasuredLaunch) -> dict[str, str]:
+    image = {"environment": f"{launch.record.image.kind} {launch.record.image.digest}"} if launch.record.image else {}
+    return image | {"engine": launch.record.engine}
 
 
-def _kernels(record: Record) -> dict[str, str]:
-    return {"kernels": _evidence(record).placement.provider}
+def _kernels(launch: MeasuredLaunch) -> dict[str, str]:
+    return {"kernels": launch.evidence.placement.provider}
 
 
-def _share(record: Record) -> dict[str, str]:
-    return {"threads": str(_evidence(record).placement.threads)}
+def _threads(launch: MeasuredLaunch) -> dict[str, str]:
+    return {"threads": str(launch.evidence.placement.threads)}
 
 
-def _way(record: Record) -> dict[str, str]:
-    asked, denormals = record.request.settings | record.request.environment, _evidence(record).placement.denormals
-    facts = {"settings": " ".join(f"{name}={value}" for name, value in sorted(asked.items())) or "default"}
-    return {**facts, "denormals": denormals}
+def _settings(launch: MeasuredLaunch) -> dict[str, str]:
+    requested, denormals = launch.request.settings | launch.request.environment, launch.evidence.placement.denormals
+    settings = " ".join(f"{name}={value}" for name, value in sorted(requested.items())) or "default"
+    return {"settings": settings, "denormals": denormals}
 
 
-def _care(record: Record) -> dict[str, str]:
-    limits = {name: value for name, value in vars(record.request.budget).items() if value is not None}
-    measured = ", ".join(f"{value:g} {name.replace('_', ' ')}" for name, value in limits.items())
-    return {"profile": f"{record.profile} ({measured})"}
+def _profile(launch: MeasuredLaunch) -> dict[str, str]:
+    limits = {name: value for name, value in vars(launch.request.budget).items() if value is not None}
+    budget = ", ".join(f"{value:g} {name.replace('_', ' ')}" for name, value in limits.items())
+    return {"profile": f"{launch.record.profile} ({budget})"}
 
 
-def _machine(record: Record) -> dict[str, str]:
-    machine = record.machine
+def _machine(launch: MeasuredLaunch) -> dict[str, str]:
+    machine = launch.record.machine
     facts = {
         "machine": describe(machine),
         "memory": format_bytes(machine.memory_limit_bytes or machine.memory_bytes),
         "CPU quota": "none" if machine.quota_cpus is None else f"{machine.quota_cpus:g} CPUs",
-        "virtualization": machine.virtualization or "none seen",
+        "virtualization": machine.virtualization or "none detected",
         "system": f"{machine.os}, kernel {machine.kernel}",
     }
-    if record.request.device == "cuda":
-        facts |= {"GPU": _evidence(record).placement.device_name, "driver": machine.driver or "unknown"}
+    if launch.request.cell.device == "cuda":
+        facts |= {"GPU": launch.evidence.placement.device_name, "driver": machine.driver or "unknown"}
     return facts
 
 
 RULES = (
-    Rule(Severity.REFUSED, "Another network, preprocessing or optimizer is other work.", _spec),
-    Rule(Severity.REFUSED, "Real and synthetic images cost otherwise to read, decode and feed.", _data_kind),
-    Rule(Severity.REFUSED, "Other images cost otherwise to read, decode and feed.", _data_content),
-    Rule(Severity.REFUSED, "The training step ran elsewhere than the other one.", _device),
-    Rule(Severity.REFUSED, "Products rounded to TF32 are other arithmetic, and faster.", _rounding),
-    Rule(Severity.FLAGGED, "It may be the cause of what differs.", _versions),
-    Rule(Severity.FLAGGED, "The same versions may be built or run in another way.", _environment),
-    Rule(Severity.FLAGGED, "Other kernels do the same work.", _kernels),
-    Rule(Severity.FLAGGED, "Each had another share of its machine.", _share),
-    Rule(Severity.FLAGGED, "The framework was told to work in another way.", _way),
-    Rule(Severity.FLAGGED, "One was measured with more care than the other.", _care),
-    Rule(Severity.NAMED, "Expected where machines are compared.", _machine),
+    Rule(Severity.REFUSED, "Another network, preprocessing or optimizer is different work.", _spec),
+    Rule(Severity.REFUSED, "Real and synthetic images differ in the cost to read, decode and feed them.", _data_kind),
+    Rule(Severity.REFUSED, "Different images differ in the cost to read, decode and feed them.", _data_content),
+    Rule(Severity.REFUSED, "The training step ran on a different device.", _device),
+    Rule(Severity.REFUSED, "Products rounded to TF32 are different arithmetic, which is faster.", _rounding),
+    Rule(Severity.FLAGGED, "It may cause the difference in speed.", _versions),
+    Rule(Severity.FLAGGED, "Equal versions can be built or run in different ways.", _environment),
+    Rule(Severity.FLAGGED, "Different kernels do the same work.", _kernels),
+    Rule(Severity.FLAGGED, "The runs used different shares of their machines.", _threads),
+    Rule(Severity.FLAGGED, "The framework had different settings.", _settings),
+    Rule(Severity.FLAGGED, "One run was measured more carefully than the other.", _profile),
+    Rule(Severity.NOTED, "This is expected if machines are compared.", _machine),
 )

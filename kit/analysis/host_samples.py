@@ -1,6 +1,4 @@
-"""What a launch's samples says of a stretch of time: energy and means. Pure."""
-
-from __future__ import annotations
+"""Compute energy and means from the host samples of a launch over a period of time. No input or output."""
 
 import re
 from bisect import bisect_right
@@ -14,9 +12,10 @@ ENERGY_SERIES = re.compile(r"(cpu|gpu\d+)_(?:energy_j|power_w)")
 
 
 def energy_j(samples: HostSamples, name: str, spans: Sequence[tuple[float, float]]) -> float | None:
-    """Joules that `cpu` (all packages) or a GPU (`gpu0`) took over these spans of time together.
+    """Return the energy in J that `cpu` (all packages) or a GPU (`gpu0`) used over all these spans of time.
 
-    From its counter, else from its power, between samples in proportion to time. None where neither covers all spans.
+    It comes from the energy counter, or else from the power, interpolated between samples. Return None if neither
+    covers all spans.
     """
     for curve in _curves(samples, name):
         spent = [part for span in spans if (part := curve.between(*span)) is not None]
@@ -26,16 +25,17 @@ def energy_j(samples: HostSamples, name: str, spans: Sequence[tuple[float, float
 
 
 def mean(samples: HostSamples, name: str, from_at: float, to_at: float) -> float | None:
-    """Mean of a series over those samples whose time lies wholly within a span; None where there are none. The samples
-    at its ends tell of what came before and after it, too.
+    """Return the mean of a series over a span, or None if it has no sample there.
 
-    A sample stands for the time since the one before it: so loads are defined, and NVML's use and power nearly so.
+    A sample describes the time since the previous one. This is how loads are defined, and it is nearly true for NVML's
+    use and power. Only samples whose whole time lies within the span count: those at its ends also describe the time
+    before or after it.
     """
-    known = _known(samples, name)
-    starts = [known.since, *known.at]
+    series = _readable(samples, name)
+    starts = [series.since, *series.at]
     inside = [
         (end - start, value)
-        for start, end, value in zip(starts, known.at, known.values, strict=False)
+        for start, end, value in zip(starts, series.at, series.values, strict=False)
         if from_at <= start < end <= to_at
     ]
     covered = sum(seconds for seconds, _ in inside)
@@ -43,10 +43,10 @@ def mean(samples: HostSamples, name: str, from_at: float, to_at: float) -> float
 
 
 def joules_per_1000_images(record: Record) -> dict[str, float]:
-    """Energy per thousand training images over the steady windows, of `cpu` and of each GPU of the launch; only what
-    was measured over all of them.
+    """Return the energy in J per 1,000 training images over the steady windows, for `cpu` and each GPU of the launch.
 
-    `cpu` is every package of the machine, with what others do on it, and idle power is within every figure.
+    A part is left out if its energy was not measured over all steady windows. `cpu` is the energy of all packages of
+    the machine, including other processes. All values include idle power.
     """
     samples, result = record.host_samples, record.result
     if samples is None or result is None or result.training is None:
@@ -55,13 +55,13 @@ def joules_per_1000_images(record: Record) -> dict[str, float]:
     spans = [(window.start_at, window.start_at + window.seconds) for window in windows]
     images = sum(window.images for window in windows)
     names = sorted({match[1] for series in samples.series if (match := ENERGY_SERIES.fullmatch(series))})
-    taken = {name: energy_j(samples, name, spans) for name in names}
-    return {name: joules / images * 1000 for name, joules in taken.items() if joules and images}
+    used = {name: energy_j(samples, name, spans) for name in names}
+    return {name: joules / images * 1000 for name, joules in used.items() if joules and images}
 
 
 @dataclass(frozen=True)
-class _Known:
-    """The samples of one series that could be read. since: where the time that the first one stands for begins."""
+class _Series:
+    """The samples of one series that could be read. since: start of the time that the first sample describes."""
 
     at: list[float]
     values: list[float]
@@ -69,8 +69,8 @@ class _Known:
 
 
 @dataclass(frozen=True)
-class _Curve:
-    """Energy taken up to each of some times."""
+class _EnergyCurve:
+    """Cumulative energy at some times."""
 
     at: Sequence[float]
     joules: Sequence[float]
@@ -88,26 +88,27 @@ class _Curve:
         return self.joules[before] + share * (self.joules[before + 1] - self.joules[before])
 
 
-def _curves(samples: HostSamples, name: str) -> list[_Curve]:
-    """The counter first, then power summed up by trapezoids; only those that measured something."""
-    counter, power = _known(samples, f"{name}_energy_j"), _known(samples, f"{name}_power_w")
+def _curves(samples: HostSamples, name: str) -> list[_EnergyCurve]:
+    """Return the curve of the counter, then that of the power (integrated by trapezoids), if they are valid."""
+    counter, power = _readable(samples, f"{name}_energy_j"), _readable(samples, f"{name}_power_w")
     trapezoids = [
         (end - start) * (first + last) / 2
         for (start, end), (first, last) in zip(pairwise(power.at), pairwise(power.values), strict=True)
     ]
-    curves = [_Curve(counter.at, counter.values), _Curve(power.at, list(accumulate(trapezoids, initial=0.0)))]
+    integral = list(accumulate(trapezoids, initial=0.0))
+    curves = [_EnergyCurve(counter.at, counter.values), _EnergyCurve(power.at, integral)]
     return [curve for curve in curves if len(curve.at) > 1 and _rises(curve.joules)]
 
 
 def _rises(joules: Sequence[float]) -> bool:
-    """A counter that falls was reset, and one that stands still counts nothing: neither is a measurement."""
+    """Return whether this is a measurement. A counter that falls was reset, and a constant one counts nothing."""
     return joules[-1] > joules[0] and all(later >= earlier for earlier, later in pairwise(joules))
 
 
-def _known(samples: HostSamples, name: str) -> _Known:
+def _readable(samples: HostSamples, name: str) -> _Series:
     values = samples.series.get(name, [])
     read = [i for i, value in enumerate(values) if value is not None]
-    return _Known(
+    return _Series(
         at=[samples.at[i] for i in read],
         values=[value for value in values if value is not None],
         since=samples.at[max(0, read[0] - 1)] if read else 0.0,

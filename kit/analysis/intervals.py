@@ -1,44 +1,59 @@
-"""Confidence intervals from independent launches, and the rule by which a cell has enough of them. Pure.
+"""Compute confidence intervals from independent launches, and decide whether a cell has enough launches. No input or
+output.
 
-Speeds are treated by their logarithms, because errors of speeds are ratios: an estimate is a geometric mean, and the
-interval of a ratio is that of a difference. Launches, not windows of one launch, are the sample (A. Georges,
-D. Buytaert, L. Eeckhout, Statistically Rigorous Java Performance Evaluation, OOPSLA 2007), and taken as independent.
+All estimates use the logarithms of speeds, because errors of speeds are ratios. So an estimate is a geometric mean, and
+the interval of a ratio is the interval of a difference. The sample consists of launches, not of the windows of one
+launch (A. Georges, D. Buytaert, L. Eeckhout, Statistically Rigorous Java Performance Evaluation, OOPSLA 2007). Launches
+are assumed to be independent.
 
-A cell gets launches until its interval is narrow. Such a rule stops too soon just where the first launches happen to
-agree, so that Student's interval, reported at that moment, covers less than it says (Y. S. Chow, H. Robbins, On the
-Asymptotic Theory of Fixed-Width Sequential Confidence Intervals for the Mean, Ann. Math. Stat. 36, 1965; N. Starr, The
-Performance of a Sequential Procedure, the same 37, 1966): ratios of two such cells 90 % instead of 95 %. What is
-missing falls with one over the number of launches, and a fixed number of further launches makes up for it (G. Simons,
-On the Cost of Not Knowing the Variance, the same 39, 1968). `_widening` is that correction as a factor, so that it
-holds also where a budget ends the launches first or their number was fixed in advance. The factor's constants come
-from simulation, which `python -m benchmarks.coverage` repeats with the functions below; docs/decisions/0009 has the
-table, and the alternatives.
+A cell is launched until its interval is narrow. This rule tends to stop too early, when the first launches happen to
+agree. Student's interval at that moment covers less than its nominal 95 % (Y. S. Chow, H. Robbins, On the Asymptotic
+Theory of Fixed-Width Sequential Confidence Intervals for the Mean, Ann. Math. Stat. 36, 1965; N. Starr, The Performance
+of a Sequential Procedure, the same 37, 1966). The ratio of two such cells is covered in 90 % of the cases. The deficit
+falls with one over the number of launches, and a fixed number of further launches makes up for it (G. Simons, On the
+Cost of Not Knowing the Variance, the same 39, 1968). `_widening` expresses this correction as a factor. So the
+correction also holds if a budget ends the launches earlier, or if their number was fixed in advance. The constants of
+the factor come from a simulation. `python -m benchmarks.coverage` repeats it with the functions of this module.
+docs/decisions/0009 has the table and the alternatives.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from enum import StrEnum
 
 from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
 MIN_LAUNCHES = 5
-TARGET = 0.025  # of the half-width, relative to the estimate
+TARGET = 0.025  # half-width of the interval, relative to the estimate
 
-# What Chow and Robbins' rule lacks is worth about this many launches once there are many. With few there has been
-# little occasion to stop too soon: with the second constant the correction is largest at that many launches.
+# Chow and Robbins' rule lacks about this many launches if a cell has many. With few launches the rule has had few
+# chances to stop too early. LARGEST_AT is the number of launches at which the correction is largest.
 FURTHER_LAUNCHES = 5
 LARGEST_AT = 14
 
-LARGEST_LOGARITHM = 300.0  # e^300 is wider than any speed, and overflows nothing
+MAX_LOGARITHM = 300.0  # e^300 is larger than any speed, and does not overflow
+
+
+class Verdict(StrEnum):
+    """The conclusion of comparing two cells.
+
+    TIE: the interval of the ratio contains 1. UNKNOWN: there is no interval, because a side has only one launch.
+    REFUSED: the cells are not comparable. MISSING: a side has no launch that is ok.
+    """
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    TIE = "tie"
+    UNKNOWN = "unknown"
+    REFUSED = "refused"
+    MISSING = "missing"
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A 95 % confidence interval (CONFIDENCE): of a cell in images/s, of a ratio without unit."""
+    """A 95 % confidence interval (CONFIDENCE), in images/s for a cell, without unit for a ratio."""
 
     estimate: float
     low: float
@@ -46,20 +61,20 @@ class Interval:
 
     @property
     def half_width(self) -> float:
-        """Relative to the estimate; of the two sides the larger, which is the upper one."""
+        """Return the half-width relative to the estimate. The upper side counts, because it is the larger one."""
         return self.high / self.estimate - 1
 
     @property
-    def verdict(self) -> Literal["faster", "slower", "tie"]:
-        """Of a ratio of speeds: a tie where the interval holds 1."""
+    def verdict(self) -> Verdict:
+        """Return the verdict on a ratio of speeds: a tie if the interval contains 1."""
         if self.low > 1:
-            return "faster"
-        return "slower" if self.high < 1 else "tie"
+            return Verdict.FASTER
+        return Verdict.SLOWER if self.high < 1 else Verdict.TIE
 
 
 @dataclass(frozen=True)
 class _Mean:
-    """Of logarithms. error: squared standard error. freedom: degrees of freedom of the error."""
+    """A mean of logarithms. error: squared standard error. freedom: degrees of freedom of the error."""
 
     value: float
     error: float
@@ -67,24 +82,31 @@ class _Mean:
 
 
 def t_interval(values: Sequence[float]) -> Interval | None:
-    """Student's interval of the geometric mean of values above 0 whose number does not depend on them; None where
-    fewer than 2. For launches take `cell_interval`. Raises ValueError for a value that is not above 0."""
+    """Return Student's interval of the geometric mean, or None for fewer than 2 values.
+
+    values: above 0. Their number must not depend on them: use `cell_interval` for launches. Raise ValueError if a value
+    is not above 0.
+    """
     return _interval(_mean(values)) if len(values) > 1 else None
 
 
 def cell_interval(values: Sequence[float]) -> Interval | None:
-    """The interval of a cell: Student's, widened for the stopping rule. values: images/s of its launches, above 0;
-    None where fewer than 2. Raises ValueError as `t_interval`."""
+    """Return the interval of a cell, or None for fewer than 2 values.
+
+    It is Student's interval, widened to correct for the stopping rule. values: images/s of the launches, above 0. Raise
+    ValueError if a value is not above 0.
+    """
     return _interval(_widened_mean(values)) if len(values) > 1 else None
 
 
 def ratio_interval(numerator: Sequence[float], denominator: Sequence[float]) -> Interval | None:
-    """The interval of the ratio of two cells' estimates: Welch's t, with the errors widened as those of the cells and
-    Satterthwaite's degrees of freedom (B. L. Welch, Biometrika 34, 1947). Arguments as of `cell_interval`; None where
-    either has fewer than 2. Raises ValueError as `t_interval`.
+    """Return the interval of the ratio of two cells, or None if either has fewer than 2 values.
 
-    From 5 launches on each side on, coverage is what it says. With 2 on one side and many on the other it is below
-    90 %: the degrees of freedom are then themselves guessed from 2 values. With 2 on both sides it is 98 %.
+    It is Welch's t interval with Satterthwaite's degrees of freedom (B. L. Welch, Biometrika 34, 1947). The errors are
+    widened as for the cells. Arguments as in `cell_interval`. Raise ValueError if a value is not above 0.
+
+    The coverage is the nominal one from 5 launches on each side on. With 2 launches on one side and many on the other
+    it is below 90 %, because the degrees of freedom are then estimated from 2 values. With 2 on both sides it is 98 %.
     """
     if len(numerator) < 2 or len(denominator) < 2:
         return None
@@ -96,8 +118,10 @@ def ratio_interval(numerator: Sequence[float], denominator: Sequence[float]) -> 
 
 
 def is_narrow(values: Sequence[float]) -> bool:
-    """The stopping rule: at least MIN_LAUNCHES, and a half-width of at most TARGET. values: as of
-    `cell_interval`."""
+    """Return whether launching can stop: at least MIN_LAUNCHES, and a half-width of at most TARGET.
+
+    values: as in `cell_interval`.
+    """
     interval = cell_interval(values)
     return interval is not None and len(values) >= MIN_LAUNCHES and interval.half_width <= TARGET
 
@@ -116,9 +140,11 @@ def _widened_mean(values: Sequence[float]) -> _Mean:
 
 
 def _widening(launches: int) -> float:
-    """The factor on the squared standard error: 1 + 5n / (n^2 + 14^2), which is 1.11 for 5 launches, 1.18 for 14, and
-    1 + 5/n for many: n then meets the target where n - 5 would without it. 1 below the number at which launches may
-    first have been stopped."""
+    """Return the factor for the squared standard error: 1 + 5n / (n^2 + 14^2).
+
+    It is 1.11 for 5 launches, 1.18 for 14, and 1 + 5/n for many: n launches then meet the target if n - 5 would meet it
+    without the factor. It is 1 below MIN_LAUNCHES, because the stopping rule cannot have stopped there.
+    """
     if launches < MIN_LAUNCHES:
         return 1.0
     return 1 + FURTHER_LAUNCHES * launches / (launches**2 + LARGEST_AT**2)
@@ -126,5 +152,5 @@ def _widening(launches: int) -> float:
 
 def _interval(mean: _Mean) -> Interval:
     half = float(stdtrit(mean.freedom, (1 + CONFIDENCE) / 2)) * math.sqrt(mean.error)
-    high = math.exp(min(mean.value + half, LARGEST_LOGARITHM))
+    high = math.exp(min(mean.value + half, MAX_LOGARITHM))
     return Interval(math.exp(mean.value), math.exp(mean.value - half), high)

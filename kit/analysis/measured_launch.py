@@ -1,6 +1,4 @@
-"""One ok launch with the parts that judgements rest on, and what the host saw while it trained. Pure."""
-
-from __future__ import annotations
+"""Define an ok launch with its measurements, and with what the host measured while it trained. No input or output."""
 
 import re
 import statistics
@@ -9,100 +7,105 @@ from dataclasses import dataclass
 
 from kit.analysis.host_samples import mean
 from kit.model.machine import Gpu
-from kit.model.plausible import LEAST
 from kit.model.record import Record
-from scenarios.contract.reasons import Status
+from scenarios.contract.ranges import MIN_POSITIVE
 from scenarios.contract.request import Request
 from scenarios.contract.result import Evidence, Telemetry, Training
 
-MIN_SEEN_S = 2.0  # some of the host's samples, wholly within
+MIN_SAMPLED_S = 2.0  # long enough for some host samples to lie completely within
 POWER_CAP_SHARE = 0.99  # of the default limit: drivers round limits to the watt
 
 
 @dataclass(frozen=True)
-class Launch:
+class MeasuredLaunch:
     """An `ok` launch whose result has these parts."""
 
     record: Record
+    request: Request
     training: Training
     evidence: Evidence
     telemetry: Telemetry
 
     @property
-    def request(self) -> Request:
-        return self.record.request
-
-    @property
     def steady_rates(self) -> list[float]:
-        """Images/s of each steady window, above 0."""
+        """Return the images/s of each steady window, above 0."""
         steady = self.training.windows[self.training.steady_from :]
-        return [w.images / w.seconds for w in steady if w.images > 0 and w.seconds >= LEAST]
+        return [w.images / w.seconds for w in steady if w.images > 0 and w.seconds >= MIN_POSITIVE]
 
     @property
     def other_cpus(self) -> float | None:
-        """CPUs that processes outside of the launch kept busy while it trained, at least 0. None: not seen, or too
-        short a time to tell its own load from what was before and after it."""
+        """Return how many CPUs other processes kept busy while the launch trained, at least 0.
+
+        Return None if the host took no samples, or if the training was too short to separate its own load from what
+        came before and after it.
+        """
         busy, seconds = self._mean("cpu_busy"), self.telemetry.to_at - self.telemetry.from_at
-        return None if busy is None or seconds < MIN_SEEN_S else max(0.0, busy - self.telemetry.cpu_s / seconds)
+        return None if busy is None or seconds < MIN_SAMPLED_S else max(0.0, busy - self.telemetry.cpu_s / seconds)
 
     @property
-    def stolen(self) -> float | None:
-        """Share of the CPU time asked for by all that the hypervisor gave to other machines. None: not seen."""
+    def steal_share(self) -> float | None:
+        """Return the share of the CPU time requested by all processes that the hypervisor gave to other machines.
+
+        Return None if the host took no samples.
+        """
         busy, steal = self._mean("cpu_busy"), self._mean("cpu_steal")
         return steal / (busy + steal) if busy is not None and steal is not None and busy + steal > 0 else None
 
     @property
-    def held_back(self) -> float | None:
-        """Share of the CPU time that the launch asked for and its cgroup's quota withheld. None: not seen.
+    def throttled_share(self) -> float | None:
+        """Return the share of the CPU time requested by the launch that the quota of its cgroup withheld.
 
-        The kernel adds up throttled time over CPUs, as it does CPU time, so that it may well exceed the clock's.
+        Return None if it was not measured. The kernel sums throttled time over CPUs, like CPU time, so it can exceed
+        the elapsed time.
         """
         throttled = self.telemetry.throttled_s
-        wanted = self.telemetry.cpu_s + (throttled or 0.0)
-        return throttled / wanted if throttled is not None and wanted > 0 else None
-
-    def while_training(self, series: str) -> list[float]:
-        """The host's samples of all series whose whole name matches this pattern, taken while the launch trained."""
-        context, telemetry = self.record.host_samples, self.telemetry
-        if context is None:
-            return []
-        return [
-            value
-            for name, values in context.series.items()
-            if re.fullmatch(series, name)
-            for at, value in zip(context.at, values, strict=False)
-            if value is not None and telemetry.from_at <= at <= telemetry.to_at
-        ]
+        requested = self.telemetry.cpu_s + (throttled or 0.0)
+        return throttled / requested if throttled is not None and requested > 0 else None
 
     @property
     def gpus(self) -> set[int]:
-        """Indices of the GPUs that the host watched for it."""
+        """Return the indices of the GPUs that the host sampled for the launch."""
         series = self.record.host_samples.series if self.record.host_samples else {}
         return {int(found[1]) for name in series if (found := re.match(r"gpu(\d{1,4})_", name))}
 
-    def slowed(self, reasons: frozenset[str]) -> float:
-        """Largest share of the samples while it trained in which one of these reasons held a GPU of the launch back."""
-        told = [self.while_training(f"gpu{gpu}_{reason}") for gpu in self.gpus for reason in reasons]
-        return max((statistics.fmean(held) for held in told if held), default=0.0)
+    def training_samples(self, pattern: str) -> list[float]:
+        """Return the host samples taken while the launch trained, of all series whose whole name matches a pattern."""
+        samples, telemetry = self.record.host_samples, self.telemetry
+        if samples is None:
+            return []
+        return [
+            value
+            for name, values in samples.series.items()
+            if re.fullmatch(pattern, name)
+            for at, value in zip(samples.at, values, strict=False)
+            if value is not None and telemetry.from_at <= at <= telemetry.to_at
+        ]
+
+    def slowdown_share(self, reasons: frozenset[str]) -> float:
+        """Return the share of samples in training in which one of these reasons lowered the clocks of a GPU.
+
+        It is the largest share over the GPUs of the launch and the reasons.
+        """
+        flags = [self.training_samples(f"gpu{gpu}_{reason}") for gpu in self.gpus for reason in reasons]
+        return max((statistics.fmean(values) for values in flags if values), default=0.0)
 
     def _mean(self, series: str) -> float | None:
-        """Of the host's samples while the launch trained. None: not seen."""
-        context, telemetry = self.record.host_samples, self.telemetry
-        return mean(context, series, telemetry.from_at, telemetry.to_at) if context else None
+        samples, telemetry = self.record.host_samples, self.telemetry
+        return mean(samples, series, telemetry.from_at, telemetry.to_at) if samples else None
 
 
-def measured(records: Sequence[Record]) -> list[Launch]:
-    """The ok launches among the records, in their order."""
+def measured_launches(records: Sequence[Record]) -> list[MeasuredLaunch]:
+    """Return the ok launches among the records, in their order."""
     launches = []
     for record in records:
-        result = record.result
-        if record.status is Status.OK and result and result.training and result.evidence and result.telemetry:
-            launches.append(Launch(record, result.training, result.evidence, result.telemetry))
+        request, result = record.request, record.result
+        if record.ok and request and result and result.training and result.evidence and result.telemetry:
+            launches.append(MeasuredLaunch(record, request, result.training, result.evidence, result.telemetry))
     return launches
 
 
-def capped(gpus: Iterable[Gpu]) -> list[tuple[Gpu, float]]:
-    """Those of the GPUs whose power limit is below their default, with its share of that."""
+def power_capped(gpus: Iterable[Gpu]) -> list[tuple[Gpu, float]]:
+    """Return the GPUs whose power limit is below their default, each with its limit as a share of the default."""
     limits = [
         (gpu, gpu.power_limit_w / gpu.default_power_limit_w)
         for gpu in gpus

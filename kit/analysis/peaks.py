@@ -1,10 +1,9 @@
-"""What NVIDIA's data sheets promise of known GPUs, dense. Pure.
+"""List the dense peak rates of known GPUs from NVIDIA's data sheets. No input or output.
 
-Data sheets since Ampere print tensor-core figures "with sparsity" (two of four weights zero), alone or beside the
-dense ones; dense is half of that. A GPU of which a figure is not certain is left out: no share of a peak is shown then.
+Data sheets since Ampere give tensor-core figures "with sparsity" (two of four weights are zero), with or without the
+dense ones. Dense figures are half of these. GPUs with an uncertain figure are left out, so the
+report shows no share of a peak for them.
 """
-
-from __future__ import annotations
 
 import re
 from dataclasses import dataclass
@@ -15,8 +14,11 @@ _TERA, _GIGA = 1e12, 1e9
 
 @dataclass(frozen=True)
 class Peak:
-    """Dense peaks of one GPU at its boost clock. fp32: FLOP/s outside of tensor cores; tf32, bf16: of tensor cores
-    with float32 accumulation, None where it has none for them. memory: B/s. source: where the figures stand."""
+    """The dense peak rates of one GPU at its boost clock.
+
+    fp32: FLOP/s outside of tensor cores. tf32, bf16: FLOP/s of tensor cores with float32 accumulation, None if its
+    tensor cores do not support them. memory: B/s. source: where the figures are published.
+    """
 
     gpu: str
     fp32: float
@@ -26,7 +28,7 @@ class Peak:
     source: str
 
     def flops(self, precision: Literal["fp32", "tf32", "bf16"]) -> float | None:
-        """FLOP/s at a cell's precision."""
+        """Return the FLOP/s at a cell's precision, or None if it is not supported."""
         return {"fp32": self.fp32, "tf32": self.tf32, "bf16": self.bf16}[precision]
 
 
@@ -42,8 +44,8 @@ _A100_SHEET = "NVIDIA A100 data sheet (dense column; memory by model)"
 _V100_SHEET = "NVIDIA V100 data sheet"
 _P100_SHEET = "NVIDIA Tesla P100 data sheet"
 
-# The patterns take the whole name that NVML and CUDA give, so that a board with other clocks or memory (H100 PCIe and
-# NVL, A10G, V100S, Ti, D and laptop models, slices of a GPU under MIG) never passes for its better-known sibling.
+# The patterns match the whole name that NVML and CUDA give. So a board with other clocks or memory (H100 PCIe and NVL,
+# A10G, V100S, Ti, D and laptop models, slices of a GPU under MIG) never matches its better-known sibling.
 _PEAKS = (
     _gpu(
         r"NVIDIA H200",
@@ -82,5 +84,5 @@ _PEAKS = (
 
 
 def peak(gpu_name: str) -> Peak | None:
-    """The peaks of the GPU of that name, as NVML or CUDA spells it (`NVIDIA H100 80GB HBM3`); None where unknown."""
+    """Return the peaks of a GPU by its name in NVML or CUDA, for example `NVIDIA H100 80GB HBM3`. None if unknown."""
     return next((found for pattern, found in _PEAKS if pattern.fullmatch(gpu_name.strip())), None)

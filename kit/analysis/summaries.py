@@ -1,44 +1,37 @@
-"""From records to what may be said about cells: estimates with intervals, and ratios. Pure: no input, no output.
+"""Summarize records into cells and ratios, with intervals. No input or output.
 
-The unit of statistics is the launch, never a window of one launch; intervals are those of `kit.intervals`.
+The unit of statistics is the launch, never a window of one launch. `kit.analysis.intervals` computes the intervals.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any, Literal
 
 import pandas as pd
 
-from kit.analysis.intervals import Interval, cell_interval, ratio_interval
+from kit.analysis.intervals import Interval, Verdict, cell_interval, ratio_interval
 from kit.model.record import Record
+from kit.model.run import CELL_COLUMNS, MEASURED_COLUMNS, launch_frame
+from scenarios.contract.cell import Cell
 from scenarios.contract.reasons import Status
-
-CELL = ["scenario", "variant", "framework", "device", "devices", "lane", "precision", "batch"]
-MEASURED = ["images_per_s", "epoch_s", "inference_images_per_s", "p50_ms", "p90_ms", "p99_ms", "cpu_cores"]
 
 
 @dataclass(frozen=True)
 class CellSummary:
-    """What the `ok` launches of one cell say. Numbers are medians over launches, except for images_per_s, the estimate
-    of `interval` (a geometric mean); None where no launch is ok.
+    """The results of one cell over its `ok` launches, None if no launch is ok.
 
-    launches: ok launches. interval: of training images/s, None where there is one launch only. lowest, highest:
-    images/s of the slowest and fastest launch. projected: no whole epoch was timed. Of the first ok launch, None or
-    empty unless it trained whole epochs: test_accuracy, test_loss, after the last one; curve: (epoch, train accuracy,
-    test accuracy). inference_batch: images a call in the throughput figure.
+    Numbers are medians over launches, except images_per_s: it is the estimate of `interval`, a geometric mean.
+
+    launches: number of ok launches. attempts: number of all launches. interval: of the training images/s, None if there
+    is only one launch. lowest, highest: images/s of the slowest and the fastest launch. projected: no whole epoch was
+    timed. inference_batch: images per call in the throughput measurement.
+
+    The following come from the first ok launch, and are None or empty unless it trained whole epochs. test_accuracy,
+    test_loss: after the last epoch. curve: (epoch, train accuracy, test accuracy).
     """
 
-    key: str
-    scenario: str
-    variant: str
-    framework: str
-    device: str
-    devices: int
-    lane: str
-    precision: str
-    batch: int
+    cell: Cell
     launches: int
     attempts: int
     images_per_s: float | None = None
@@ -59,19 +52,27 @@ class CellSummary:
     synthetic: bool = False
 
     @property
-    def label(self) -> str:
-        """`scenario` or `scenario+variant`."""
-        return f"{self.scenario}+{self.variant}" if self.variant else self.scenario
+    def key(self) -> str:
+        """Return the key of the cell."""
+        return self.cell.key
 
 
 RatioKind = Literal["device", "framework", "lane"]
-Verdict = Literal["faster", "slower", "tie", "unknown"]
+
+# Kind of ratio, fields that may differ, and the values of `kind` in numerator and denominator.
+PAIRS: tuple[tuple[RatioKind, tuple[str, ...], tuple[str, str]], ...] = (
+    ("device", ("device", "devices"), ("cuda", "cpu")),
+    ("lane", ("lane",), ("tuned", "stock")),
+)
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """Training images/s of one cell over those of another that is equal in all but what `kind` names, and was measured
-    on the same kind of data. interval: None where either cell has one launch only."""
+    """The training images/s of one cell over those of another one.
+
+    The cells have the same kind of data, and are equal except for the field that `kind` names. interval: None if either
+    cell has only one launch.
+    """
 
     kind: RatioKind
     numerator: CellSummary
@@ -81,80 +82,50 @@ class Ratio:
 
     @property
     def verdict(self) -> Verdict:
-        """Of the numerator: a tie where the interval includes 1, unknown where there is none."""
-        return self.interval.verdict if self.interval else "unknown"
-
-
-def frame(records: Sequence[Record]) -> pd.DataFrame:
-    """One row a launch: the cell's fields, status, data kind and, where it is ok, the measured numbers."""
-    rows = []
-    for record in records:
-        request, result = record.request, record.result
-        row: dict[str, object] = {name: getattr(request, name) for name in CELL}
-        row |= {"key": record.key, "launch": record.launch, "status": str(record.status), "data": request.data}
-        if record.status is Status.OK and result and result.training and result.inference and result.telemetry:
-            training, inference = result.training, result.inference
-            row |= {
-                "images_per_s": training.images_per_s,
-                "epoch_s": training.epoch_s,
-                "inference_images_per_s": inference.images_per_s,
-                "p50_ms": inference.p50_ms,
-                "p90_ms": inference.p90_ms,
-                "p99_ms": inference.p99_ms,
-                "cpu_cores": result.telemetry.cpu_cores,
-            }
-        rows.append(row)
-    return pd.DataFrame(rows, columns=["key", "launch", *CELL, "status", "data", *MEASURED])
+        """Return the verdict on the numerator: a tie if the interval contains 1, unknown if there is no interval."""
+        return self.interval.verdict if self.interval else Verdict.UNKNOWN
 
 
 def speeds(records: Sequence[Record]) -> list[float]:
-    """Training images/s of the ok launches of one cell, in the order of their numbers."""
-    ok = sorted((record for record in records if record.status is Status.OK), key=lambda record: record.launch)
+    """Return the training images/s of the ok launches of one cell, in the order of their numbers."""
+    ok = sorted((record for record in records if record.ok), key=lambda record: record.launch)
     return [record.result.training.images_per_s for record in ok if record.result and record.result.training]
 
 
-def summarise(records: Sequence[Record]) -> list[CellSummary]:
-    """One summary a cell, in the order in which cells first appear."""
+def summarize(records: Sequence[Record]) -> list[CellSummary]:
+    """Return one summary per cell, in the order in which the cells first appear."""
     summaries = []
-    for key, launches in frame(records).groupby("key", sort=False):
-        ok = launches[launches["status"] == Status.OK]
-        cell = {name: launches.iloc[0][name] for name in CELL}
-        ok_records = [r for r in records if r.key == key and r.status is Status.OK]
+    for key, launches in launch_frame(records).groupby("key", sort=False):
+        own = [record for record in records if record.key == key]
+        ok = [record for record in own if record.ok]
         summaries.append(
             CellSummary(
-                key=str(key),
-                scenario=str(cell["scenario"]),
-                variant=str(cell["variant"]),
-                framework=str(cell["framework"]),
-                device=str(cell["device"]),
-                devices=int(cell["devices"]),
-                lane=str(cell["lane"]),
-                precision=str(cell["precision"]),
-                batch=int(cell["batch"]),
+                cell=own[0].cell,
                 launches=len(ok),
-                attempts=len(launches),
-                synthetic=bool((launches["data"] == "synthetic").any()),
-                **(_numbers(ok, ok_records) if ok_records else {}),
+                attempts=len(own),
+                synthetic=bool(launches["synthetic"].any()),
+                **(_numbers(launches[launches["status"] == Status.OK], ok) if ok else {}),
             )
         )
     return summaries
 
 
 def _numbers(ok: pd.DataFrame, records: Sequence[Record]) -> dict[str, Any]:
-    """The measured fields of a summary with at least one ok launch. ok, records: of these launches."""
-    first = records[0]
-    assert first.result
-    assert first.result.training
-    assert first.result.inference
-    numbers: dict[str, Any] = {name: float(ok[name].median()) for name in MEASURED}
+    """Return the measured fields of a summary. ok, records: the ok launches of the cell, at least one."""
+    first = records[0].result
+    assert first
+    assert first.training
+    assert first.inference
+    numbers: dict[str, Any] = {name: float(ok[name].median()) for name in MEASURED_COLUMNS}
     if interval := cell_interval(speeds(records)):
         numbers |= {"images_per_s": interval.estimate, "interval": interval}
-    numbers |= {"lowest": float(ok["images_per_s"].min()), "highest": float(ok["images_per_s"].max())}
     numbers |= {
-        "projected": first.result.training.projected,
-        "inference_batch": first.result.inference.batch,
+        "lowest": float(ok["images_per_s"].min()),
+        "highest": float(ok["images_per_s"].max()),
+        "projected": first.training.projected,
+        "inference_batch": first.inference.batch,
     }
-    if epochs := first.result.training.epochs:
+    if epochs := first.training.epochs:
         numbers |= {
             "test_accuracy": epochs[-1].test_accuracy,
             "test_loss": epochs[-1].test_loss,
@@ -164,68 +135,59 @@ def _numbers(ok: pd.DataFrame, records: Sequence[Record]) -> dict[str, Any]:
 
 
 def ratios(summaries: Sequence[CellSummary], records: Sequence[Record]) -> list[Ratio]:
-    """Every pair of cells worth comparing: cuda over cpu, tuned over stock, and in each group of cells that differ in
-    the framework alone the fastest over each of the others. records: those that were summarised.
+    """Return the ratio of every pair of cells worth comparing.
 
-    Each interval is that of one pair. Which framework is the fastest is seen from the same launches, so among three
-    that are equal it is called faster than some other more often than in one case of forty.
+    The pairs are cuda over cpu, tuned over stock, and for cells that differ only in the framework the fastest one over
+    each other one. records: those of the summaries.
+
+    Each interval is for a single pair. The fastest framework is chosen from the same launches. So among three equal
+    frameworks it is called faster than another one in more than one of forty cases.
     """
     measured = [summary for summary in summaries if summary.images_per_s]
     pairs: list[tuple[RatioKind, CellSummary, CellSummary]] = []
-    for group in _groups(measured, without=("device", "devices")):
-        pairs += [("device", cuda, cpu) for cuda, cpu in _across(group, lambda s: s.device, "cuda", "cpu")]
-    for group in _groups(measured, without=("lane",)):
-        pairs += [("lane", tuned, stock) for tuned, stock in _across(group, lambda s: s.lane, "tuned", "stock")]
-    for group in _groups(measured, without=("framework",)):
+    for kind, fields, values in PAIRS:
+        for group in _groups(measured, fields):
+            pairs += [
+                (kind, over, under)
+                for over, under in permutations(group, 2)
+                if (getattr(over.cell, kind), getattr(under.cell, kind)) == values
+            ]
+    for group in _groups(measured, ("framework",)):
         fastest = max(group, key=lambda s: s.images_per_s or 0.0)
         pairs += [("framework", fastest, other) for other in group if other is not fastest]
-    launches: dict[str, list[Record]] = {}
-    for record in records:
-        launches.setdefault(record.key, []).append(record)
+    launches = {summary.key: speeds([r for r in records if r.key == summary.key]) for summary in measured}
     return [_ratio(kind, over, under, launches) for kind, over, under in pairs]
 
 
 def _groups(summaries: Sequence[CellSummary], without: Sequence[str]) -> list[list[CellSummary]]:
-    """Cells that are equal in everything but these fields, and in the kind of data."""
-    names = [name for name in (*CELL, "synthetic") if name not in without]
+    """Return groups of cells that have the same kind of data and are equal except for these fields."""
+    names = [name for name in CELL_COLUMNS if name not in without]
     groups: dict[tuple[object, ...], list[CellSummary]] = {}
     for summary in summaries:
-        groups.setdefault(tuple(getattr(summary, name) for name in names), []).append(summary)
+        common = (summary.synthetic, *(getattr(summary.cell, name) for name in names))
+        groups.setdefault(common, []).append(summary)
     return list(groups.values())
 
 
-def _across(
-    group: Sequence[CellSummary], value_of: Callable[[CellSummary], str], over: str, under: str
-) -> Iterator[tuple[CellSummary, CellSummary]]:
-    """All pairs of a cell that has the one value and a cell that has the other."""
-    for numerator in group:
-        for denominator in group:
-            if value_of(numerator) == over and value_of(denominator) == under:
-                yield numerator, denominator
-
-
-def _ratio(kind: RatioKind, over: CellSummary, under: CellSummary, launches: dict[str, list[Record]]) -> Ratio:
+def _ratio(kind: RatioKind, over: CellSummary, under: CellSummary, launches: dict[str, list[float]]) -> Ratio:
     assert over.images_per_s
     assert under.images_per_s
-    interval = ratio_interval(speeds(launches[over.key]), speeds(launches[under.key]))
+    interval = ratio_interval(launches[over.key], launches[under.key])
     return Ratio(kind, over, under, over.images_per_s / under.images_per_s, interval)
 
 
 def short_names(summaries: Sequence[CellSummary]) -> list[str]:
-    """Keys without the parts that say nothing here: lane and precision where all cells have the usual ones, the batch
-    size where a scenario has only one."""
+    """Return the keys without the parts that are equal in all cells.
 
-    def varies(value: Callable[[CellSummary], object], within: Sequence[CellSummary]) -> bool:
-        return len({value(summary) for summary in within}) > 1
-
-    lanes = any((s.lane, s.precision) != ("stock", "fp32") for s in summaries)
+    Lane and precision are left out if all cells are stock and fp32, and the batch size if its scenario has only one.
+    """
+    lanes = any((s.cell.lane, s.cell.precision) != ("stock", "fp32") for s in summaries)
     names = []
-    for summary in summaries:
-        device = summary.device if summary.devices == 1 else f"{summary.device}x{summary.devices}"
-        parts = [summary.label, summary.framework, device]
+    for cell in (summary.cell for summary in summaries):
+        parts = [cell.label, cell.framework, cell.device_label]
         if lanes:
-            parts += [summary.lane, summary.precision]
-        if varies(lambda s: s.batch, [s for s in summaries if s.label == summary.label]):
-            parts.append(f"b{summary.batch}")
+            parts += [cell.lane, cell.precision]
+        if len({summary.cell.batch for summary in summaries if summary.cell.label == cell.label}) > 1:
+            parts.append(f"b{cell.batch}")
         names.append("/".join(parts))
     return names

@@ -1,7 +1,8 @@
-"""What speaks against trusting the number of one cell: each rule takes its ok launches in the order of their numbers
-and tells the cause in one sentence with figures, or None. Pure."""
+"""Define what makes the speed of a cell doubtful. No input or output.
 
-from __future__ import annotations
+Each rule gets the ok launches of one cell in the order of their numbers. It returns the cause in one sentence with
+figures, or None if it does not apply.
+"""
 
 import math
 import statistics
@@ -9,94 +10,97 @@ from collections.abc import Callable, Sequence
 
 from scipy.special import stdtrit
 
-from kit.analysis.measured_launch import Launch
+from kit.analysis.measured_launch import MeasuredLaunch
 from kit.analysis.robust import mann_kendall, modified_z_scores, relative_spread, theil_sen
-from kit.model.figures import percent, signed_percent
+from kit.model.formatting import format_percent as percent
 
-# Of the machine's logical CPUs. Twice the 2.5 % to which intervals are narrowed: a parallel loop waits for its slowest
-# thread, so that this much less of one CPU would by itself be as large as what the interval is meant to show.
+# Of the machine's logical CPUs. This is twice the 2.5 % to which intervals are narrowed. A parallel loop waits for its
+# slowest thread, so losing this share of one CPU alone is as large as the differences that the interval should show.
 OTHER_LOAD_SHARE = 0.05
-MIN_OTHER_CPUS = 0.2  # below it lie the clock ticks of the readings, the engine's daemon and the sampler itself
-WHOLE_CPU = 0.9  # however many CPUs there are, one that is taken slows the thread that shares it
-WITHHELD_SHARE = 0.02  # of the CPU time asked for, by quota or hypervisor: more moves a result out of a 2.5 % interval
-HOT_C = 85.0  # NVIDIA's GPUs lower their clocks from 83 °C (GeForce) to about 90 °C (data centre)
+MIN_OTHER_CPUS = 0.2  # less can come from clock ticks, the engine's daemon and the sampler itself
+WHOLE_CPU = 0.9  # on any number of CPUs, a process that occupies one slows the thread that shares it
+WITHHELD_SHARE = 0.02  # of the requested CPU time, by quota or hypervisor: more moves a result out of a 2.5 % interval
+HOT_C = 85.0  # NVIDIA's GPUs lower their clocks from 83 °C (GeForce) to about 90 °C (data center)
 THERMAL = frozenset({"sw_thermal", "hw_thermal"})
 
 # Spread of launches: twice the 2.5 % at which Phoronix Test Suite stops repeating a test.
 NOISY_LAUNCHES = 0.05
 MIN_FOR_SPREAD = 3
-# Of windows: at this spread the median of the 24 windows of a quick launch is itself uncertain by
+# Spread of windows: at this spread the median of the 24 windows of a quick launch is uncertain by
 # 1.2533 * 0.1 / sqrt(24) = 2.6 % (standard error of the median of a normal sample).
 NOISY_WINDOWS = 0.10
-MIN_WINDOWS = 8  # what the Mann-Kendall test needs, too
-UNSETTLED_SHARE = 0.48  # of the time after the first step: half, less the rounding to windows
+MIN_WINDOWS = 8  # also required by the Mann-Kendall test
+UNSETTLED_SHARE = 0.48  # of the time after the first step: half of it, less the rounding to windows
 TREND_P = 0.01  # one false alarm in a hundred series of independent values
-# From first to last: an idle machine against itself differs by 2 to 3 % (faster-cpython, A/A runs).
+# From first to last: two runs of an idle machine differ by 2 to 3 % (faster-cpython, A/A runs).
 TREND_CHANGE = 0.03
 OUTLIER_Z = 3.5  # Iglewicz and Hoaglin (1993)
 MIN_FOR_OUTLIERS = 5
-OUTLIER_CHANGE = 0.05  # where launches agree closely, the rule would call out what nobody minds
+OUTLIER_CHANGE = 0.05  # without it, the rule would report irrelevant differences if launches agree closely
 SLOW_FIRST_CHANGE = 0.02
 SLOW_FIRST_CONFIDENCE = 0.99  # one-sided
 
 
-def mixed_versions(cell: Sequence[Launch]) -> str | None:
+def mixed_versions(cell: Sequence[MeasuredLaunch]) -> str | None:
     seen: dict[str, set[str]] = {}
     packages = {name for launch in cell for name in launch.evidence.versions}
     for launch in cell:
         image = launch.record.image
-        told = {"machine": launch.record.machine.id, "image": image.digest if image else "none"}
-        told |= {name: launch.evidence.versions.get(name, "none") for name in packages}
-        for what, name in told.items():
-            seen.setdefault(what, set()).add(name)
-    differing = [f"{what} ({', '.join(sorted(names))})" for what, names in sorted(seen.items()) if len(names) > 1]
-    return f"Launches of this cell differ in {'; '.join(differing)}." if differing else None
+        versions = {"machine": launch.record.machine.id, "image": image.digest if image else "none"}
+        versions |= {name: launch.evidence.versions.get(name, "none") for name in packages}
+        for name, version in versions.items():
+            seen.setdefault(name, set()).add(version)
+    differing = [f"{name} ({', '.join(sorted(found))})" for name, found in sorted(seen.items()) if len(found) > 1]
+    return f"The launches of this cell differ in {'; '.join(differing)}." if differing else None
 
 
 def tolerable_load(cpus: int) -> float:
-    """How many of a machine's logical CPUs other programs may keep busy before figures suffer from it."""
+    """Return how many of a machine's logical CPUs other programs may keep busy without affecting the results."""
     return min(WHOLE_CPU, max(MIN_OTHER_CPUS, OTHER_LOAD_SHARE * cpus))
 
 
-def other_load(cell: Sequence[Launch]) -> str | None:
+def other_load(cell: Sequence[MeasuredLaunch]) -> str | None:
     cpus = cell[0].record.machine.logical_cpus
-    worst, where = _worst(cell, lambda launch: launch.other_cpus, tolerable_load(cpus))
+    worst, among = _worst(cell, lambda launch: launch.other_cpus, tolerable_load(cpus))
     if worst is None:
         return None
-    return f"Other processes kept {worst:.1f} of the machine's {cpus} logical CPUs busy while it trained{where}."
+    return f"Other processes kept {worst:.1f} of the machine's {cpus} logical CPUs busy while the cell trained{among}."
 
 
-def other_gpu_processes(cell: Sequence[Launch]) -> str | None:
-    count, where = _worst(cell, lambda x: max(x.while_training(r"gpu\d+_other_processes"), default=None), 1)
-    return None if count is None else f"Other processes ({count:.0f} at once) computed on its GPU{where}."
+def other_gpu_processes(cell: Sequence[MeasuredLaunch]) -> str | None:
+    count, among = _worst(cell, lambda x: max(x.training_samples(r"gpu\d+_other_processes"), default=None), 1)
+    return None if count is None else f"Other processes ({count:.0f} at once) computed on the cell's GPU{among}."
 
 
-def quota(cell: Sequence[Launch]) -> str | None:
-    share, where = _worst(cell, lambda launch: launch.held_back, WITHHELD_SHARE)
+def quota(cell: Sequence[MeasuredLaunch]) -> str | None:
+    share, among = _worst(cell, lambda launch: launch.throttled_share, WITHHELD_SHARE)
     if share is None:
         return None
-    return f"The CPU quota withheld {percent(share)} of the CPU time that it asked for while it trained{where}."
+    return f"The CPU quota withheld {percent(share)} of the CPU time that the cell requested while it trained{among}."
 
 
-def hot_gpu(cell: Sequence[Launch]) -> str | None:
-    hottest, where = _worst(cell, lambda x: max(x.while_training(r"gpu\d+_temperature_c"), default=None), HOT_C)
-    slowed, where_slowed = _worst(cell, lambda launch: launch.slowed(THERMAL) or None, 0.0)
-    parts = [f"reached {hottest:.0f} °C{where}"] if hottest is not None else []
+def hot_gpu(cell: Sequence[MeasuredLaunch]) -> str | None:
+    hottest, among = _worst(cell, lambda x: max(x.training_samples(r"gpu\d+_temperature_c"), default=None), HOT_C)
+    slowed, among_slowed = _worst(cell, lambda launch: launch.slowdown_share(THERMAL) or None, 0.0)
+    parts = [f"reached {hottest:.0f} °C{among}"] if hottest is not None else []
     if slowed is not None:
-        parts.append(f"lowered its clocks for heat in {percent(slowed)} of the samples{where_slowed}")
+        parts.append(f"lowered its clocks because of heat in {percent(slowed)} of the samples{among_slowed}")
     return f"The GPU {' and '.join(parts)}." if parts else None
 
 
-def steal(cell: Sequence[Launch]) -> str | None:
-    share, where = _worst(cell, lambda launch: launch.stolen, WITHHELD_SHARE)
+def steal(cell: Sequence[MeasuredLaunch]) -> str | None:
+    share, among = _worst(cell, lambda launch: launch.steal_share, WITHHELD_SHARE)
     if share is None:
         return None
-    return f"The hypervisor gave {percent(share)} of the CPU time asked for to other machines{where}."
+    return f"The hypervisor gave {percent(share)} of the requested CPU time to other machines{among}."
 
 
-def no_steady_state(cell: Sequence[Launch]) -> str | None:
-    """The search for the warm-up's end goes no further than half of the measurement, so an end there is none. Counts
-    where it is so in most of the launches: by chance alone it happens in some."""
+def no_steady_state(cell: Sequence[MeasuredLaunch]) -> str | None:
+    """Find a warm-up that did not end.
+
+    The search for the end of the warm-up stops at half of the measurement, so an end there is not a real end. The rule
+    applies if this happens in most of the launches, because in some launches it happens by chance.
+    """
     waits = []
     for launch in cell:
         seconds = [window.seconds for window in launch.training.windows]
@@ -106,40 +110,45 @@ def no_steady_state(cell: Sequence[Launch]) -> str | None:
     if len(waits) <= len(cell) / 2:
         return None
     return (
-        f"Its speed had not settled after {statistics.median(waits):.1f} s, the first half of the measurement"
+        f"The speed had not settled after {statistics.median(waits):.1f} s, the first half of the measurement"
         f"{_among(len(waits), len(cell))}."
     )
 
 
-def drift_of_windows(cell: Sequence[Launch]) -> str | None:
-    """Mann-Kendall within each launch; counts where most of the launches change the same way, because the windows
-    of one launch are not independent of each other."""
+def drift_of_windows(cell: Sequence[MeasuredLaunch]) -> str | None:
+    """Apply the Mann-Kendall test within each launch.
+
+    The rule applies if most of the launches change in the same direction, because the windows of one launch are not
+    independent of each other.
+    """
     changes = [change for launch in cell if (change := trend(launch.steady_rates)) is not None]
     for drifting in ([c for c in changes if c < 0], [c for c in changes if c > 0]):
         if len(drifting) > len(cell) / 2:
-            told = signed_percent(statistics.median(drifting))
+            median = percent(statistics.median(drifting), signed=True)
             return (
-                f"Its speed changed by {told} from the first to the last steady window"
+                f"The speed changed by {median} from the first to the last steady window"
                 f"{_among(len(drifting), len(cell))} (Mann-Kendall test, p < {TREND_P})."
             )
     return None
 
 
-def noisy(cell: Sequence[Launch]) -> str | None:
-    """Between launches, those left out that another rule tells of; and between the windows of a launch."""
+def noisy(cell: Sequence[MeasuredLaunch]) -> str | None:
+    """Find noise between the windows of a launch, and between launches, except those that another rule reports."""
     parts = []
-    _, usual = _odd_and_usual(cell)
+    _, usual = _outliers_and_others(cell)
     if len(usual) >= MIN_FOR_SPREAD and (spread := statistics.stdev(_logs(usual))) > NOISY_LAUNCHES:
-        parts.append(f"{len(usual)} of its launches by {percent(spread)} (standard deviation)")
+        parts.append(f"by {percent(spread)} between {len(usual)} launches (standard deviation)")
     spreads = [relative_spread(x.steady_rates) for x in cell if len(x.steady_rates) >= MIN_WINDOWS]
     if spreads and (spread := statistics.median(spreads)) > NOISY_WINDOWS:
-        parts.append(f"the windows within a launch by {percent(spread)} (from the median absolute deviation)")
-    return f"The same work differs in speed: {' and '.join(parts)}." if parts else None
+        parts.append(f"by {percent(spread)} between the windows of a launch (from the median absolute deviation)")
+    return f"The speed of equal work varies {' and '.join(parts)}." if parts else None
 
 
-def slow_first_launch(cell: Sequence[Launch]) -> str | None:
-    """Launch 1 below the 99 % prediction interval that the others give for one more launch (normal, on the log scale):
-    mean - t * s * sqrt(1 + 1/n)."""
+def slow_first_launch(cell: Sequence[MeasuredLaunch]) -> str | None:
+    """Find a launch 1 that is below the 99 % prediction interval of the other launches.
+
+    The interval is mean - t * s * sqrt(1 + 1/n), for a normal distribution of the logarithms.
+    """
     if cell[0].record.launch != 1 or len(cell) <= MIN_FOR_SPREAD:
         return None
     first, *others = _logs(cell)
@@ -147,24 +156,24 @@ def slow_first_launch(cell: Sequence[Launch]) -> str | None:
     reach = float(stdtrit(n - 1, SLOW_FIRST_CONFIDENCE)) * statistics.stdev(others) * math.sqrt(1 + 1 / n)
     if first > mean - max(reach, SLOW_FIRST_CHANGE):
         return None
-    slower = 1 - math.exp(first - mean)
-    return f"Launch 1 was {percent(slower)} slower than the {n} others, beyond their spread (99 % prediction interval)."
+    slower = percent(1 - math.exp(first - mean))
+    return f"Launch 1 was {slower} slower than the {n} others, outside their 99 % prediction interval."
 
 
-def outliers(cell: Sequence[Launch]) -> str | None:
-    odd, usual = _odd_and_usual(cell)
-    if not odd:
+def outliers(cell: Sequence[MeasuredLaunch]) -> str | None:
+    far, usual = _outliers_and_others(cell)
+    if not far:
         return None
-    middle = statistics.median(values([*odd, *usual]))
-    told = (f"{launch.record.launch} ({signed_percent(launch.training.images_per_s / middle - 1)})" for launch in odd)
+    middle = statistics.median(values([*far, *usual]))
+    named = [f"launch {x.record.launch} ({percent(x.training.images_per_s / middle - 1, signed=True)})" for x in far]
     return (
-        f"Launches far from the median of {len(odd) + len(usual)}: {', '.join(told)} "
-        f"(modified z-score above {OUTLIER_Z})."
+        f"Some of {len(far) + len(usual)} launches are far from the median (modified z-score above {OUTLIER_Z}): "
+        f"{', '.join(named)}."
     )
 
 
-def _odd_and_usual(cell: Sequence[Launch]) -> tuple[list[Launch], list[Launch]]:
-    """The outliers by the rule of Iglewicz and Hoaglin, and the others; a slow first launch is neither."""
+def _outliers_and_others(cell: Sequence[MeasuredLaunch]) -> tuple[list[MeasuredLaunch], list[MeasuredLaunch]]:
+    """Return the outliers by the rule of Iglewicz and Hoaglin, and the others, both without a slow first launch."""
     rest = list(cell[1:] if slow_first_launch(cell) else cell)
     if len(rest) < MIN_FOR_OUTLIERS:
         return [], rest
@@ -178,23 +187,26 @@ def _odd_and_usual(cell: Sequence[Launch]) -> tuple[list[Launch], list[Launch]]:
     return [launch for launch, is_far in pairs if is_far], [launch for launch, is_far in pairs if not is_far]
 
 
-def synthetic_data(cell: Sequence[Launch]) -> str | None:
+def synthetic_data(cell: Sequence[MeasuredLaunch]) -> str | None:
     if all(launch.evidence.data_kind != "synthetic" for launch in cell):
         return None
-    return "Measured on synthetic data, so that accuracies say nothing about the real task."
+    return "The cell used synthetic data, so its accuracies do not apply to the real task."
 
 
-def values(cell: Sequence[Launch]) -> list[float]:
-    """Training images/s of each launch."""
+def values(cell: Sequence[MeasuredLaunch]) -> list[float]:
+    """Return the training images/s of each launch."""
     return [launch.training.images_per_s for launch in cell]
 
 
-def _logs(cell: Sequence[Launch]) -> list[float]:
+def _logs(cell: Sequence[MeasuredLaunch]) -> list[float]:
     return [math.log(value) for value in values(cell)]
 
 
 def trend(series: Sequence[float]) -> float | None:
-    """Relative change from first to last by the Theil-Sen slope, where the Mann-Kendall test finds a trend."""
+    """Return the relative change from first to last by the Theil-Sen slope.
+
+    Return None if the Mann-Kendall test finds no trend, or if the change is below TREND_CHANGE.
+    """
     if len(series) < MIN_WINDOWS or mann_kendall(series) >= TREND_P:
         return None
     change = theil_sen(series) * (len(series) - 1) / statistics.median(series)
@@ -202,9 +214,9 @@ def trend(series: Sequence[float]) -> float | None:
 
 
 def _worst(
-    cell: Sequence[Launch], value_of: Callable[[Launch], float | None], limit: float
+    cell: Sequence[MeasuredLaunch], value_of: Callable[[MeasuredLaunch], float | None], limit: float
 ) -> tuple[float | None, str]:
-    """The largest value among the launches that reach the limit, and how many those are; None where none does."""
+    """Return the largest value if it reaches the limit, else None, and in how many launches the limit is reached."""
     hits = [value for launch in cell if (value := value_of(launch)) is not None and value >= limit]
     return (max(hits), _among(len(hits), len(cell))) if hits else (None, "")
 

@@ -1,6 +1,4 @@
-"""The command line: parse, call, print. `kit --help` must be quick, so commands import what they need when they run."""
-
-from __future__ import annotations
+"""Define the command line. `kit --help` must be fast, so commands import what they need when they run."""
 
 import io
 import os
@@ -13,23 +11,24 @@ import typer
 from kit import __version__
 from kit.cli.compare import app as compare_app
 from kit.cli.data import app as data_app
+from kit.cli.groups import GroupedCommand
 from kit.cli.host import app as host_app
 from kit.cli.measure import app as measure_app
-from kit.model.errors import DiskError, KitError
+from kit.cli.upkeep import app as upkeep_app
 
 app = typer.Typer(
     name="kit",
-    help="How fast is this machine at deep learning, in which framework, and is the GPU worth it?",
+    help="Measure how fast this machine is at deep learning, per framework, on the CPU and on the GPU.",
     epilog="Start with `kit doctor`, then `kit run --all`.",
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode=None,  # Rich in the help would cost 0.2 s
+    rich_markup_mode=None,  # Rich would delay the help by 0.2 s
     pretty_exceptions_enable=False,
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"kit {__version__}")
         raise typer.Exit
 
@@ -37,21 +36,22 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """What goes before every command."""
+    """Declare options that come before the command."""
 
 
-app.add_typer(host_app)
-app.add_typer(measure_app)
-app.add_typer(compare_app)
-app.add_typer(data_app, name="data")
+# The help lists commands in this order: the order in which people need them.
+for part, name in ((host_app, None), (data_app, "data"), (measure_app, None), (compare_app, None), (upkeep_app, None)):
+    app.add_typer(part, name=name)
+    for command in part.registered_commands:
+        command.cls = GroupedCommand
 
 
 def main() -> NoReturn:
-    """Run a command. Every error ends here: message and remedy on stderr, and the exit code of its kind."""
-    for number in (signal.SIGTERM, signal.SIGHUP):  # like Ctrl-C: what was measured is kept, nothing is left running
+    """Run a command. Print the message and remedy of an error on stderr, and exit with the code of its class."""
+    for number in (signal.SIGTERM, signal.SIGHUP):  # like Ctrl-C: keep results, leave nothing running
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - closed by the caller (`>&-`)
@@ -61,26 +61,18 @@ def main() -> NoReturn:
             stream.reconfigure(errors="replace")  # an ASCII terminal has no ±
     try:
         app()
-    except KitError as error:
-        from kit.model.text import harmless
+    except Exception as error:  # noqa: BLE001 - users get a message instead of a traceback
+        from kit.cli.crash import describe
 
-        _fail(harmless(f"{error}\n"), error.exit_code)  # it may quote a record or a file's name
-    except OSError as error:
-        from kit.cli.crash import blame_disk, explain
-
-        _fail(blame_disk(error) or explain(error), DiskError.exit_code if blame_disk(error) else 1)
-    except Exception as error:  # noqa: BLE001 - a person gets one line and the place of the traceback
-        from kit.cli.crash import explain
-
-        _fail(explain(error), 1)
+        _fail(*describe(error))
     sys.exit(0)
 
 
-def _fail(words: str, code: int) -> NoReturn:
-    """End with this exit code, also where nobody can be told."""
+def _fail(message: str, code: int) -> NoReturn:
+    """Write the message and exit with this code, even if stderr cannot be written."""
     try:
-        sys.stderr.write(words)
+        sys.stderr.write(message)
         sys.stderr.flush()
-    except OSError:  # its reader has gone, or its disk is full; what is left in it would fail once more at the end
+    except OSError:  # flushing the buffered text at exit would fail again
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
     sys.exit(code)

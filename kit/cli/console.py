@@ -1,8 +1,11 @@
-"""What a person sees: progress while the kit works, tables at the end. Rich on a terminal, plain lines where there is
-none. Progress goes to stderr, so that stdout holds nothing but results."""
+"""Show progress while kit works, and tables at the end.
+
+Output is rich on a terminal and plain elsewhere. Progress goes to stderr, so stdout has only results.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -13,26 +16,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
+from kit.model.formatting import format_bytes, format_duration, printable
 from kit.model.progress import Progress, Silent, Task
-from kit.model.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
-from kit.model.text import harmless
 
-QUIET_SECONDS = 10.0  # a running step says no more than one plain line in this time
+
+QUIET_SECONDS = 10.0  # minimum time between two plain lines of a running step
 
 
 def show_progress(*, quiet: bool = False) -> AbstractContextManager[Progress]:
-    """Progress on stderr: bars on a terminal, lines elsewhere, nothing where `quiet`."""
+    """Show progress on stderr: bars on a terminal, lines elsewhere, nothing if `quiet`."""
     if quiet:
         return nullcontext(Silent())
     return _rich_progress(sys.stderr) if sys.stderr.isatty() else nullcontext(PlainProgress(sys.stderr))
 
 
 def amount(done: float, total: float | None, unit: str) -> str:
-    """How far a step is, as `1.5 of 9.4 MiB` or `3 of 18 launches`; empty where there is nothing to count."""
+    """Return how far a step is, for example `1.5 MiB of 9.4 MiB` or `3 of 18 launches`; "" if nothing is counted."""
     if unit == "B":
         return format_bytes(done) if total is None else f"{format_bytes(done)} of {format_bytes(total)}"
     if total is None:
@@ -61,14 +64,14 @@ class _PlainTask:
 
     def _speak(self) -> None:
         now = self.parent.clock()
-        told = [part for part in (amount(self.done, self.total, self.unit), self.text) if part]
-        if told and now - self.spoke_at >= QUIET_SECONDS:
+        parts = [part for part in (amount(self.done, self.total, self.unit), self.text) if part]
+        if parts and now - self.spoke_at >= QUIET_SECONDS:
             self.spoke_at = now
-            self.parent.line(f"{self.label}: {', '.join(told)}")
+            self.parent.line(f"{self.label}: {', '.join(parts)}")
 
 
 class PlainProgress:
-    """A line when a step begins and one when it ends; in between one each ten seconds at most."""
+    """Write a line when a step begins, a line when it ends, and at most one line per ten seconds in between."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self.stream = stream
@@ -88,7 +91,7 @@ class PlainProgress:
 
     def line(self, text: str) -> None:
         with self._lock:
-            _write_line(self.stream, harmless(text))
+            _write_line(self.stream, printable(text))
 
 
 def _write_line(stream: TextIO, text: str) -> None:
@@ -96,8 +99,8 @@ def _write_line(stream: TextIO, text: str) -> None:
         stream.write(text + "\n")
         stream.flush()
     except BrokenPipeError:
-        # Who read it has gone, as `head -1` does: that must not stop a run of hours. What is still to come, and what
-        # the stream holds back until the process ends, goes nowhere (docs.python.org, signal: Note on SIGPIPE).
+        # The reader has closed the pipe, for example `head -1`. This must not stop a run of hours. Discard all further
+        # output, including what the stream still buffers (docs.python.org, signal: Note on SIGPIPE).
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
@@ -115,7 +118,7 @@ class _RichTask:
 
 
 class RichProgress:
-    """One live row a running step; a line stays when it ends."""
+    """Show one live row per running step, and leave a line when it ends."""
 
     def __init__(self, bars: Bars) -> None:
         self.bars = bars
@@ -133,7 +136,7 @@ class RichProgress:
             self.line(_ending(label, outcome, time.monotonic() - began))
 
     def line(self, text: str) -> None:
-        self.bars.console.print(harmless(text), markup=False, highlight=False)
+        self.bars.console.print(printable(text), markup=False, highlight=False)
 
 
 @contextmanager
@@ -165,37 +168,60 @@ def _rich_progress(stream: TextIO) -> Iterator[Progress]:
 
 
 class Column(NamedTuple):
-    """A table's column. number: set to the right."""
+    """A column of a table. number: align to the right."""
 
     title: str
     number: bool = False
 
 
 def print_text(text: str) -> None:
-    """Print lines on stdout, or nowhere once its reader has gone: the exit code must still be the command's own."""
-    _write_line(sys.stdout, harmless(text))
+    """Print lines on stdout. A closed pipe is ignored, so the command keeps its exit code."""
+    _write_line(sys.stdout, printable(text))
+
+
+def wrap(text: str, stream: TextIO) -> str:
+    """Return the text with its lines broken between words if the stream is a terminal."""
+    if not stream.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    lines = (textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False) for line in text.split("\n"))
+    return "\n".join(lines)
 
 
 def print_notes(lines: Iterable[str]) -> None:
-    """Print sentences on stdout; on a terminal, they are broken between words."""
-    wrapped = list(lines)
-    if sys.stdout.isatty():
-        width = shutil.get_terminal_size().columns
-        wrapped = [textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False) for line in wrapped]
-    print_text("\n".join(wrapped))
+    """Print lines on stdout. On a terminal, wrap them between words."""
+    print_text(wrap("\n".join(lines), sys.stdout))
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table on stdout: fitted to the width of a terminal, aligned at full width elsewhere."""
-    rows = [[" ".join(harmless(cell).splitlines()) for cell in row] for row in rows]  # a line of its own would be a row
+    """Print a table on stdout: on a terminal without empty columns and fitted to its width, at full width elsewhere."""
+    # A line break in a cell would look like a row.
+    rows = [[" ".join(printable(cell).splitlines()) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _print_rich(columns, rows)
     else:
         _write_line(sys.stdout, "\n".join(plain_table(columns, rows)))
 
 
+def print_json(value: object) -> None:
+    """Print JSON on stdout."""
+    print_text(json.dumps(value, indent=1, allow_nan=False))
+
+
+def show(
+    as_json: bool, value: object, columns: Sequence[Column], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()
+) -> None:
+    """Print the value as JSON, or a table with notes below it."""
+    if as_json:
+        print_json(value)
+        return
+    print_table(columns, rows)
+    if notes:
+        print_notes(["", *notes])
+
+
 def plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table: a header, then a line a row, columns two spaces apart."""
+    """Return the lines of a table: a header, then one line per row, with two spaces between columns."""
     titles = [column.title for column in columns]
     widths = [max(map(len, cells)) for cells in zip(titles, *rows, strict=True)]
     lines = []
@@ -215,8 +241,9 @@ def _print_rich(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Non
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for column in columns:
+    shown = [index for index in range(len(columns)) if any(row[index] for row in rows)]
+    for column in (columns[index] for index in shown):
         table.add_column(column.title, justify="right" if column.number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(row[index]) for index in shown))
     Console(highlight=False).print(table)

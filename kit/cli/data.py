@@ -1,6 +1,4 @@
-"""kit data: the data sets on this machine."""
-
-from __future__ import annotations
+"""kit data: manage the data sets on this machine."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,17 +6,20 @@ from typing import Annotated
 import typer
 
 from kit.cli import options
+from kit.cli.console import show, show_progress
 
 app = typer.Typer(help="Fetch, add, verify and list data sets.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="DATASET", help="The data set; `kit data list` shows all.")]
-Names = Annotated[list[str] | None, typer.Argument(metavar="[DATASET]...", help="Data sets; all where none is named.")]
+Name = Annotated[str, typer.Argument(metavar="DATASET", help="Data set. `kit data list` shows all.")]
+Names = Annotated[list[str] | None, typer.Argument(metavar="[DATASET]...", help="Data sets. Default: all.")]
 
 
 @app.command(epilog="Example: kit data fetch mnist cifar-10")
 def fetch(names: Names = None) -> None:
-    """Download, check and prepare data sets; what is here already is kept."""
-    from kit.cli.console import show_progress
+    """Download, check and prepare data sets.
+
+    Data sets that are ready are kept.
+    """
     from kit.datasets import service
     from scenarios.spec import DATASETS
 
@@ -31,12 +32,14 @@ def fetch(names: Names = None) -> None:
 @app.command(epilog="Example: kit data add cats-dogs ~/photos/cats-dogs.zip")
 def add(
     name: Name,
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A folder or archive that holds it.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Folder or archive with the files of the data set.")],
 ) -> None:
-    """Take a data set from files that you have. It is known by its content; names do not matter."""
-    from kit.cli.console import show_progress
+    """Add a data set from your own files.
+
+    Files are recognized by their content, so their names do not matter.
+    """
     from kit.datasets import service
-    from kit.model.units import format_bytes
+    from kit.model.formatting import format_bytes
 
     with show_progress() as progress:
         prepared = service.add(name, path, progress)
@@ -45,26 +48,24 @@ def add(
 
 @app.command(epilog="Example: kit data verify mnist")
 def verify(names: Names = None) -> None:
-    """Hash every file of prepared data sets again; of all that are here where none is named."""
+    """Check every file of prepared data sets by its hash.
+
+    Without names, this checks all data sets that are ready.
+    """
     from kit.datasets import service
     from scenarios.spec import DATASETS
 
-    here = names or [name for name in DATASETS if service.status(name).prepared]
-    if not here:
-        typer.echo("No data set is here; `kit data fetch` downloads them.")
-    for name in here:
+    ready = names or [name for name in DATASETS if service.status(name).prepared]
+    if not ready:
+        typer.echo("No data set is ready. `kit data fetch` downloads them.")
+    for name in ready:
         service.verify(name)
-        typer.echo(f"{name}: every file is as it was prepared")
+        typer.echo(f"{name}: all files are unchanged")
 
 
 @app.command("list", epilog="Example: kit data list --json")
 def list_(as_json: options.Json = False) -> None:
-    """Show which data sets are here, where from, and what the others would cost."""
+    """List data sets with their source, or with the size of their download."""
     from kit.cli import listing
-    from kit.cli.console import print_table
 
-    found = listing.data()
-    if as_json:
-        options.print_json(found.entries)
-    else:
-        print_table(found.columns, found.rows)
+    show(as_json, *listing.data())

@@ -1,6 +1,4 @@
-"""kit doctor, list, clean: what concerns the machine, not a run."""
-
-from __future__ import annotations
+"""kit doctor, list: this machine, and what kit can measure."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -8,62 +6,49 @@ from typing import Annotated
 import typer
 
 from kit.cli import options
+from kit.cli.console import Column, print_json, print_table, show
+from kit.cli.groups import with_groups
+from kit.cli.values import choices
 
 app = typer.Typer()
 
 
-@app.command(epilog="Example: kit doctor --json")
-def doctor(
-    out: options.Out = options.DEFAULT_OUT,
-    base_image: options.BaseImage = "",
-    index_url: options.IndexUrl = "",
-    find_links: options.FindLinks = "",
-    ca_bundle: options.CaBundle = "",
-    as_json: options.Json = False,
-) -> None:
-    """Look whether this machine is ready: engines, GPUs, toolkit, disk, cores, memory, load, data. Takes seconds,
-    builds nothing. Exit code 1 where something is an error."""
-    from kit import doctor
-    from kit.cli.console import Column, print_table
+Kind = choices("scenarios", "frameworks", "datasets")
 
-    sources = options.sources(base_image=base_image, index_url=index_url, find_links=find_links, ca_bundle=ca_bundle)
-    findings = doctor.examine(sources, out)
-    if as_json:
-        options.print_json([asdict(finding) for finding in findings])
-    else:
-        print_table((Column(""), Column("Check"), Column("Finding")), doctor.table(findings))
+
+@app.command(epilog="Example: kit doctor --json")
+@with_groups
+def doctor(packages: options.Packages, out: options.Out = options.DEFAULT_OUT, as_json: options.Json = False) -> None:
+    """Check whether this machine is ready.
+
+    The checks take a few seconds and build nothing. They cover engines, GPUs, NVIDIA's toolkit, disks, CPUs, memory,
+    load and data sets. Exit code 1 if a check finds an error.
+    """
+    from kit import doctor
+
+    findings = doctor.examine(packages.sources(), out)
+    columns = (Column(""), Column("Check"), Column("Finding"))
+    show(as_json, [asdict(finding) for finding in findings], columns, doctor.table(findings))
     if any(finding.level is doctor.Level.ERROR for finding in findings):
         raise typer.Exit(1)
 
 
 @app.command("list", epilog="Example: kit list scenarios")
 def list_(
-    kind: Annotated[str, typer.Argument(help="scenarios, frameworks or datasets; all where left out.")] = "",
+    kind: Annotated[
+        str | None, typer.Argument(metavar="KIND", parser=Kind, help=f"{Kind.listed()}. Default: all.")
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """List scenarios with their variants, frameworks and data sets."""
     from kit.cli import listing
-    from kit.cli.console import print_table
 
-    listings = listing.choose(kind)
+    makers = {"scenarios": listing.scenarios, "frameworks": listing.frameworks, "datasets": listing.datasets}
+    listings = {name: make() for name, make in makers.items() if kind in {None, name}}
     if as_json:
-        options.print_json({name: found.entries for name, found in listings.items()})
+        print_json({name: found.entries for name, found in listings.items()})
         return
     for number, found in enumerate(listings.values()):
         if number:
             typer.echo()
         print_table(found.columns, found.rows)
-
-
-@app.command(epilog="Example: kit clean --images")
-def clean(
-    images: Annotated[bool, typer.Option("--images", help="Remove all images that kit built, too.")] = False,
-    environments: Annotated[
-        bool, typer.Option("--environments", help="Remove all environments of the local engine, too.")
-    ] = False,
-) -> None:
-    """Remove what dead runs left behind: containers and processes. Runs, records and data stay."""
-    from kit.execution.clean import clean
-
-    for line in clean(options.sources(), images=images, environments_too=environments) or ["Nothing was left behind."]:
-        typer.echo(line)

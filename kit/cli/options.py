@@ -1,162 +1,162 @@
-"""Every option that several commands share, declared once."""
+"""Declare the options that several commands share."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-import typer
-from typer import Option
+from typer import Argument, Option
 
-from kit.model.errors import UsageError, unknown
+from kit.cli.groups import DURATION, MACHINE, OUTPUT, PACKAGES, SELECT
+from kit.cli.values import choices, parse_bytes, parse_duration
+from scenarios.contract import cell
 
 if TYPE_CHECKING:
     from kit.environments.package_sources import Sources
+    from kit.planning.plan import Options
     from kit.planning.selection import Selection
+    from kit.storage.run_folder import RunFolder
+
+DEFAULT_ENGINE, DEFAULT_OUT = "auto", Path("reports")
 
 DataKind = Literal["auto", "real", "synthetic"]
-DATA_KINDS: tuple[DataKind, ...] = get_args(DataKind)
-DEFAULT_ENGINE, DEFAULT_PROFILE, DEFAULT_OUT = "auto", "quick", Path("reports")
-
-Everything = Annotated[
-    bool,
-    typer.Option("--all", help="All that the other options do not narrow down: scenarios, frameworks, devices."),
-]
-Scenario = Annotated[list[str] | None, Option("--scenario", help="A scenario; may be repeated.", metavar="NAME")]
-Variant = Annotated[
-    list[str] | None, Option("--variant", help="A variant of it, or `default`; may be repeated.", metavar="NAME")
-]
-Framework = Annotated[list[str] | None, Option("--framework", help="A framework; may be repeated.", metavar="NAME")]
-Device = Annotated[list[str] | None, Option("--device", help="cpu or cuda; may be repeated.", metavar="NAME")]
-Lane = Annotated[list[str] | None, Option("--lane", help="stock (default) or tuned; may be repeated.", metavar="NAME")]
-Precision = Annotated[
-    list[str] | None, Option("--precision", help="fp32 (default), tf32 or bf16; may be repeated.", metavar="NAME")
-]
-Batch = Annotated[
-    list[int] | None, Option("--batch", help="Batch size instead of the scenario's; may be repeated.", metavar="N")
-]
-
-Profile = Annotated[str, Option("--profile", help="smoke, quick, standard or full.", metavar="NAME")]
-Epochs = Annotated[
-    int | None, Option("--epochs", help="Epochs in the full profile, instead of the published ones.", metavar="N")
-]
-MeasuringBudget = Annotated[
-    str,
-    Option(
-        "--budget",
-        help="Standard profile: longest time of all launches; five a cell are made in any case. As 30m.",
-        metavar="TIME",
-    ),
-]
-Tune = Annotated[
-    str,
-    Option("--tune", help="Tuned lane: time of the search for a cell's settings; 60s (default).", metavar="TIME"),
-]
-Settings = Annotated[
-    Path | None,
-    Option(help="Tuned lane: settings to measure with, a file of `kit settings`.", metavar="FILE", show_default=False),
-]
-Engine = Annotated[str, Option("--engine", help="auto, docker, podman or local.", metavar="NAME")]
-Env = Annotated[
-    str,
-    Option(
-        "--env",
-        help="Local engine: `system` or an interpreter's path, to use the packages it has.",
-        metavar="PYTHON",
-    ),
-]
-Data = Annotated[str, Option("--data", help="auto, real or synthetic.", metavar="KIND")]
-Out = Annotated[Path, Option("--out", help="Folder that takes the runs.", metavar="FOLDER")]
-Seed = Annotated[int, Option("--seed", help="Seed of weights, order and augmentation.", metavar="N")]
-Json = Annotated[bool, Option("--json", help="Print JSON on stdout and no progress.")]
-
-BaseImage = Annotated[
-    str, Option(help="Image to build on, as KIT_BASE_IMAGE does.", metavar="IMAGE", show_default=False)
-]
-IndexUrl = Annotated[str, Option(help="Package index, as KIT_INDEX_URL does.", metavar="URL", show_default=False)]
-FindLinks = Annotated[
-    str, Option(help="Page or folder with further wheels, as KIT_FIND_LINKS does.", metavar="URL", show_default=False)
-]
-CaBundle = Annotated[
-    str, Option(help="PEM file of a proxy's certificates, as KIT_CA_BUNDLE does.", metavar="FILE", show_default=False)
-]
+KINDS = (cell.Device, cell.Lane, cell.Precision, DataKind)
+Device, Lane, Precision, Data = (choices(*get_args(kind)) for kind in KINDS)
+Profile = choices("smoke", "quick", "standard", "full")
 
 
-def selection(
-    scenario: list[str] | None,
-    variant: list[str] | None,
-    framework: list[str] | None,
-    device: list[str] | None,
-    lane: list[str] | None,
-    precision: list[str] | None,
-    batch: list[int] | None,
-) -> Selection:
-    """The selection that the options make; an option not given is None."""
-    from kit.planning.selection import Selection
+def option(
+    group: str, metavar: str | None, text: str, parser: Callable[[str], object] | None = None, flag: str = ""
+) -> Any:
+    """Return an option of a group. flag: name of an option without a value."""
+    return Option(*[flag] * bool(flag), rich_help_panel=group, metavar=metavar, help=text, parser=parser)
 
-    def named(values: list[str] | None) -> tuple[str, ...] | None:
-        return tuple(values) if values else None
 
-    return Selection(
-        scenarios=named(scenario),
-        variants=named(variant),
-        frameworks=named(framework),
-        devices=named(device),
-        lanes=named(lane),
-        precisions=named(precision),
-        batches=tuple(batch) if batch else None,
+Frameworks = Annotated[list[str] | None, option(SELECT, "NAME", "Framework. Repeatable.")]
+Devices = Annotated[list[str] | None, option(SELECT, "NAME", f"{Device.listed()}. Repeatable.", Device)]
+Engine = Annotated[str, option(MACHINE, "NAME", "auto, docker, podman or local.")]
+Env = Annotated[str, option(MACHINE, "PYTHON", "Local engine: interpreter with the packages, or `system`.")]
+Out = Annotated[Path, option(OUTPUT, "FOLDER", "Folder for runs.")]
+Json = Annotated[bool, option(OUTPUT, None, "Print JSON and no progress.", flag="--json")]
+RunName = Annotated[str, Argument(metavar="RUN", help="Folder of the run, or its id below reports/.")]
+
+
+@dataclass(frozen=True)
+class Packages:
+    """Where packages come from. `kit build`, `doctor`, `plan` and `run` share these options."""
+
+    base_image: Annotated[str, option(PACKAGES, "IMAGE", "Base image. Default: KIT_BASE_IMAGE.")] = ""
+    index_url: Annotated[str, option(PACKAGES, "URL", "Package index. Default: KIT_INDEX_URL.")] = ""
+    find_links: Annotated[str, option(PACKAGES, "URL", "Page or folder of wheels. Default: KIT_FIND_LINKS.")] = ""
+    ca_bundle: Annotated[str, option(PACKAGES, "FILE", "PEM file of the proxy's CA. Default: KIT_CA_BUNDLE.")] = ""
+
+    def sources(self) -> Sources:
+        """Return the sources of packages. Options override environment variables. Raise UsageError for a bad value."""
+        from kit.environments.package_sources import Sources
+
+        given = {f"KIT_{name.upper()}": value for name, value in vars(self).items() if value}
+        return Sources.from_environment(dict(os.environ) | given)
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """What a run measures, for how long and on what. `kit plan` and `kit run` share these options."""
+
+    everything: Annotated[
+        bool, option(SELECT, None, "Select everything. Other options narrow the selection.", flag="--all")
+    ] = False
+    scenario: Annotated[list[str] | None, option(SELECT, "NAME", "Scenario. Repeatable.")] = None
+    variant: Annotated[list[str] | None, option(SELECT, "NAME", "Variant of a scenario, or `default`. Repeatable.")] = (
+        None
+    )
+    framework: Frameworks = None
+    device: Devices = None
+    lane: Annotated[
+        list[str] | None, option(SELECT, "NAME", f"{Lane.listed()}. Repeatable.  [default: stock]", Lane)
+    ] = None
+    precision: Annotated[
+        list[str] | None,
+        option(SELECT, "NAME", f"{Precision.listed()}. Repeatable.  [default: fp32]", Precision),
+    ] = None
+    batch: Annotated[list[int] | None, option(SELECT, "N", "Batch size instead of the scenario's. Repeatable.")] = None
+    data: Annotated[DataKind, option(SELECT, "KIND", f"{Data.listed()}.", Data)] = "auto"
+    seed: Annotated[int, option(SELECT, "N", "Seed of weights, order and augmentation.")] = 0
+    settings: Annotated[Path | None, option(SELECT, "FILE", "Tuned lane: use settings that `kit settings` wrote.")] = (
+        None
+    )
+    profile: Annotated[str, option(DURATION, "NAME", f"{Profile.listed()}.", Profile)] = "quick"
+    epochs: Annotated[int | None, option(DURATION, "N", "Full profile: epochs instead of the published number.")] = None
+    budget: Annotated[
+        float | None,
+        option(DURATION, "TIME", "Standard profile: time limit. Five launches per cell always run.", parse_duration),
+    ] = None
+    tune: Annotated[
+        float | None,
+        option(DURATION, "TIME", "Tuned lane: search time per cell.  [default: 60s]", parse_duration),
+    ] = None
+    timeout: Annotated[
+        float | None, option(DURATION, "TIME", "Time limit per launch, for example 90s or 10m.", parse_duration)
+    ] = None
+    engine: Engine = DEFAULT_ENGINE
+    env: Env = ""
+    gpus: Annotated[
+        str, option(MACHINE, "IDS", "`all`, or indices or UUIDs separated by commas. Default: the first idle GPU.")
+    ] = ""
+    threads: Annotated[int | None, option(MACHINE, "N", "CPUs per launch. Default: all usable CPUs.")] = None
+    memory: Annotated[int | None, option(MACHINE, "SIZE", "Memory limit per launch, for example 4g.", parse_bytes)] = (
+        None
+    )
+    identify: Annotated[bool, option(OUTPUT, None, "Name host, user and GPU UUIDs in results.", flag="--identify")] = (
+        False
     )
 
+    def selection(self) -> Selection:
+        """Return the selection. An option that was not given is None."""
+        from kit.planning.selection import Selection
 
-def data_kind(name: str) -> DataKind:
-    """The kind of data of that name. Raises UsageError."""
-    for kind in DATA_KINDS:
-        if kind == name:
-            return kind
-    raise unknown("kind of data", name, DATA_KINDS)
+        return Selection(
+            scenarios=_given(self.scenario),
+            variants=_given(self.variant),
+            frameworks=_given(self.framework),
+            devices=_given(self.device),
+            lanes=_given(self.lane),
+            precisions=_given(self.precision),
+            batches=tuple(self.batch) if self.batch else None,
+        )
 
+    def options(self) -> Options:
+        """Return how to run the selection. Raise UsageError if the file of settings is not valid."""
+        from kit.planning.plan import Options
+        from kit.storage.pins import read_pins
 
-def require_choice(selection: Selection, *, everything: bool, retry_failed: bool) -> None:
-    """Raise UsageError where a run has neither --all nor a selection, or --retry-failed without --resume."""
-    if retry_failed:
-        raise UsageError("--retry-failed repeats launches of an earlier run.", "Name that run by --resume RUN.")
-    if not everything and all(part is None for part in vars(selection).values()):
-        raise UsageError(
-            "Say what to run.",
-            "Everything: `kit run --all`. A selection: `kit run --scenario mnist-cnn --framework torch` "
-            "(`kit list` shows what there is).",
+        return Options(
+            engine=self.engine,
+            environment=self.env,
+            profile=self.profile,
+            seed=self.seed,
+            data=self.data,
+            epochs=self.epochs,
+            budget_s=self.budget,
+            timeout_s=self.timeout,
+            memory_bytes=self.memory,
+            threads=self.threads,
+            gpus=self.gpus or None,
+            identify=self.identify,
+            tune_s=self.tune,
+            pinned=read_pins(self.settings) if self.settings else {},
         )
 
 
-def refuse_others(context: typer.Context, allowed: Collection[str], option: str) -> None:
-    """Raise UsageError where other options than the allowed ones were typed beside `option`."""
-    for parameter in context.command.params:
-        source = context.get_parameter_source(str(parameter.name))
-        if source is not None and source.name == "COMMANDLINE" and parameter.name not in allowed:
-            raise UsageError(
-                f"{option} takes the plan as it was made, so that {parameter.opts[0]} cannot change it.",
-                f"Leave {parameter.opts[0]} out, or start a new run without {option}.",
-            )
+def _given(names: Sequence[str] | None) -> tuple[str, ...] | None:
+    return tuple(names) if names else None
 
 
-def sources(base_image: str = "", index_url: str = "", find_links: str = "", ca_bundle: str = "") -> Sources:
-    """Where packages come from: options before environment variables. Raises UsageError."""
-    from kit.environments.package_sources import Sources
+def open_run(name: str, out: Path = DEFAULT_OUT) -> RunFolder:
+    """Open a run by its folder or its id. Raise UsageError if there is no such run."""
+    from kit.storage.run_folder import RunFolder
+    from kit.storage.run_names import find_run
 
-    given = {
-        "KIT_BASE_IMAGE": base_image,
-        "KIT_INDEX_URL": index_url,
-        "KIT_FIND_LINKS": find_links,
-        "KIT_CA_BUNDLE": ca_bundle,
-    }
-    return Sources.from_environment(dict(os.environ) | {name: value for name, value in given.items() if value})
-
-
-def print_json(value: object) -> None:
-    """Print on stdout what a program asked for."""
-    from kit.cli.console import print_text
-
-    print_text(json.dumps(value, indent=1, allow_nan=False))
+    return RunFolder.open(find_run(name, out))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kit.cli.console import Column
-from kit.model.units import format_bytes, format_duration
+from kit.model.formatting import format_bytes, format_duration
 
 if TYPE_CHECKING:
     from kit.execution.workflow import PreparedRun
@@ -14,31 +15,30 @@ COLUMNS = (Column("Cell"), Column("Launches", number=True), Column("Note"))
 
 
 def rows(prepared: PreparedRun) -> list[list[str]]:
-    """One row a cell in the order of the plan; see COLUMNS."""
-    keys = [launch.key for launch in prepared.plan.launches]
-    skipped = {
-        launch.key for launch in prepared.plan.launches if (launch.framework, launch.device) in prepared.refusals
-    }
-    return [[key, str(keys.count(key)), "skipped" if key in skipped else ""] for key in dict.fromkeys(keys)]
+    """Return one row per cell in the order of the plan. See COLUMNS."""
+    launches = prepared.plan.launches
+    counts = Counter(launch.key for launch in launches)
+    skipped = {launch.key for launch in launches if launch.environment_key in prepared.refusals}
+    return [[key, str(count), "skipped" if key in skipped else ""] for key, count in counts.items()]
 
 
 def summary_lines(prepared: PreparedRun) -> list[str]:
-    """Engine, reasons for what will be skipped, time and disk; a line each."""
+    """Return lines with the engine, the reasons for skipped cells, the time and the disk space."""
     reasons: dict[str, list[str]] = {}
     for (framework, device), reason in prepared.refusals.items():
         reasons.setdefault(reason, []).append(f"{framework} on {device}")
-    total = f"{format_duration(prepared.seconds)} and {format_bytes(prepared.disk_bytes)} of disk"
+    total = f"{format_duration(prepared.seconds)} and {format_bytes(prepared.disk_bytes)} of disk space"
     return [
         prepared.note,
         *(f"Skipped: {', '.join(where)}. {reason}" for reason, where in reasons.items()),
         *prepared.estimate.lines,
         *prepared.downloads.lines,
-        f"In all about {total}",
+        f"Total: about {total}",
     ]
 
 
 def as_json(prepared: PreparedRun) -> dict[str, Any]:
-    """The plan with its estimate."""
+    """Return the plan with its estimate."""
     return {
         "engine": prepared.plan.engine,
         "engine_note": prepared.note,
@@ -50,5 +50,5 @@ def as_json(prepared: PreparedRun) -> dict[str, Any]:
             {"framework": framework, "device": device, "reason": reason}
             for (framework, device), reason in prepared.refusals.items()
         ],
-        "launches": [launch.model_dump() for launch in prepared.plan.launches],
+        "launches": [launch.model_dump() | {"key": launch.key} for launch in prepared.plan.launches],
     }

@@ -1,4 +1,4 @@
-"""The results of a run in few words, for a terminal and for programs; the report says the rest."""
+"""Summarize the results of a run for a terminal or as JSON. The report has the details."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from kit.analysis.intervals import CONFIDENCE
-from kit.analysis.summaries import CellSummary, short_names, summarise
+from kit.analysis.summaries import CellSummary, short_names, summarize
 from kit.cli.console import Column
-from kit.model.figures import percent
+from kit.model.formatting import format_percent
 from kit.model.record import Record
 from scenarios.contract.reasons import Status
 
@@ -30,12 +30,14 @@ SYNTHETIC, PROJECTED = "*", "~"
 
 
 def table(records: Sequence[Record]) -> list[list[str]]:
-    """One row a cell, in the order in which cells first appear; see COLUMNS. Cells that were skipped have none beside
-    others: `notes` says how many and why."""
+    """Return one row per cell, in the order in which cells first appear. See COLUMNS.
+
+    Skipped cells have a row only if all cells were skipped. `notes` says how many were skipped, and why.
+    """
     statuses: dict[str, list[Status]] = {}
     for record in records:
         statuses.setdefault(record.key, []).append(record.status)
-    summaries = summarise(records)
+    summaries = summarize(records)
     shown = [cell for cell in summaries if set(statuses[cell.key]) != {Status.SKIPPED}] or summaries
     return [
         [
@@ -43,7 +45,7 @@ def table(records: Sequence[Record]) -> list[list[str]]:
             _status(statuses[summary.key]),
             _speed(summary),
             _shown(summary.epoch_s, (PROJECTED if summary.projected else "") + "{:,.1f}"),
-            _shown(summary.test_accuracy, "{:.2%}"),
+            "" if summary.test_accuracy is None else format_percent(summary.test_accuracy, 2),
             _shown(summary.p50_ms, "{:.2f}"),
         ]
         for summary, name in zip(shown, short_names(shown), strict=True)
@@ -51,23 +53,23 @@ def table(records: Sequence[Record]) -> list[list[str]]:
 
 
 def notes(records: Sequence[Record]) -> list[str]:
-    """What the table's marks mean, and why launches did not end ok: each reason once, with how often it came."""
-    summaries = summarise(records)
+    """Return the meaning of the marks in the table, and each reason why launches are not `ok`."""
+    summaries = summarize(records)
     found = []
     if any(summary.synthetic for summary in summaries):
         found.append(f"{SYNTHETIC} measured on synthetic data")
-        found += dict.fromkeys(r.data_note for r in records if r.request.data == "synthetic" and r.data_note)
+        found += dict.fromkeys(r.data_note for r in records if r.synthetic and r.data_note)
     if any(summary.projected for summary in summaries):
         found.append(f"{PROJECTED} projected from windows of steady training")
     trained = [summary for summary in summaries if summary.images_per_s is not None]
     if trained and all(summary.test_accuracy is None for summary in trained):
-        found.append("No accuracy: nothing was trained for its epochs; --profile full does that.")
+        found.append("No accuracy is shown, because no cell was trained for its epochs. Use --profile full.")
     if any(summary.interval for summary in summaries):
         found.append(
-            f"± half-width of the {percent(CONFIDENCE)} interval over launches; none where there is one launch"
+            f"± half-width of the {format_percent(CONFIDENCE)} interval over launches (needs more than one launch)"
         )
     if not records:
-        found.append("No launch has a record: go on with kit run --resume.")
+        found.append("No launch has a record. Resume the run with kit run --resume.")
     keys: dict[str, list[str]] = {}
     for record in records:
         if record.reason:
@@ -79,7 +81,7 @@ def notes(records: Sequence[Record]) -> list[str]:
 
 
 def warned(warnings: Sequence[RunWarning]) -> list[str]:
-    """One line on the warnings, the gravest by its words; none where there is nothing to warn of."""
+    """Return one line with the most severe warning and the number of others, or no line without warnings."""
     if not warnings:
         return []
     first = warnings[0]
@@ -89,17 +91,24 @@ def warned(warnings: Sequence[RunWarning]) -> list[str]:
 
 
 def as_json(outcome: FinishedRun) -> dict[str, Any]:
-    """Where everything is, cells with their numbers and settings (none: stock's), what holds them back, warnings, and
-    launches with status and reason."""
-    settings = {record.key: record.request.settings for record in outcome.records}
+    """Return the paths, the cells with their numbers and settings, diagnoses, warnings, and the status of each launch.
+
+    Empty settings are those of the stock lane.
+    """
+    settings = {
+        record.key: record.request.settings if record.request else {} for record in outcome.analysis.run.records
+    }
     return {
-        "run": outcome.run,
+        "run": outcome.analysis.run.plan.run,
         "folder": str(outcome.folder),
         "report": str(outcome.report),
         "exit_code": outcome.exit_code,
-        "cells": [asdict(summary) | {"settings": settings[summary.key]} for summary in summarise(outcome.records)],
-        "diagnoses": [asdict(diagnosis) for diagnosis in outcome.diagnoses],
-        "warnings": [asdict(warning) for warning in outcome.warnings],
+        "cells": [
+            asdict(summary) | {"key": summary.key, "settings": settings[summary.key]}
+            for summary in summarize(outcome.analysis.run.records)
+        ],
+        "diagnoses": [asdict(diagnosis) for diagnosis in outcome.analysis.diagnoses],
+        "warnings": [asdict(warning) for warning in outcome.analysis.warnings],
         "launches": [
             {
                 "key": record.key,
@@ -107,15 +116,15 @@ def as_json(outcome: FinishedRun) -> dict[str, Any]:
                 "status": str(record.status),
                 "reason": asdict(record.reason) if record.reason else None,
             }
-            for record in outcome.records
+            for record in outcome.analysis.run.records
         ],
     }
 
 
 def _speed(summary: CellSummary) -> str:
-    """`9,512 ±1.8 %`, or without an interval `9,512`."""
+    """Return for example `9,512 ±1.8 %`, or `9,512` without an interval."""
     shown = _shown(summary.images_per_s, "{:,.0f}")
-    return shown + (f" ±{100 * summary.interval.half_width:.1f} %" if summary.interval else "")
+    return shown + (f" ±{format_percent(summary.interval.half_width, 1)}" if summary.interval else "")
 
 
 def _status(statuses: Sequence[Status]) -> str:

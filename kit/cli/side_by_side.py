@@ -1,6 +1,4 @@
-"""Comparisons and the gate's judgement in few words, for a terminal and for programs."""
-
-from __future__ import annotations
+"""Format comparisons and the outcome of the gate for a terminal and for programs."""
 
 import re
 import textwrap
@@ -10,43 +8,32 @@ from dataclasses import asdict
 from string import ascii_uppercase
 from typing import Any, NamedTuple
 
-from kit.analysis.comparison import (
-    ABSENT,
-    FAILING,
-    JUDGED,
-    Comparison,
-    Gate,
-    GateOutcome,
-    Mean,
-    Run,
-    Side,
-    Standing,
-    Verdict,
-    means,
-)
+from kit.analysis.comparison import ABSENT, CellResult, CellStatus, Comparison, GroupMean, group_means
 from kit.analysis.differences import Difference, Severity, describe
-from kit.analysis.intervals import MIN_LAUNCHES, Interval
-from kit.analysis.summaries import short_names, summarise
+from kit.analysis.gate import FAILING, JUDGED, GateOutcome, GateResult
+from kit.analysis.intervals import MIN_LAUNCHES, Interval, Verdict
+from kit.analysis.summaries import short_names, summarize
 from kit.cli.console import Column
 from kit.cli.results import SYNTHETIC
-from kit.model.figures import counted
+from kit.model.formatting import format_count
+from kit.model.run import Run
 from scenarios.contract.reasons import Status
 
 WIDTH = 80
 FLAGGED = "!"
-MAX_SHOWN = 3  # cells, or pairs of values, that a line names; --json has all
-LABELS = {Severity.REFUSED: "Refused", Severity.FLAGGED: f"{FLAGGED} Flagged", Severity.NAMED: "Differs, too"}
+MAX_SHOWN = 3  # cells, or pairs of values, in one line; --json has all
+LABELS = {Severity.REFUSED: "Refused", Severity.FLAGGED: f"{FLAGGED} Flagged", Severity.NOTED: "Also differs"}
 
-Titles = tuple[str, str]  # what base and new are called
+Titles = tuple[str, str]  # names of base and new
 
 
 def letter(index: int) -> str:
-    """What a run is called in a comparison: A is the base."""
+    """Return the name of a run in a comparison. A is the base."""
     return ascii_uppercase[index] if index < len(ascii_uppercase) else f"R{index + 1}"
 
 
 def legend(runs: Sequence[Run]) -> list[str]:
-    """A line a run: its letter, id, profile and machine."""
+    """Return a line per run with its letter, id, profile and machine."""
     return [
         line
         for index, run in enumerate(runs)
@@ -55,7 +42,7 @@ def legend(runs: Sequence[Run]) -> list[str]:
 
 
 class Section(NamedTuple):
-    """A table and the lines below it."""
+    """A table and the notes below it."""
 
     columns: list[Column]
     rows: list[list[str]]
@@ -63,52 +50,57 @@ class Section(NamedTuple):
 
 
 def comparison_section(comparisons: Sequence[Comparison], runs: Sequence[Run], new: int) -> Section:
-    """Every cell that is ok in one of two runs, the first and the one of that index; below: counts, means over cells,
-    what differs, and why cells are missing."""
+    """Return every cell that has an ok launch in the first run or in the run with the index `new`.
+
+    The notes have counts, group means, differences, and the reasons why cells are missing.
+    """
     names, titles = _names(runs), (letter(0), letter(new))
     shown = [comparison for comparison in comparisons if comparison.base.speeds or comparison.new.speeds]
     counts = Counter(comparison.verdict for comparison in shown)
     verdicts = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
-    lines = [f"{counted(len(shown), 'cell')}: {verdicts}"] if shown else []
+    lines = [f"{format_count(len(shown), 'cell')}: {verdicts}"] if shown else []
     if counts[Verdict.UNKNOWN]:
-        lines.append("unknown: one launch on a side has no interval; measure with --profile standard.")
-    lines += [_mean(mean) for mean in means(comparisons)]
+        lines.append("unknown: a single launch in a run has no interval. Measure with --profile standard.")
+    lines += [_mean(mean) for mean in group_means(comparisons)]
     lines += _shared_notes(shown, names, titles)
     if neither := [comparison for comparison in comparisons if comparison not in shown]:
         skipped = sum(map(_skipped, neither))
         whole = f", {'all' if skipped == len(neither) else skipped} of them skipped" if skipped else ""
-        lines.append(f"Ok in neither run: {counted(len(neither), 'cell')}{whole}")
+        lines.append(f"Ok in neither run: {format_count(len(neither), 'cell')}{whole}")
     rows = [_row(comparison, comparison.verdict, names) for comparison in shown]
     return Section(_columns(*titles, f"{titles[1]}/{titles[0]}", "Verdict"), rows, _wrapped(lines))
 
 
-def gate_section(judged: Gate, runs: Sequence[Run]) -> Section:
-    """Every cell that is ok in the base; below: what differs, why cells are lost, the rule, and last the judgement."""
+def gate_section(result: GateResult, runs: Sequence[Run]) -> Section:
+    """Return every cell that has an ok launch in the base.
+
+    The notes have differences, the reasons why cells are lost, the rule, and the outcome.
+    """
     names, titles = _names(runs), ("BASE", "NEW")
-    lines = _shared_notes([comparison for comparison, _ in judged.cells], names, titles)
-    if judged.count({GateOutcome.NOISY}):
-        lines.append("noisy: slower than allowed, but within the noise; more launches would tell.")
-    if judged.count({GateOutcome.NOT_JUDGED}):
-        lines.append("not judged: one launch on a side has no interval; measure with --profile standard.")
+    lines = _shared_notes([comparison for comparison, _ in result.cells], names, titles)
+    if result.count({GateOutcome.NOISY}):
+        lines.append("noisy: slower than allowed, but within the noise. Only more launches can decide.")
+    if result.count({GateOutcome.NOT_JUDGED}):
+        lines.append("not judged: a single launch in a run has no interval. Measure with --profile standard.")
     lines.append(
-        f"A cell fails where it is slower by more than {100 * judged.most:.3g} % and the whole 95 % interval of the "
-        "ratio (NEW/BASE) lies below 1: exit code 1. One that is refused (not comparable) or lost (launches that were "
-        "ok are no longer) does not pass: exit code 2."
+        f"The gate fails with exit code 1 if a cell is slower by more than {100 * result.max_regression:.3g} % and the "
+        "whole 95 % interval of its ratio (NEW/BASE) is below 1. It fails with exit code 2 if a cell is refused (not "
+        "comparable) or lost (launches that were ok in BASE are not ok in NEW)."
     )
-    lines += [f"Slower than allowed, taken together: {_mean(mean)}." for mean in judged.groups]
-    counts = Counter(outcome for _, outcome in judged.cells if outcome in FAILING)
+    lines += [f"Slower than allowed as a group: {_mean(mean)}." for mean in result.groups]
+    counts = Counter(outcome for _, outcome in result.cells if outcome in FAILING)
     failed = ", ".join(
         [f"{n} {outcome}" for outcome, n in counts.most_common()]
-        + [f"{counted(len(judged.groups), 'group')} of cells"] * bool(judged.groups)
+        + [f"{format_count(len(result.groups), 'group')} of cells"] * bool(result.groups)
     )
     verdict = f"Failed: {failed}" if failed else "Passed"
-    lines.append(f"{verdict}; {judged.count(JUDGED)} of {counted(len(judged.cells), 'cell')} judged.")
-    rows = [_row(comparison, outcome, names) for comparison, outcome in judged.cells]
+    lines.append(f"{verdict}; {result.count(JUDGED)} of {format_count(len(result.cells), 'cell')} judged.")
+    rows = [_row(comparison, outcome, names) for comparison, outcome in result.cells]
     return Section(_columns(*titles, "Ratio", "Gate"), rows, _wrapped(lines))
 
 
 def comparison_json(runs: Sequence[Run], all_comparisons: Sequence[Sequence[Comparison]]) -> dict[str, Any]:
-    """Runs, and for each but the first its cells against those of the first, with means over cells."""
+    """Return the runs, and the cells and group means of each other run compared with the first one."""
     return {
         "runs": [_run_json(run) for run in runs],
         "comparisons": [
@@ -116,21 +108,21 @@ def comparison_json(runs: Sequence[Run], all_comparisons: Sequence[Sequence[Comp
                 "base": runs[0].plan.run,
                 "new": run.plan.run,
                 "cells": [_cell_json(comparison) for comparison in comparisons],
-                "means": [_mean_json(mean) for mean in means(comparisons)],
+                "means": [_mean_json(mean) for mean in group_means(comparisons)],
             }
             for run, comparisons in zip(runs[1:], all_comparisons, strict=True)
         ],
     }
 
 
-def gate_json(judged: Gate, runs: Sequence[Run]) -> dict[str, Any]:
-    """Runs, the judgement, and each cell with its outcome."""
+def gate_json(result: GateResult, runs: Sequence[Run]) -> dict[str, Any]:
+    """Return the runs, the outcome, and each cell with its outcome."""
     return {
         "runs": [_run_json(run) for run in runs],
-        "max_regression": judged.most,
-        "exit_code": judged.exit_code,
-        "cells": [_cell_json(comparison) | {"outcome": outcome} for comparison, outcome in judged.cells],
-        "groups": [_mean_json(mean) for mean in judged.groups],
+        "max_regression": result.max_regression,
+        "exit_code": result.exit_code,
+        "cells": [_cell_json(comparison) | {"outcome": outcome} for comparison, outcome in result.cells],
+        "groups": [_mean_json(mean) for mean in result.groups],
     }
 
 
@@ -140,8 +132,8 @@ def _columns(base: str, new: str, ratio: str, last: str) -> list[Column]:
 
 
 def _names(runs: Sequence[Run]) -> dict[str, str]:
-    """Keys in short, equal in all tables of a comparison."""
-    summaries = summarise([record for run in runs for record in run.records])
+    """Return short names by key, the same for all tables of a comparison."""
+    summaries = summarize([record for run in runs for record in run.records])
     return dict(zip((summary.key for summary in summaries), short_names(summaries), strict=True))
 
 
@@ -157,8 +149,8 @@ def _row(comparison: Comparison, verdict: str, names: Mapping[str, str]) -> list
 
 
 def _skipped(comparison: Comparison) -> bool:
-    """Whether nothing was tried, as on a GPU that neither machine has; in one of the runs it may be absent."""
-    failures = {failure for side in (comparison.base, comparison.new) for failure in side.failures} - {ABSENT}
+    """Return whether a cell was skipped in both runs, or was skipped in one and is absent from the other."""
+    failures = {*comparison.base.failures, *comparison.new.failures} - {ABSENT}
     return bool(failures) and all(failure.startswith(f"{Status.SKIPPED}:") for failure in failures)
 
 
@@ -166,9 +158,9 @@ def _synthetic(comparison: Comparison) -> bool:
     return comparison.base.synthetic or comparison.new.synthetic
 
 
-def _speed(side: Side) -> str:
-    """Its speed, or the status of a launch that has none."""
-    return side.failures[0].partition(":")[0] if side.images_per_s is None else f"{side.images_per_s:,.0f}"
+def _speed(cell: CellResult) -> str:
+    """Return the speed, or the status of the first launch if none is ok."""
+    return cell.failures[0].partition(":")[0] if cell.images_per_s is None else f"{cell.images_per_s:,.0f}"
 
 
 def _number(ratio: float) -> str:
@@ -179,10 +171,10 @@ def _range(interval: Interval) -> str:
     return f"{_number(interval.low)}-{_number(interval.high)}"
 
 
-def _mean(mean: Mean) -> str:
+def _mean(mean: GroupMean) -> str:
     return (
         f"{mean.group}: {_number(mean.interval.estimate)} times ({_range(mean.interval)}), geometric mean of "
-        f"{counted(mean.cells, 'cell')}"
+        f"{format_count(mean.cells, 'cell')}"
     )
 
 
@@ -192,7 +184,7 @@ def _shared_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], t
         comparison.key for comparison in comparisons if comparison.interval and _launches(comparison) < MIN_LAUNCHES
     ]:
         lines.append(
-            f"Fewer than {MIN_LAUNCHES} launches on a side ({_cells(few, names)}): the interval may be too narrow."
+            f"Fewer than {MIN_LAUNCHES} launches in a run ({_cells(few, names)}): the interval may be too narrow."
         )
     return lines + _difference_notes(comparisons, names, titles) + _failure_notes(comparisons, names, titles)
 
@@ -202,7 +194,7 @@ def _launches(comparison: Comparison) -> int:
 
 
 def _difference_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], titles: Titles) -> list[str]:
-    """Each field that differs once: in which cells, its values, what it means; refusals first."""
+    """Return one line per field that differs, with its cells, values and meaning, refusals first."""
     found: dict[tuple[Severity, str, str], list[tuple[str, Difference]]] = {}
     for comparison in comparisons:
         for difference in comparison.differences:
@@ -218,7 +210,7 @@ def _difference_notes(comparisons: Sequence[Comparison], names: Mapping[str, str
 
 
 def _values(difference: Difference, titles: Titles) -> str:
-    """Both values; digests in so many characters as tell them apart."""
+    """Return both values, with digests cut to 12 characters."""
     text = f"{titles[0]} {difference.base}, {titles[1]} {difference.new}"
     return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{4,}\b", r"\1", text)
 
@@ -226,14 +218,14 @@ def _values(difference: Difference, titles: Titles) -> str:
 def _failure_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], titles: Titles) -> list[str]:
     found: dict[tuple[str, str], list[str]] = {}
     for comparison in comparisons:
-        for title, side in zip(titles, (comparison.base, comparison.new), strict=True):
-            for failure in side.failures if side.standing is not Standing.OK else ():
+        for title, cell in zip(titles, (comparison.base, comparison.new), strict=True):
+            for failure in cell.failures if cell.status is not CellStatus.OK else ():
                 found.setdefault((title, failure), []).append(comparison.key)
     return [f"Not ok in {title} ({_cells(keys, names)}): {failure}" for (title, failure), keys in found.items()]
 
 
 def _cells(keys: Sequence[str], names: Mapping[str, str]) -> str:
-    return ", ".join(names[key] for key in keys) if len(keys) <= MAX_SHOWN else counted(len(keys), "cell")
+    return ", ".join(names[key] for key in keys) if len(keys) <= MAX_SHOWN else format_count(len(keys), "cell")
 
 
 def _wrap(line: str) -> list[str]:
@@ -255,23 +247,23 @@ def _cell_json(comparison: Comparison) -> dict[str, Any]:
         "verdict": comparison.verdict,
         "ratio": comparison.ratio,
         "interval": _interval_json(comparison.interval),
-        "base": _side_json(comparison.base),
-        "new": _side_json(comparison.new),
+        "base": _result_json(comparison.base),
+        "new": _result_json(comparison.new),
         "differences": [asdict(difference) for difference in comparison.differences],
     }
 
 
-def _side_json(side: Side) -> dict[str, Any]:
+def _result_json(cell: CellResult) -> dict[str, Any]:
     return {
-        "standing": side.standing.name.lower(),
-        "images_per_s": side.images_per_s,
-        "launches": len(side.speeds),
-        "failures": side.failures,
-        "synthetic": side.synthetic,
+        "status": cell.status.name.lower(),
+        "images_per_s": cell.images_per_s,
+        "launches": len(cell.speeds),
+        "failures": cell.failures,
+        "synthetic": cell.synthetic,
     }
 
 
-def _mean_json(mean: Mean) -> dict[str, Any]:
+def _mean_json(mean: GroupMean) -> dict[str, Any]:
     interval = _interval_json(mean.interval)
     return {"group": mean.group, "cells": mean.cells, "ratio": mean.interval.estimate, "interval": interval}
 

@@ -1,6 +1,4 @@
-"""Files from ordered mirrors: resumed, checked, given up where a host is dead or slow."""
-
-from __future__ import annotations
+"""Download files from ordered mirrors. Resume and check them, and give up hosts that are dead or slow."""
 
 import queue
 import shutil
@@ -12,24 +10,24 @@ from urllib.parse import urlsplit
 import requests
 import urllib3
 
-from kit.datasets.files import disk_errors, sha256
+from kit.datasets.files import sha256
 from kit.datasets.registry import RemoteFile
 from kit.host.privacy import without_user_info
 from kit.model.errors import CorruptDataError, DataError
 from kit.model.progress import Progress
 
-ANSWER_S = 6.0  # from asking for a file to the head of the answer
-SILENCE_S = 15.0  # between two pieces of it
-MIN_RATE = 250_000  # bytes a second; a mirror slower than that over RATE_WINDOW_S is left for the next
+ANSWER_S = 6.0  # from the request to the header of the response
+SILENCE_S = 15.0  # between two chunks of the response
+MIN_RATE = 250_000  # bytes per second over RATE_WINDOW_S; a slower mirror is tried again only after all others
 RATE_WINDOW_S = 8.0
-ATTEMPTS = 5  # at one mirror, each of which must bring the file on
-PIECE = 1 << 16
+ATTEMPTS = 5  # per mirror; the transfer ends earlier if an attempt adds no bytes
+CHUNK_BYTES = 1 << 16
 
-_silent: set[str] = set()  # hosts that left this process waiting; asking them again would only cost time
+_silent: set[str] = set()  # hosts that did not answer this process; asking them again would only cost time
 
 
 class MirrorFailed(Exception):
-    """This mirror does not give the file; the text says why."""
+    """This mirror does not deliver the file. The message says why."""
 
 
 class Dropped(MirrorFailed):
@@ -37,96 +35,95 @@ class Dropped(MirrorFailed):
 
 
 class TooSlow(MirrorFailed):
-    """Others may be faster."""
+    """The mirror is slow, and another one may be faster."""
 
 
 def download(file: RemoteFile, urls: list[str], target: Path, progress: Progress, deadline: float | None) -> None:
-    """Bring `file` to `target` from the first of `urls` that has it; `target` appears only whole and checked.
+    """Download `file` to `target` from the first of `urls` that delivers it. `target` appears only whole and checked.
 
-    What has arrived lies beside it as `.part` and is resumed, by whichever mirror comes next. A slow mirror is left
-    for the others and comes back last. deadline: reading of the monotonic clock; given up as soon as the rate shows
-    that it will be missed. Raises DataError, with what each mirror said, and DiskError.
+    A partial file is kept next to it as `.part`, and the next mirror resumes it. Slow mirrors are tried again after all
+    others. deadline: value of the monotonic clock. Give up as soon as the rate shows that it will be missed. Raise
+    DataError, which names the failure of each mirror. Raise OSError if the files cannot be written.
     """
     failures: list[str] = []
     slow: list[str] = []
-    with disk_errors(target.parent):
-        for candidates, patient in ((urls, len(urls) == 1), (slow, True)):
-            for url in candidates:
-                try:
-                    part = _fetch(file, url, target, progress, _Pace(patient, deadline))
-                except TooSlow:
-                    slow.append(url)
-                except MirrorFailed as error:
-                    failures.append(_told(url, error))
-                else:
-                    part.replace(target)
-                    return
+    for candidates, patient in ((urls, len(urls) == 1), (slow, True)):
+        for url in candidates:
+            try:
+                part = _fetch(file, url, target, progress, _RateCheck(patient, deadline))
+            except TooSlow:
+                slow.append(url)
+            except MirrorFailed as error:
+                failures.append(_describe(url, error))
+            else:
+                part.replace(target)
+                return
     raise DataError(
         f"{file.name} could not be downloaded: {'; '.join(failures)}.",
-        "Check the connection (and HTTPS_PROXY), let KIT_DATA_MIRROR name a folder or URL that has the file, or bring "
-        "the data by other means and use `kit data add`.",
+        "Check the connection and HTTPS_PROXY, or set KIT_DATA_MIRROR to a folder or URL that has the file. Or get the "
+        "data in another way and use `kit data add`.",
     )
 
 
-def _told(url: str, error: MirrorFailed) -> str:
-    """Which mirror says what, without the rest of its address, which is long; once where the error names it."""
+def _describe(url: str, error: MirrorFailed) -> str:
+    """Return the error with the host of its mirror. Leave out the rest of the URL, which is long."""
     mirror = without_user_info(url).partition("://")[2].partition("/")[0]
     return str(error) if mirror in str(error) else f"{mirror}: {error}"
 
 
 def copy(file: RemoteFile, source: Path, target: Path) -> None:
-    """Bring `file` from a local folder. Raises DataError where `source` is another file, DiskError."""
+    """Copy `file` from a local folder. Raise CorruptDataError if `source` has other content. Raise OSError."""
     size, digest = source.stat().st_size, sha256(source)
     if digest != file.sha256:
         raise CorruptDataError(
-            f"{file.name} in KIT_DATA_MIRROR is not the published file: it has {size:,} bytes and SHA-256 {digest}, "
-            f"expected are {file.size:,} bytes and {file.sha256}.",
-            f"{source} must be the published file; the same data packed otherwise, or your own, takes `kit data add`.",
+            f"{file.name} in KIT_DATA_MIRROR is not the published file: it has {size:,} bytes and SHA-256 {digest}. "
+            f"The published file has {file.size:,} bytes and {file.sha256}.",
+            f"Replace {source} with the published file. Use `kit data add` for repacked data or your own data.",
         )
     part = _part(target)
-    with disk_errors(target.parent):
-        shutil.copyfile(source, part)
-        part.replace(target)
+    shutil.copyfile(source, part)
+    part.replace(target)
 
 
-class _Pace:
-    """Watches the rate of one transfer. patient: there is no other mirror to turn to."""
+class _RateCheck:
+    """Check the rate of one transfer. patient: there is no other mirror to try."""
 
     def __init__(self, patient: bool, deadline: float | None) -> None:
         self._patient = patient
         self._deadline = deadline
         self._since = time.monotonic()
-        self._arrived = 0
+        self._received = 0
 
-    def check(self, arrived: int, missing: int) -> None:
-        """Count `arrived` bytes, `missing` are still to come. Raises TooSlow, MirrorFailed (the deadline)."""
-        self._arrived += arrived
+    def add(self, received: int, missing: int) -> None:
+        """Count the received bytes; `missing` bytes remain. Raise TooSlow, or MirrorFailed if the deadline cannot be
+        met."""
+        self._received += received
         now = time.monotonic()
         late = self._deadline is not None and now > self._deadline
         elapsed = now - self._since
         if missing == 0 or (elapsed < RATE_WINDOW_S and not late):
             return
-        rate = self._arrived / max(elapsed, 1e-3)
+        rate = self._received / max(elapsed, 1e-3)
         late = late or (self._deadline is not None and now + missing / max(rate, 1) > self._deadline)
         if not self._patient and (late or rate < MIN_RATE):
             raise TooSlow
         if late:
-            raise MirrorFailed(f"{rate / 1e6:.2f} MB/s is too slow for the time there is")
-        self._since, self._arrived = now, 0
+            raise MirrorFailed(f"{rate / 1e6:.2f} MB/s is too slow for the time limit")
+        self._since, self._received = now, 0
 
 
 def _part(target: Path) -> Path:
     return target.with_name(f"{target.name}.part")
 
 
-def _fetch(file: RemoteFile, url: str, target: Path, progress: Progress, pace: _Pace) -> Path:
-    """The whole, checked `.part` of `target`. Raises MirrorFailed."""
+def _fetch(file: RemoteFile, url: str, target: Path, progress: Progress, rate: _RateCheck) -> Path:
+    """Return the complete, checked `.part` file of `target`. Raise MirrorFailed."""
     part = _part(target)
     for _ in range(ATTEMPTS):
         before = part.stat().st_size if part.exists() else 0
         if before < file.size:
             try:
-                _transfer(file, url, part, progress, pace)
+                _transfer(file, url, part, progress, rate)
             except Dropped:
                 if part.stat().st_size <= before:
                     raise
@@ -135,17 +132,16 @@ def _fetch(file: RemoteFile, url: str, target: Path, progress: Progress, pace: _
         if digest == file.sha256:
             return part
         part.unlink()
-        if before == 0:  # else what lay there before may have been the wrong bytes: once more, from the start
+        if before == 0:  # otherwise the earlier bytes may be wrong: try again from the start
             raise MirrorFailed(f"other bytes than the published ones: SHA-256 {digest}, expected {file.sha256}")
     raise MirrorFailed(f"the connection dropped {ATTEMPTS} times")
 
 
-def _transfer(file: RemoteFile, url: str, part: Path, progress: Progress, pace: _Pace) -> None:
+def _transfer(file: RemoteFile, url: str, part: Path, progress: Progress, rate: _RateCheck) -> None:
     start = part.stat().st_size if part.exists() else 0
-    with _ask(url, start) as response:
+    with _request(url, start) as response:
         host = urlsplit(url).hostname or ""
-        start = _start(response, start, file.size)
-        done = start
+        done = start = _offset(response, start, file.size)
         with (
             progress.task(f"Download {file.name} from {host}", file.size, "B") as task,
             open(part, "ab" if start else "wb") as out,
@@ -153,57 +149,61 @@ def _transfer(file: RemoteFile, url: str, part: Path, progress: Progress, pace: 
             task.advance(done)
             while done < file.size:
                 try:
-                    piece = response.raw.read1(PIECE, decode_content=False)
+                    chunk = response.raw.read1(CHUNK_BYTES, decode_content=False)
                 except (urllib3.exceptions.HTTPError, OSError) as error:
                     raise Dropped(f"the connection broke after {done:,} bytes ({type(error).__name__})") from error
-                if not piece:
+                if not chunk:
                     raise Dropped(f"ended after {done:,} of {file.size:,} bytes")
-                out.write(piece)
-                done += len(piece)
-                task.advance(len(piece))
-                pace.check(len(piece), file.size - done)
+                out.write(chunk)
+                done += len(chunk)
+                task.advance(len(chunk))
+                rate.add(len(chunk), file.size - done)
 
 
-def _ask(url: str, start: int) -> requests.Response:
-    """The head of the answer. Raises MirrorFailed within ANSWER_S: requests would grant its connect timeout to each
-    of a host's addresses in turn, which behind a firewall that drops packets takes minutes; hence our own clock."""
+def _request(url: str, start: int) -> requests.Response:
+    """Return the response as soon as its header is here. Raise MirrorFailed after ANSWER_S at the latest.
+
+    The limit is enforced here because requests applies its connect timeout to each address of a host in turn. Behind a
+    firewall that drops packets, that takes minutes.
+    """
     try:
         host = urlsplit(url).netloc
     except ValueError as error:
-        raise MirrorFailed(f"this is no URL: {error}") from error
+        raise MirrorFailed(f"not a valid URL: {error}") from error
     if host in _silent:
-        raise MirrorFailed("its host did not answer before")
+        raise MirrorFailed("its host did not answer an earlier request")
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
-    answers: queue.Queue[requests.Response | requests.RequestException] = queue.Queue()
+    responses: queue.Queue[requests.Response | requests.RequestException] = queue.Queue()
 
-    def ask() -> None:
+    def get() -> None:
         try:
-            answers.put(requests.get(url, headers=headers, stream=True, timeout=(ANSWER_S, SILENCE_S)))
+            responses.put(requests.get(url, headers=headers, stream=True, timeout=(ANSWER_S, SILENCE_S)))
         except requests.RequestException as error:
-            answers.put(error)
+            responses.put(error)
 
-    threading.Thread(target=ask, daemon=True).start()
+    threading.Thread(target=get, daemon=True).start()
     try:
-        answer = answers.get(timeout=ANSWER_S)
+        response = responses.get(timeout=ANSWER_S)
     except queue.Empty:
         _silent.add(host)
         raise MirrorFailed(f"no answer within {ANSWER_S:.0f} s") from None
-    if isinstance(answer, requests.RequestException):
-        cause = getattr(answer.args[0], "reason", answer) if answer.args else answer
-        raise MirrorFailed(str(cause).rpartition(": ")[2] or type(answer).__name__) from answer
-    return answer
+    if isinstance(response, requests.RequestException):
+        cause = getattr(response.args[0], "reason", response) if response.args else response
+        raise MirrorFailed(str(cause).rpartition(": ")[2] or type(response).__name__) from response
+    return response
 
 
-def _start(response: requests.Response, asked: int, size: int) -> int:
-    """The offset at which the body begins. Raises MirrorFailed where the answer is not (the rest of) such a file."""
+def _offset(response: requests.Response, requested: int, size: int) -> int:
+    """Return the offset in the file at which the body begins. Raise MirrorFailed if the response is not the file or the
+    requested rest of it."""
     if response.status_code == 206:
         first, _, total = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
-        if not first.startswith(f"{asked}-") or total not in (str(size), "*"):
-            raise MirrorFailed(f"another file: Content-Range {first}/{total}, published are {size:,} bytes")
-        return asked
+        if not first.startswith(f"{requested}-") or total not in (str(size), "*"):
+            raise MirrorFailed(f"another file: Content-Range {first}/{total}, expected {size:,} bytes")
+        return requested
     if response.status_code != 200:
         raise MirrorFailed(f"HTTP status {response.status_code}")
     length = response.headers.get("Content-Length")
     if length is not None and length != str(size):
-        raise MirrorFailed(f"another file: {int(length):,} bytes, published are {size:,}")
+        raise MirrorFailed(f"another file: {int(length):,} bytes, expected {size:,}")
     return 0

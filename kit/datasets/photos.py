@@ -1,6 +1,4 @@
-"""Folders of photos of cats and dogs, however they are named, to `<part>/<class>/<name>.jpg`."""
-
-from __future__ import annotations
+"""Sort folders of photos of cats and dogs, which may have various names, into `<part>/<class>/<name>.jpg`."""
 
 import os
 import re
@@ -17,22 +15,22 @@ from kit.model.progress import Progress
 CLASSES = {"cats": ("cats", "cat"), "dogs": ("dogs", "dog")}
 TRAIN_NAMES = ("train", "training", "training_set")
 TEST_NAMES = ("test", "testing", "test_set", "validation", "valid", "val")
-TRAIN_COUNT, TEST_COUNT = 4_000, 1_000  # of each class, where the folder itself has no parts
+TRAIN_COUNT, TEST_COUNT = 4_000, 1_000  # per class, if the folder has no train and test parts
 CHUNK = 500
-DEPTH = 3  # folders below the given one in which the photos are looked for
+MAX_DEPTH = 3  # levels of subfolders that are searched
 
 Classes = dict[str, Path]
 Place = Callable[[Path, Path], object]  # move or copy
 
 
-def prepare_photos(root: Path, folder: Path, own: bool, progress: Progress) -> None:
-    """Sort the JPEG files below `root` into `folder`. own: they are ours and are moved, not copied.
+def prepare_photos(root: Path, folder: Path, move: bool, progress: Progress) -> None:
+    """Sort the JPEG files below `root` into `folder`. move: move the files instead of copying them.
 
-    With a train and a test part, those, and every file must be readable. Without parts, of each class the readable
-    files in numeric order: the first TRAIN_COUNT for training, the next TEST_COUNT for the test (the published
-    archive has some broken files). Raises DataError.
+    If `root` has a train and a test part, take both, and require that every file is readable. Otherwise take the
+    readable files of each class in numeric order: the first TRAIN_COUNT for training, the next TEST_COUNT for the test.
+    (The published archive has some broken files.) Raise DataError.
     """
-    place: Place = Path.replace if own else shutil.copyfile
+    place: Place = Path.replace if move else shutil.copyfile
     for candidate in _folders(root):
         if parts := _parts(candidate):
             _place_parts(root, parts, folder, place, progress)
@@ -42,21 +40,21 @@ def prepare_photos(root: Path, folder: Path, own: bool, progress: Progress) -> N
                 _place_first(source, name, folder, place, progress)
             return
     raise DataError(
-        f"{root.name} has no photos in the shape that is understood.",
-        "Wanted is a folder `train` (or training_set) and one `test` (or test_set, validation), each with a folder "
-        "`cats` and a folder `dogs` of JPEG files; or two folders `Cat` and `Dog` as in the published archive.",
+        f"{root.name} has no photos in a known folder layout.",
+        "Give a folder with `train` (or training_set) and `test` (or test_set, validation), each with a folder `cats` "
+        "and a folder `dogs` of JPEG files, or with two folders `Cat` and `Dog` as in the published archive.",
     )
 
 
-def fault(path: Path) -> str | None:
-    """Why a file is no photo that every framework decodes, None for a good one: a whole JPEG, grey or RGB.
+def find_fault(path: Path) -> str | None:
+    """Return why not every framework can decode a photo, or None if it is a whole JPEG file, gray or RGB.
 
-    Decodes all of it, at an eighth of its resolution where that is quicker.
+    Decode the whole file, at an eighth of its resolution if that is faster.
     """
     try:
         with Image.open(path, formats=["JPEG"]) as image:
             if image.mode not in ("L", "RGB"):
-                return f"colour mode {image.mode}"
+                return f"color mode {image.mode}"
             image.draft(image.mode, (1, 1))
             image.load()
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
@@ -65,7 +63,7 @@ def fault(path: Path) -> str | None:
 
 
 def is_photo(name: str) -> bool:
-    """Whether a file's name says JPEG; hidden files (some systems leave them beside each photo) do not count."""
+    """Return whether a file has the name of a JPEG photo. Hidden files do not count: some systems add one per photo."""
     return name.lower().endswith((".jpg", ".jpeg")) and not name.startswith(".")
 
 
@@ -77,7 +75,7 @@ def _place_parts(root: Path, parts: dict[str, Classes], folder: Path, place: Pla
                 if problem:
                     raise DataError(
                         f"{path.relative_to(root)} is not a readable photo ({problem}).",
-                        "Replace it or remove it, then add the folder again.",
+                        "Replace or remove it, then add the folder again.",
                     )
             _place(photos, folder / part / name, place)
 
@@ -93,9 +91,8 @@ def _place_first(source: Path, name: str, folder: Path, place: Place, progress: 
             break
     if len(good) < wanted:
         raise DataError(
-            f"{source.name} has {len(good):,} readable photos, {wanted:,} are needed where there are no parts for "
-            "training and test.",
-            "Sort the photos into train/cats, train/dogs, test/cats and test/dogs; then any number will do.",
+            f"{source.name} has {len(good):,} readable photos. Without train and test folders, {wanted:,} are needed.",
+            "Sort the photos into train/cats, train/dogs, test/cats and test/dogs. Any number of photos is allowed.",
         )
     _place(good[:TRAIN_COUNT], folder / "train" / name, place)
     _place(good[TRAIN_COUNT:wanted], folder / "test" / name, place)
@@ -110,15 +107,15 @@ def _place(photos: Iterable[Path], folder: Path, place: Place) -> None:
 def _check(photos: list[Path], label: str, progress: Progress) -> Iterator[tuple[Path, str | None]]:
     workers = len(os.sched_getaffinity(0))
     with progress.task(label, len(photos)) as task, ThreadPoolExecutor(workers) as pool:
-        for path, problem in zip(photos, pool.map(fault, photos), strict=True):
+        for path, problem in zip(photos, pool.map(find_fault, photos), strict=True):
             task.advance(1)
             yield path, problem
 
 
 def _folders(root: Path) -> Iterator[Path]:
-    """`root` and the folders below it, the upper ones first."""
+    """Yield `root` and the folders below it, level by level."""
     level = [root]
-    for _ in range(DEPTH + 1):
+    for _ in range(MAX_DEPTH + 1):
         yield from level
         level = [child for folder in level for child in _subfolders(folder)]
 
@@ -150,6 +147,6 @@ def _classes(folder: Path) -> Classes | None:
 
 
 def _photos(folder: Path) -> list[Path]:
-    """The JPEG files in numeric order of the numbers in their names."""
+    """Return the JPEG files sorted by the numbers in their names."""
     found = [path for path in folder.iterdir() if path.is_file() and is_photo(path.name)]
     return sorted(found, key=lambda path: ([int(digits) for digits in re.findall(r"\d+", path.stem)], path.name))

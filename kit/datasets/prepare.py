@@ -1,6 +1,4 @@
-"""From published archives, or what a person already has, to the files that workers read. Known by content alone."""
-
-from __future__ import annotations
+"""Turn published archives, or the user's own files, into the files that workers read. Identify them by content only."""
 
 import gzip
 import hashlib
@@ -17,21 +15,21 @@ from kit.model.errors import DataError
 from kit.model.progress import Progress
 
 GZIP_MAGIC = b"\x1f\x8b"
-IDX_MOST_BYTES = 64_000_000  # the largest is 47,040,016
+MAX_IDX_BYTES = 64_000_000  # the largest file has 47,040,016
 IDX_SETS = ("mnist", "fashion-mnist")
 
 
 def prepare(name: str, path: Path, folder: Path, work: Path, progress: Progress) -> None:
-    """Fill `folder` with the data set `name` out of `path`: a folder, or an archive (unpacked below `work`).
+    """Fill `folder` with the data set `name` from `path`, which is a folder or an archive (unpacked below `work`).
 
-    Raises DataError where `path` is damaged or does not hold this data set.
+    Raise DataError if `path` is damaged or does not hold this data set.
     """
-    root, own = path, False
+    root = path
     if path.is_file():
-        root, own = make_temporary(work / "unpacked" / path.name), True
+        root = make_temporary(work / "unpacked" / path.name)
         unpack(path, root, partial(_wanted, name), progress)
     if name == "cats-dogs":
-        prepare_photos(root, folder, own, progress)
+        prepare_photos(root, folder, root != path, progress)
     elif name == "cifar-10":
         _prepare_cifar(root, folder)
     else:
@@ -39,10 +37,10 @@ def prepare(name: str, path: Path, folder: Path, work: Path, progress: Progress)
 
 
 def _wanted(name: str, path: PurePosixPath, size: int) -> bool:
-    """What of an archive is worth unpacking."""
+    """Return whether a member of an archive is worth unpacking."""
     if name == "cats-dogs":
         return is_photo(path.name)
-    return size == CIFAR_FILE_BYTES if name == "cifar-10" else size <= IDX_MOST_BYTES
+    return size == CIFAR_FILE_BYTES if name == "cifar-10" else size <= MAX_IDX_BYTES
 
 
 def _prepare_cifar(root: Path, folder: Path) -> None:
@@ -54,10 +52,10 @@ def _prepare_cifar(root: Path, folder: Path) -> None:
     if missing := sorted(set(CIFAR_FILES) - set(found)):
         pickled = any(path.name == "data_batch_1" for path in _files(root))
         raise DataError(
-            f"{root.name} does not hold the published CIFAR-10: no file has the content of {', '.join(missing)}.",
-            "This is the Python version, which would have to be unpickled; get the binary version."
+            f"{root.name} is not the published CIFAR-10: no file has the content of {', '.join(missing)}.",
+            "This is the Python version. Loading its pickles is not safe, so get the binary version."
             if pickled
-            else "Wanted is the binary version: the folder cifar-10-batches-bin, or cifar-10-binary.tar.gz.",
+            else "Give the binary version: the folder cifar-10-batches-bin, or cifar-10-binary.tar.gz.",
         )
     for name, path in found.items():
         shutil.copyfile(path, folder / name)
@@ -71,24 +69,24 @@ def _prepare_idx(name: str, root: Path, folder: Path) -> None:
     others: set[str] = set()
     damaged: list[str] = []
     for path in _files(root):
-        if path.stat().st_size > IDX_MOST_BYTES:
+        if path.stat().st_size > MAX_IDX_BYTES:
             continue
         try:
             known = published.get(sha256(path)) or published.get(_content_digest(path))
         except (OSError, EOFError, zlib.error) as error:
-            damaged.append(f"{path.name} is damaged or cut short ({error})")
+            damaged.append(f"{path.name} is damaged or truncated ({error})")
             continue
         if known and known[0] == name:
             found[known[1]] = path
         elif known:
             others.add(known[0])
     if missing := [file.name for file in SOURCES[name] if file.name not in found]:
-        hints = damaged + [f"there are files of {other} instead" for other in sorted(others)]
+        hints = damaged + [f"it has files of {other} instead" for other in sorted(others)]
         raise DataError(
-            f"{root.name} does not hold the published {name}: no file has the content of {', '.join(missing)}"
+            f"{root.name} is not the published {name}: no file has the content of {', '.join(missing)}"
             + "".join(f"; {hint}" for hint in hints)
             + ".",
-            "Wanted are the four IDX files as they are published (.gz; those of MNIST also unpacked).",
+            "Give the four published IDX files (.gz, or unpacked for MNIST).",
         )
     for target, path in found.items():
         if _is_gzip(path):
@@ -98,11 +96,11 @@ def _prepare_idx(name: str, root: Path, folder: Path) -> None:
 
 
 def _content_digest(path: Path) -> str:
-    """SHA-256 of what a gzip file holds, or of the file itself; never reads more than the largest set is long."""
+    """Return the SHA-256 of the unpacked gzip file, or of the file itself. Unpack at most MAX_IDX_BYTES."""
     if not _is_gzip(path):
         return sha256(path)
     with gzip.open(path) as file:
-        return hashlib.sha256(file.read(IDX_MOST_BYTES)).hexdigest()
+        return hashlib.sha256(file.read(MAX_IDX_BYTES)).hexdigest()
 
 
 def _is_gzip(path: Path) -> bool:

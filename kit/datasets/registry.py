@@ -1,62 +1,56 @@
-"""Where the published data sets are, and what their files must be. Facts only.
-
-Mirrors are tried in this order. A mirror is trusted for nothing: size and SHA-256 decide.
-"""
-
-from __future__ import annotations
+"""List the published data sets: where to download them, and the size and SHA-256 of each file."""
 
 from dataclasses import dataclass
 
-CVDF = "https://storage.googleapis.com/cvdf-datasets/mnist/"
-OSSCI = "https://ossci-datasets.s3.amazonaws.com/mnist/"
-KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
-ZALANDO = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
-S4TF = "https://storage.googleapis.com/s4tf-hosted-binaries/datasets/CIFAR10/"
-TORONTO = "https://www.cs.toronto.edu/~kriz/"  # throttled to less than 100 kB/s since June 2026
-MICROSOFT = "https://download.microsoft.com/download/3/E/1/3E1C3F21-ECDB-4869-8368-6DEBA77B919F/"
+# Folders of each data set in the order in which they are tried. No mirror is trusted: size and SHA-256 decide.
+MIRRORS: dict[str, tuple[str, ...]] = {
+    "mnist": (
+        "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    ),
+    "fashion-mnist": (
+        "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+    ),
+    "cifar-10": (
+        "https://storage.googleapis.com/s4tf-hosted-binaries/datasets/CIFAR10/",
+        "https://www.cs.toronto.edu/~kriz/",  # throttled to less than 100 kB/s since June 2026
+    ),
+    "cats-dogs": ("https://download.microsoft.com/download/3/E/1/3E1C3F21-ECDB-4869-8368-6DEBA77B919F/",),
+}
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """One file of a published data set. mirrors: folders, each ending in a slash. content: SHA-256 of what the gzip
-    file holds, where that is known."""
+    """One file of a published data set. size: bytes. content: SHA-256 of the unpacked gzip file, if it is known."""
 
     name: str
     size: int
     sha256: str
-    mirrors: tuple[str, ...]
     content: str = ""
-
-
-def _mnist(name: str, size: int, sha256: str, content: str) -> RemoteFile:
-    return RemoteFile(name, size, sha256, (CVDF, OSSCI), content)
-
-
-def _fashion(name: str, size: int, sha256: str) -> RemoteFile:
-    return RemoteFile(name, size, sha256, (KERAS, ZALANDO))
 
 
 SOURCES: dict[str, tuple[RemoteFile, ...]] = {
     "mnist": (
-        _mnist(
+        RemoteFile(
             "train-images-idx3-ubyte.gz",
             9_912_422,
             "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
             "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
         ),
-        _mnist(
+        RemoteFile(
             "train-labels-idx1-ubyte.gz",
             28_881,
             "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
             "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
         ),
-        _mnist(
+        RemoteFile(
             "t10k-images-idx3-ubyte.gz",
             1_648_877,
             "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
             "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
         ),
-        _mnist(
+        RemoteFile(
             "t10k-labels-idx1-ubyte.gz",
             4_542,
             "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
@@ -64,22 +58,22 @@ SOURCES: dict[str, tuple[RemoteFile, ...]] = {
         ),
     ),
     "fashion-mnist": (
-        _fashion(
+        RemoteFile(
             "train-images-idx3-ubyte.gz",
             26_421_880,
             "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
         ),
-        _fashion(
+        RemoteFile(
             "train-labels-idx1-ubyte.gz",
             29_515,
             "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
         ),
-        _fashion(
+        RemoteFile(
             "t10k-images-idx3-ubyte.gz",
             4_422_102,
             "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
         ),
-        _fashion(
+        RemoteFile(
             "t10k-labels-idx1-ubyte.gz",
             5_148,
             "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
@@ -90,7 +84,6 @@ SOURCES: dict[str, tuple[RemoteFile, ...]] = {
             "cifar-10-binary.tar.gz",
             170_052_171,
             "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-            (S4TF, TORONTO),
         ),
     ),
     "cats-dogs": (
@@ -98,12 +91,11 @@ SOURCES: dict[str, tuple[RemoteFile, ...]] = {
             "kagglecatsanddogs_5340.zip",
             824_887_076,
             "b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9",
-            (MICROSOFT,),
         ),
     ),
 }
 
-# The binary version of CIFAR-10: each file holds 10,000 records of 3,073 bytes.
+# SHA-256 of the files of the binary version of CIFAR-10. Each file holds 10,000 records of 3,073 bytes.
 CIFAR_FILE_BYTES = 30_730_000
 CIFAR_FILES: dict[str, str] = {
     "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",

@@ -1,13 +1,10 @@
-"""Data sets on the host: fetched, brought, verified, handed to workers.
+"""Manage the data sets on the host: download, import and verify them, and choose the data of a launch.
 
-The data folder, `KIT_DATA_DIR` or the user's cache, holds `archives/<data set>/` as downloaded and
-`sets/<data set>/` as workers read them, each with its `dataset.json`. Everything appears there whole or not at all;
-a lock for each data set keeps processes apart.
+The data folder is `KIT_DATA_DIR`, or `data` in the user's cache. It holds the downloads in `archives/<data set>/`, and
+the files that workers read in `sets/<data set>/` with their `dataset.json`. A data set appears there whole or not at
+all. One lock per data set keeps processes apart.
 """
 
-from __future__ import annotations
-
-import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -20,13 +17,15 @@ import filelock
 
 from kit.datasets import manifest
 from kit.datasets.download import copy, download
-from kit.datasets.files import disk_errors, make_temporary, need_room, replace_folder, sha256
+from kit.datasets.files import make_temporary, replace_folder, require_space, sha256
 from kit.datasets.manifest import Manifest
+from kit.datasets.mirrors import mirror_files, mirror_folder, mirror_urls
 from kit.datasets.prepare import prepare
 from kit.datasets.registry import SOURCES, RemoteFile
 from kit.host.paths import cache_folder, named_folder
 from kit.model.errors import DataError, UsageError, unknown
 from kit.model.progress import Progress
+from kit.storage.files import disk_errors
 from scenarios.spec import DATASETS
 
 Mode = Literal["auto", "real", "synthetic"]
@@ -35,20 +34,20 @@ PROVIDED = "user-provided"
 
 
 @dataclass(frozen=True)
-class Budget:
-    """What may be spent on one data set's download, in bytes and seconds."""
+class DownloadBudget:
+    """Limit for the download of one data set, in bytes and seconds."""
 
     bytes: int
     seconds: float
 
 
-AUTO_BUDGET = Budget(250_000_000, 180.0)
+AUTO_BUDGET = DownloadBudget(250_000_000, 180.0)
 
 
 @dataclass(frozen=True)
-class Source:
-    """What a launch works on. folder: the one with all prepared sets, to be handed to workers; None for synthetic.
-    note: where the data came from, or why it is synthetic and how to get the real set."""
+class ResolvedData:
+    """The data that launches use. folder: the folder of all prepared sets for workers, or None for synthetic data.
+    note: where the data came from, or why they are synthetic and how to get the real set."""
 
     kind: Literal["real", "synthetic"]
     folder: Path | None
@@ -56,8 +55,9 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Status:
-    """prepared: None where the set is not here. download_bytes: of the published files in all."""
+class DatasetStatus:
+    """State of a data set on this machine. prepared: None if it is missing. download_bytes: size of all published
+    files."""
 
     name: str
     title: str
@@ -67,34 +67,34 @@ class Status:
 
 
 def data_dir() -> Path:
-    """`KIT_DATA_DIR`, else `data` in the user's cache."""
+    """Return `KIT_DATA_DIR`, or `data` in the user's cache if it is not set."""
     chosen = named_folder("KIT_DATA_DIR")
     return chosen.absolute() if chosen else cache_folder() / "data"
 
 
 def sets_dir() -> Path:
-    """The folder of the prepared sets: what workers get as their data folder."""
+    """Return the folder of the prepared sets, which workers get as their data folder."""
     return data_dir() / "sets"
 
 
-def status(name: str) -> Status:
-    """What is here of a data set. Raises UsageError (no such), DataError (damaged)."""
+def status(name: str) -> DatasetStatus:
+    """Return the state of a data set. Raise UsageError if the name is unknown, DataError if the set is damaged."""
     _require(name)
     folder = sets_dir() / name
     size = sum(file.size for file in SOURCES[name])
-    return Status(name, DATASETS[name].title, folder, manifest.read(folder), size)
+    return DatasetStatus(name, DATASETS[name].title, folder, manifest.read(folder), size)
 
 
-def resolve(name: str, mode: Mode, progress: Progress) -> Source:
-    """Decide what launches work on, downloading where that is needed and, for `auto`, within AUTO_BUDGET.
+def resolve(name: str, mode: Mode, progress: Progress) -> ResolvedData:
+    """Choose the data of launches. Download the real set if necessary. For `auto`, keep within AUTO_BUDGET.
 
-    `auto` falls back to the synthetic set, and the note says why. Raises UsageError; DataError where a set that is
-    here is damaged or, for `real`, cannot be had; DiskError.
+    `auto` falls back to synthetic data, and the note says why. Raise UsageError if the name is unknown. Raise DataError
+    if the prepared set is damaged or, for `real`, if the set is not available. Raise DiskError.
     """
     _require(name)
     title = DATASETS[name].title
     if mode == "synthetic":
-        return Source("synthetic", None, f"{title}: synthetic, as asked for")
+        return ResolvedData("synthetic", None, f"{title}: synthetic, as requested")
     prepared = status(name).prepared
     if prepared is None:
         try:
@@ -102,53 +102,55 @@ def resolve(name: str, mode: Mode, progress: Progress) -> Source:
         except DataError as error:
             if mode == "real":
                 raise
-            real = f"`kit data fetch {name}` gets the real set, `kit data add {name} PATH` takes one from this machine."
-            note = f"{title}: synthetic. {error.message} {real}"
-            return Source("synthetic", None, note)
-    return Source("real", sets_dir(), f"{title}: {prepared.source}, content digest {prepared.digest}")
+            real = f"Use `kit data fetch {name}` to download the real set, or `kit data add {name} PATH` to import it."
+            return ResolvedData("synthetic", None, f"{title}: synthetic. {error.message} {real}")
+    return ResolvedData("real", sets_dir(), f"{title}: {prepared.source}, content digest {prepared.digest}")
 
 
-def fetch(name: str, progress: Progress, budget: Budget | None = None) -> Manifest:
-    """Download, check and prepare a published data set, or do nothing where it is here.
+def fetch(name: str, progress: Progress, budget: DownloadBudget | None = None) -> Manifest:
+    """Download, check and prepare a published data set. Do nothing if it is already prepared.
 
-    `KIT_DATA_MIRROR`, a folder or URL, takes the place of the published mirrors: it has the files under their
-    published names, in it or in a folder named like the data set (as `archives` has them). A folder costs no budget.
-    Raises UsageError, DataError, DiskError.
+    `KIT_DATA_MIRROR`, a folder or URL, replaces the published mirrors. It holds the files under their published names,
+    directly or in a folder named after the data set, as in `archives`. A folder ignores the budget. Raise UsageError,
+    DataError or DiskError.
     """
     _require(name)
-    with _exclusive(name, progress):
+    with _locked(name, progress):
         if (prepared := manifest.read(sets_dir() / name)) is not None:
             return prepared
         archives = data_dir() / "archives" / name
         archives.mkdir(parents=True, exist_ok=True)
         missing = [f for f in SOURCES[name] if not _is_whole(archives / f.name, f)]
         total = sum(f.size for f in SOURCES[name])
-        need_room(archives, sum(f.size for f in missing) + 2 * total)  # unpacked and prepared
+        require_space(archives, sum(f.size for f in missing) + 2 * total)  # unpacked and prepared
         _obtain(name, missing, archives, progress, budget)
         path = archives if len(SOURCES[name]) > 1 else archives / SOURCES[name][0].name
         return _prepare(name, path, PUBLISHED, progress)
 
 
 def add(name: str, path: Path, progress: Progress) -> Manifest:
-    """Prepare a data set from what a person has: a folder or an archive, known by its content, not by its names.
-    It takes the place of the set that was here. Raises UsageError, DataError, DiskError."""
+    """Prepare a data set from the user's folder or archive, and replace the existing set.
+
+    The content of the files decides, not their names. Raise UsageError, DataError or DiskError.
+    """
     _require(name)
     if not path.exists():
-        raise UsageError(f"There is no {path}.", "Name a folder or an archive (zip, tar, tar.gz).")
+        raise UsageError(f"{path} does not exist.", "Give a folder or an archive (zip, tar, tar.gz).")
     try:
-        with _exclusive(name, progress):
+        with _locked(name, progress):
             return _prepare(name, path.resolve(), PROVIDED, progress)
-    except PermissionError as error:  # of the data folder it would be a DiskError
-        raise DataError(f"{error.filename} cannot be read.", "Give yourself access to it.") from error
+    except PermissionError as error:  # about the user's files: for the data folder it is a DiskError
+        raise DataError(f"{error.filename} cannot be read.", "Give yourself read access to it.") from error
 
 
 def verify(name: str) -> Manifest:
-    """Hash every file of a prepared set again. Raises UsageError; DataError where it is absent or damaged."""
+    """Hash every file of a prepared set again. Raise UsageError if the name is unknown, DataError if the set is missing
+    or damaged."""
     prepared = status(name).prepared
     if prepared is None:
         raise DataError(
-            f"{DATASETS[name].title} is not here.",
-            f"`kit data fetch {name}` downloads it, `kit data add {name} PATH` takes what you have.",
+            f"The data set {DATASETS[name].title} is missing.",
+            f"Use `kit data fetch {name}` to download it, or `kit data add {name} PATH` to import your own copy.",
         )
     manifest.verify(sets_dir() / name)
     return prepared
@@ -160,16 +162,17 @@ def _require(name: str) -> None:
 
 
 @contextmanager
-def _exclusive(name: str, progress: Progress) -> Iterator[None]:
-    """Alone with this data set on this machine, writing below the data folder."""
+def _locked(name: str, progress: Progress) -> Iterator[None]:
+    """Hold the lock of this data set. Turn errors below the data folder into DiskError."""
     root = data_dir()
-    with disk_errors(root):
+    remedy = "Set KIT_DATA_DIR to another folder that you can write to."
+    with disk_errors(root, remedy, reads_elsewhere=True):
         root.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(root / f".{name}.lock")
         try:
             lock.acquire(timeout=0)
         except filelock.Timeout:
-            progress.line(f"Another kit is preparing {name}; waiting for it.")
+            progress.line(f"Waiting for another kit process that prepares {name}.")
             lock.acquire()
         try:
             yield
@@ -181,33 +184,27 @@ def _is_whole(path: Path, file: RemoteFile) -> bool:
     return path.exists() and path.stat().st_size == file.size and sha256(path) == file.sha256
 
 
-def _obtain(name: str, files: list[RemoteFile], archives: Path, progress: Progress, budget: Budget | None) -> None:
-    mirror = os.environ.get("KIT_DATA_MIRROR")
-    if mirror and "://" not in mirror and (folder := named_folder("KIT_DATA_MIRROR")):
+def _obtain(
+    name: str, files: list[RemoteFile], archives: Path, progress: Progress, budget: DownloadBudget | None
+) -> None:
+    """Copy or download `files` to `archives`. Raise DataError."""
+    if folder := mirror_folder():
         for file in files:
-            copy(file, _in_folder(folder, name, file), archives / file.name)
+            source = next((path for path in mirror_files(folder, name, file) if path.is_file()), None)
+            if source is None:
+                remedy = f"Put it into {folder / name}, or unset KIT_DATA_MIRROR."
+                raise DataError(f"KIT_DATA_MIRROR has no {file.name}.", remedy)
+            copy(file, source, archives / file.name)
         return
     size = sum(file.size for file in files)
     if budget and size > budget.bytes:
         raise DataError(
-            f"The download of {size / 1e6:,.0f} MB is more than the {budget.bytes / 1e6:,.0f} MB taken unasked.",
-            f"`kit data fetch {name}` takes it all the same.",
+            f"The download of {size / 1e6:,.0f} MB exceeds the automatic limit of {budget.bytes / 1e6:,.0f} MB.",
+            f"Use `kit data fetch {name}` to download it without a limit.",
         )
     deadline = time.monotonic() + budget.seconds if budget else None
     for file in files:
-        if mirror:
-            base = mirror.rstrip("/")
-            urls = [f"{base}/{name}/{file.name}", f"{base}/{file.name}"]
-        else:
-            urls = [folder + file.name for folder in file.mirrors]
-        download(file, urls, archives / file.name, progress, deadline)
-
-
-def _in_folder(mirror: Path, name: str, file: RemoteFile) -> Path:
-    for path in (mirror / name / file.name, mirror / file.name):
-        if path.is_file():
-            return path
-    raise DataError(f"KIT_DATA_MIRROR has no {file.name}.", f"Put it into {mirror / name}, or unset KIT_DATA_MIRROR.")
+        download(file, mirror_urls(name, file), archives / file.name, progress, deadline)
 
 
 def _prepare(name: str, path: Path, source: str, progress: Progress) -> Manifest:

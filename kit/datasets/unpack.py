@@ -1,6 +1,4 @@
-"""Archives, unpacked without trusting them."""
-
-from __future__ import annotations
+"""Unpack archives without trusting them."""
 
 import errno
 import lzma
@@ -16,21 +14,22 @@ from typing import IO
 from kit.model.errors import CorruptDataError, DataError
 from kit.model.progress import Progress
 
-MAX_BYTES = 4 << 30  # unpacked; five times the largest published set
+MAX_BYTES = 4 << 30  # unpacked: five times the largest published set
 MAX_FILES = 100_000
 
-Member = tuple[str, int, IO[bytes]]  # name, bytes, content
+Member = tuple[str, int, IO[bytes]]  # name, size in bytes, content
+REMEDY = "Unpack it yourself, check its content, and pass the folder."
 
 
 class _Refused(Exception):
-    """A member that no honest archive of images has."""
+    """The archive has a member that no honest archive of images has."""
 
 
 def unpack(archive: Path, folder: Path, wanted: Callable[[PurePosixPath, int], bool], progress: Progress) -> None:
-    """Write the members of a zip or tar file for whose name and size `wanted` holds below `folder`.
+    """Unpack those members of a zip or tar file into `folder` for which `wanted(name, bytes)` is true.
 
-    Raises DataError where the archive is damaged, has a link, a device, an absolute name or one with "..", is
-    encrypted, or holds more than MAX_BYTES or MAX_FILES in all, wanted or not.
+    Raise DataError if the archive is damaged or encrypted, if it has a link, a device, an absolute name or a name with
+    "..", or if all its members, wanted or not, exceed MAX_BYTES or MAX_FILES.
     """
     if zipfile.is_zipfile(archive):
         members = _zip_members(archive)
@@ -38,14 +37,14 @@ def unpack(archive: Path, folder: Path, wanted: Callable[[PurePosixPath, int], b
         members = _tar_members(archive)
     else:
         raise CorruptDataError(
-            f"{archive.name} is neither a whole zip nor a whole tar file.", "Get it anew: it may have been cut short."
+            f"{archive.name} is not a complete zip or tar file.", "Download it again: it may have been truncated."
         )
     try:
         with progress.task(f"Unpack {archive.name}", None, "B") as task:
             total = 0
             for count, (name, size, content) in enumerate(members, 1):
                 total += size
-                path = _admit(name, count, total)
+                path = _check(name, count, total)
                 if not wanted(path, size):
                     continue
                 target = folder / path
@@ -54,34 +53,24 @@ def unpack(archive: Path, folder: Path, wanted: Callable[[PurePosixPath, int], b
                     shutil.copyfileobj(content, out)
                 task.advance(size)
     except _Refused as error:
-        raise DataError(
-            f"{archive.name} is refused: {error}.", "Unpack it yourself, look at it, and hand over the folder."
-        ) from error
+        raise DataError(f"{archive.name} is rejected: {error}.", REMEDY) from error
     except FileExistsError as error:
-        raise DataError(
-            f"{archive.name} holds the same name twice.", "Unpack it yourself, hand over the folder."
-        ) from error
-    except NotImplementedError as error:  # what zipfile answers to a method or version that it does not know
-        raise DataError(
-            f"{archive.name} is packed in a way that cannot be read here ({error}).",
-            "Unpack it yourself, hand over the folder.",
-        ) from error
+        raise DataError(f"{archive.name} is rejected: it has two files of the same name.", REMEDY) from error
+    except NotImplementedError as error:  # zipfile does not know the compression method or version
+        raise DataError(f"{archive.name} uses an unsupported compression ({error}).", REMEDY) from error
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-            raise DataError(
-                f"{archive.name} is refused: a name in it is too long for this disk.",
-                "Unpack it yourself, look at it, and hand over the folder.",
-            ) from error
+            raise DataError(f"{archive.name} is rejected: it has a name that is too long.", REMEDY) from error
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # the disk's, not the archive's
+            raise  # a fault of the disk, not of the archive
         raise CorruptDataError(
-            f"{archive.name} is damaged or cut short ({type(error).__name__}: {error}).", "Get the archive anew."
+            f"{archive.name} is damaged or truncated ({type(error).__name__}: {error}).", "Download the archive again."
         ) from error
 
 
-def _admit(name: str, count: int, total: int) -> PurePosixPath:
+def _check(name: str, count: int, total: int) -> PurePosixPath:
     if total > MAX_BYTES or count > MAX_FILES:
-        raise _Refused(f"it holds more than {MAX_BYTES:,} bytes or {MAX_FILES:,} files")
+        raise _Refused(f"it has more than {MAX_BYTES:,} bytes or {MAX_FILES:,} files")
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name:
         raise _Refused(f"the name {name!r} leads out of the folder")
@@ -116,8 +105,8 @@ def _tar_members(archive: Path) -> Iterator[Member]:
             if content is None:
                 raise _Refused(f"{info.name!r} is a link or a device")
             yield info.name, info.size, content
-        # tarfile takes a damaged header for the end. After the true end come zeros; reading on to the last byte also
-        # makes gzip and xz compare their checksums.
+        # tarfile mistakes a damaged header for the end. Only zeros follow the true end. Reading to the last byte also
+        # makes gzip and xz check their checksums.
         while block := opened.fileobj.read(1 << 20):
             if any(block):
                 raise tarfile.ReadError("a header is not readable")

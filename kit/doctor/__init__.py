@@ -1,6 +1,4 @@
-"""Looks at a machine before anything is built on it: what would fail, what would spoil the figures, and the remedy."""
-
-from __future__ import annotations
+"""Check a machine before a run: find what would fail or distort the results, and name the remedy."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +13,9 @@ __all__ = ["Finding", "Level", "examine", "table"]
 
 
 def examine(sources: Sources, out: Path) -> list[Finding]:
-    """All checks on this machine, within five seconds. out: the folder that takes the runs. People show what doctor
-    says to others, so it names neither user nor host nor home folder."""
+    """Return the findings of all checks on this machine, within five seconds. out: folder for runs.
+
+    Users share the output of doctor, so it does not name the user, the host or the home folder.
+    """
     findings = judge(gather_facts(sources, out))
     return [replace(each, message=redact(each.message), remedy=redact(each.remedy)) for each in findings]

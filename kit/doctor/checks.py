@@ -1,6 +1,4 @@
-"""What an examination looks at on every machine, and the whole of it in order. Pure: each check judges facts."""
-
-from __future__ import annotations
+"""Check every machine, with or without GPUs. Every check only judges facts."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -13,24 +11,24 @@ from kit.doctor.findings import Finding, Level
 from kit.doctor.gpu_checks import check_gpus
 from kit.environments.uv_environments import PYTHON
 from kit.host import machine
-from kit.model.environment import Device, EnvironmentKey
+from kit.model.environment import EnvironmentKey
 from kit.model.errors import EngineError, KitError
-from kit.model.figures import counted, percent
-from kit.model.units import format_bytes
+from kit.model.formatting import format_bytes, format_count, format_percent
 from kit.planning.estimates import environment_cost
+from scenarios.contract.cell import Device
 
 MIN_FREE_BYTES = 2 << 30  # the smallest environment and its data
-RUN_BYTES = 200 << 20  # a standard run of all cells with its samples and report, several times; as much is kept of it
-MIN_STOLEN = 0.05  # CPUs: two clock ticks of the half second that is looked at, and a half
+RUN_BYTES = 200 << 20  # several standard runs of all cells with host samples and reports
+MIN_STOLEN = 0.05  # CPUs: 2.5 clock ticks in the half second of the measurement
 MIN_MEMORY_BYTES = 2 << 30  # the largest launch of the smoke profile
-ROOMY_MEMORY_BYTES = 4 << 30
-# PyTorch's four loader processes hand over batches in /dev/shm, each up to two ahead: at 128 x 128 x 3 float32 that is
-# 50 MB for 32 images, which leaves no room in the 64 MB that Docker gives by default, and 400 MB for 256.
-ROOMY_SHM_BYTES = 512 << 20
+AMPLE_MEMORY_BYTES = 4 << 30
+# PyTorch's four loader processes pass batches through /dev/shm, each up to two batches ahead. At 128 x 128 x 3 float32
+# per image, this takes 50 MB at batch size 32 and 400 MB at 256. Docker's default is 64 MB.
+AMPLE_SHM_BYTES = 512 << 20
 
 
 def judge(facts: Facts) -> list[Finding]:
-    """Every check, in the order in which they are shown."""
+    """Return the findings of all checks in the order of the output."""
     needs = folder_needs(facts)
     return [
         check_platform(facts.system, facts.architecture),
@@ -50,7 +48,7 @@ def judge(facts: Facts) -> list[Finding]:
 
 
 def check_platform(system: str, architecture: str) -> Finding:
-    """Linux on x86_64, or nothing."""
+    """Check that this is Linux on x86_64."""
     try:
         machine.require_supported(system, architecture)
     except EngineError as error:
@@ -59,7 +57,7 @@ def check_platform(system: str, architecture: str) -> Finding:
 
 
 def check_engines(docker: Mapping[str, str] | KitError, local: Mapping[str, str] | KitError) -> list[Finding]:
-    """What each engine says of itself, or why it cannot be used. One that works is enough."""
+    """Check whether each engine works. One working engine is enough."""
     working = sum(not isinstance(answer, KitError) for answer in (docker, local))
     findings = []
     for name, answer in (("docker", docker), ("local", local)):
@@ -67,49 +65,58 @@ def check_engines(docker: Mapping[str, str] | KitError, local: Mapping[str, str]
             level = Level.WARNING if working else Level.ERROR
             findings.append(Finding(level, f"engine {name}", answer.message, answer.remedy))
         else:
-            told = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in answer.items() if key != "engine")
-            findings.append(Finding(Level.OK, f"engine {name}", told))
+            facts = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in answer.items() if key != "engine")
+            findings.append(Finding(Level.OK, f"engine {name}", facts))
     return findings
 
 
 def check_python(local: Local) -> list[Finding]:
-    """What the local engine's environments are made from; nothing where that engine does not work anyway."""
+    """Check the Python for environments of the local engine. Return nothing if that engine does not work."""
     if isinstance(local.description, KitError):
         return []
     if local.python:
         return [Finding(Level.OK, "python", f"{local.python}, for environments of the local engine")]
-    message = f"No Python {PYTHON} is here; the local engine would have uv fetch one."
-    remedy = f"Without internet access: install Python {PYTHON}, or use --engine docker or --env system."
+    message = f"Python {PYTHON} is missing. The local engine would download it with uv."
+    remedy = f"Without internet access, install Python {PYTHON}, or use --engine docker or --env system."
     return [Finding(Level.WARNING, "python", message, remedy)]
 
 
 def check_folder(folder: Folder, more_bytes: int) -> Finding:
-    """Room where kit writes, and the right to. more_bytes: what may come to lie there."""
+    """Check permission and free space of a folder. more_bytes: space that runs may need."""
     if not folder.writable:
-        remedy = f"Name another folder by {folder.setting}."
-        return Finding(Level.ERROR, folder.name, f"{folder.path} cannot be written.", remedy)
+        remedy = f"Choose another folder with {folder.setting}."
+        return Finding(Level.ERROR, folder.name, f"{folder.path} is not writable.", remedy)
     message = f"{format_bytes(folder.free_bytes)} free at {folder.path}"
-    if folder.free_bytes < min(MIN_FREE_BYTES, more_bytes):
-        return Finding(Level.ERROR, folder.name, message, f"Make room: up to {format_bytes(more_bytes)} come to it.")
-    if folder.free_bytes < more_bytes:
-        remedy = f"Up to {format_bytes(more_bytes)} come to it: make room, or measure less (--framework, --scenario)."
-        return Finding(Level.WARNING, folder.name, message, remedy)
-    return Finding(Level.OK, folder.name, message)
+    need = f"Runs may need {format_bytes(more_bytes)} there. Free disk space"
+    limits = min(MIN_FREE_BYTES, more_bytes), more_bytes
+    remedies = f"{need}.", f"{need}, or select less (--framework, --scenario)."
+    return _graded(folder.name, message, folder.free_bytes, limits, remedies)
+
+
+def _graded(name: str, message: str, count: int, limits: tuple[int, int], remedies: tuple[str, str]) -> Finding:
+    """Return an error if the count is below the first limit, and a warning if it is below the second one."""
+    for level, limit, remedy in zip((Level.ERROR, Level.WARNING), limits, remedies, strict=True):
+        if count < limit:
+            return Finding(level, name, message, remedy)
+    return Finding(Level.OK, name, message)
 
 
 def folder_needs(facts: Facts) -> dict[str, int]:
-    """Name of each folder to the bytes that may come to lie there: environments of the local engine, where it is the
-    only one, with what they are made from; data sets as downloaded, unpacked and prepared; runs."""
-    alone = isinstance(facts.docker.description, KitError)
+    """Return the bytes that runs may need in each folder.
+
+    The cache has the environments of the local engine, and the packages for them, if Docker cannot be used. Data sets
+    count three times: as downloaded, unpacked and prepared files.
+    """
+    only_local = isinstance(facts.docker.description, KitError)
     return {
-        "disk cache": RUN_BYTES + 2 * environments_bytes(facts, facts.local.ready) * alone,
+        "disk cache": RUN_BYTES + 2 * environments_bytes(facts, facts.local.ready) * only_local,
         "disk data": 3 * sum(one.download_bytes for one in facts.datasets if not one.here),
         "disk out": RUN_BYTES,
     }
 
 
 def environments_bytes(facts: Facts, ready: Collection[EnvironmentKey]) -> int:
-    """What environments of all frameworks take together that are still to be made, for the devices that are here."""
+    """Return the disk space of all missing environments for the devices of this machine."""
     devices: tuple[Device, ...] = ("cpu", "cuda") if facts.gpus.found else ("cpu",)
     return sum(
         environment_cost(framework.name, device).bytes
@@ -120,109 +127,106 @@ def environments_bytes(facts: Facts, ready: Collection[EnvironmentKey]) -> int:
 
 
 def check_images(docker: Docker, more_bytes: int) -> list[Finding]:
-    """Room where Docker keeps its images; nothing where Docker cannot be used. more_bytes: of those to be built."""
+    """Check the free space for Docker's images. more_bytes: size of the images that are missing."""
     if isinstance(docker.description, KitError):
         return []
     free = docker.images_free_bytes
     if free is None:
-        return [Finding(Level.OK, "disk images", "Docker's disk is not to be seen from here")]
-    message = f"{format_bytes(free)} free where Docker keeps its images"
-    if free < min(MIN_FREE_BYTES, more_bytes):
-        remedy = "Make room (`docker system df` tells what takes it), or use --engine local."
-        return [Finding(Level.ERROR, "disk images", message, remedy)]
-    if free < more_bytes:
-        remedy = f"The images still to be built take about {format_bytes(more_bytes)}; build fewer (--framework)."
-        return [Finding(Level.WARNING, "disk images", message, remedy)]
-    return [Finding(Level.OK, "disk images", message)]
+        return [Finding(Level.OK, "disk images", "The free space on Docker's disk is unknown")]
+    remedies = (
+        "Free disk space (`docker system df` shows what uses it), or use --engine local.",
+        f"The missing images take about {format_bytes(more_bytes)}. Free space, or build fewer images (--framework).",
+    )
+    limits = min(MIN_FREE_BYTES, more_bytes), more_bytes
+    return [_graded("disk images", f"{format_bytes(free)} free for Docker images", free, limits, remedies)]
 
 
 def check_cpus(cpus: Cpus) -> Finding:
-    """How many may be used, and whether that is a quota's doing."""
-    message = f"{cpus.usable} of {cpus.logical} logical CPUs may be used"
+    """Check how many CPUs are usable, and whether a quota limits them."""
+    message = f"{cpus.usable} of {cpus.logical} logical CPUs are usable"
     if cpus.quota is not None and cpus.quota < cpus.logical:
         return Finding(
             Level.WARNING,
             "cpus",
-            f"{message}: a quota of {cpus.quota:g} CPUs holds here",
-            "Figures are those of the quota, not of the machine; a quota that is no whole number is rounded down.",
+            f"{message}, because of a quota of {cpus.quota:g} CPUs",
+            "Results apply to the quota, not to the whole machine. The quota is rounded down to whole CPUs.",
         )
     return Finding(Level.OK, "cpus", message)
 
 
 def check_memory(available_bytes: int, limit_bytes: int | None) -> Finding:
-    """Memory that a launch could have now; limit_bytes: of the cgroup."""
-    least = min(available_bytes, limit_bytes or available_bytes)
+    """Check the memory that a launch could use now. limit_bytes: limit of the cgroup."""
+    usable = min(available_bytes, limit_bytes or available_bytes)
     limited = f", limited to {format_bytes(limit_bytes)}" if limit_bytes is not None else ""
     message = f"{format_bytes(available_bytes)} available{limited}"
-    if least < MIN_MEMORY_BYTES:
-        remedy = f"End other programs or raise the limit: a launch needs {format_bytes(MIN_MEMORY_BYTES)} or more."
-        return Finding(Level.ERROR, "memory", message, remedy)
-    if least < ROOMY_MEMORY_BYTES:
-        return Finding(Level.WARNING, "memory", message, "The larger scenarios may end as out_of_memory.")
-    return Finding(Level.OK, "memory", message)
+    remedies = (
+        f"End other programs or raise the limit. A launch needs at least {format_bytes(MIN_MEMORY_BYTES)}.",
+        "The larger scenarios may run out of memory (out_of_memory). Omit them, or use a smaller --batch.",
+    )
+    return _graded("memory", message, usable, (MIN_MEMORY_BYTES, AMPLE_MEMORY_BYTES), remedies)
 
 
 def check_shm(free_bytes: int | None) -> Finding:
-    """Shared memory of launches by the local engine; containers get their own."""
+    """Check the shared memory for launches of the local engine. Containers have their own."""
     message = "There is no /dev/shm." if free_bytes is None else f"{format_bytes(free_bytes)} free in /dev/shm"
-    if free_bytes is None or free_bytes < ROOMY_SHM_BYTES:
+    if free_bytes is None or free_bytes < AMPLE_SHM_BYTES:
         remedy = (
-            "PyTorch's loader may end with a bus error in the local engine. If this is a container, start it with "
-            "--shm-size=2g; or use --engine docker, whose containers get their own."
+            "With the local engine, PyTorch's loader may end with a bus error. If this is a container, start it with "
+            "--shm-size=2g. Or use --engine docker, whose containers have their own shared memory."
         )
         return Finding(Level.WARNING, "shm", message, remedy)
     return Finding(Level.OK, "shm", message)
 
 
 def check_governor(governors: Sequence[str]) -> Finding:
-    """What decides on the CPUs' clocks. Virtual machines mostly do not show it."""
+    """Check the frequency governor of the CPUs. Most virtual machines do not show it."""
     if not governors:
-        return Finding(Level.OK, "governor", "The CPUs' frequency governor is not shown here")
-    told = ", ".join(f"{name} on {counted(count, 'CPU')}" for name, count in Counter(governors).most_common())
+        return Finding(Level.OK, "governor", "The frequency governor of the CPUs is unknown")
+    counts = ", ".join(f"{name} on {format_count(count, 'CPU')}" for name, count in Counter(governors).most_common())
     if set(governors) == {"performance"}:
-        return Finding(Level.OK, "governor", told)
-    remedy = "While you measure: `sudo cpupower frequency-set --governor performance`. Else clocks follow the load."
-    return Finding(Level.WARNING, "governor", told, remedy)
+        return Finding(Level.OK, "governor", counts)
+    remedy = "The clocks follow the load. Before you measure, run `sudo cpupower frequency-set --governor performance`."
+    return Finding(Level.WARNING, "governor", counts, remedy)
 
 
 def check_load(load: Load | None) -> Finding:
-    """CPUs that other programs keep busy now."""
+    """Check how many CPUs other programs keep busy."""
     if load is None:
-        return Finding(Level.OK, "load", "CPU time is not counted here")
+        return Finding(Level.OK, "load", "The system does not count CPU time")
     message = f"{load.busy:.2f} of {load.cpus} CPUs are busy with other programs"
     if load.busy <= tolerable_load(load.cpus):
         return Finding(Level.OK, "load", message)
-    named = f"; the busiest: {', '.join(load.busiest)}" if load.busiest else ""
-    return Finding(Level.WARNING, "load", f"{message}{named}", "End what else runs before you measure.")
+    named = f"; busiest: {', '.join(load.busiest)}" if load.busiest else ""
+    return Finding(Level.WARNING, "load", f"{message}{named}", "End other programs before you measure.")
 
 
 def check_steal(load: Load | None) -> Finding:
-    """CPU time that the hypervisor gives to others."""
+    """Check how much CPU time the hypervisor gives to other machines."""
     if load is None:
-        return Finding(Level.OK, "steal", "CPU time is not counted here")
-    # Of the time asked for, as the warning has it; of next to none, one clock tick is a large share.
+        return Finding(Level.OK, "steal", "The system does not count CPU time")
+    # Share of the requested time, as in the warning. On an idle machine, one clock tick would be a large share.
     share = load.stolen / (load.busy + load.stolen) if load.stolen >= MIN_STOLEN else 0.0
-    message = f"The hypervisor gives {percent(share)} of the CPU time asked for to others"
+    message = f"The hypervisor gives {format_percent(share)} of the requested CPU time to other machines"
     if share > WITHHELD_SHARE:
         return Finding(Level.WARNING, "steal", message, REMEDIES[WarningCode.STEAL])
     return Finding(Level.OK, "steal", message)
 
 
 def check_data(dataset: DataSet) -> Finding:
-    """Whether the real data set is here, or can be had."""
+    """Check whether the real data set is ready or can be downloaded."""
     name = f"data {dataset.name}"
     if dataset.damage:
         return Finding(Level.WARNING, name, dataset.damage.message, dataset.damage.remedy)
     if dataset.here:
-        return Finding(Level.OK, name, "Here")
+        return Finding(Level.OK, name, "Ready")
     size = format_bytes(dataset.download_bytes)
     if not dataset.reachable:
         return Finding(
             Level.WARNING,
             name,
-            f"Not here ({size}), and no mirror offers it now.",
-            f"`kit data add {dataset.name} PATH` takes what you have; else runs use the synthetic set.",
+            f"Missing ({size}), and no mirror offers it now.",
+            f"Add your own files with `kit data add {dataset.name} PATH`. Otherwise runs use synthetic data.",
         )
-    unasked = dataset.download_bytes <= AUTO_BUDGET.bytes
-    how = "a run downloads it" if unasked else f"`kit data fetch {dataset.name}` downloads it, a run does not unasked"
-    return Finding(Level.OK, name, f"Not here; {how} ({size})")
+    automatic = dataset.download_bytes <= AUTO_BUDGET.bytes
+    how = "A run downloads it" if automatic else f"Only `kit data fetch {dataset.name}` downloads it"
+    return Finding(Level.OK, name, f"Missing. {how} ({size})")

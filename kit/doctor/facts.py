@@ -1,6 +1,4 @@
-"""What is known of a machine before anything is built on it: plain data, gathered by `gather`, judged by `checks`."""
-
-from __future__ import annotations
+"""Define the facts about a machine. `gather` collects them, and `checks` and `gpu_checks` judge them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +11,11 @@ from kit.model.machine import Gpu
 
 @dataclass(frozen=True)
 class Toolkit:
-    """What hands GPUs to Docker's containers. ways: those of `CDI`, `nvidia runtime`, `hook` that are set up.
-    version: of the NVIDIA Container Toolkit, as (1, 17, 8); None where it does not tell."""
+    """How Docker passes GPUs to containers.
+
+    ways: those of `CDI`, `nvidia runtime` and `hook` that are set up. version: of the NVIDIA Container Toolkit, for
+    example (1, 17, 8); None if it is unknown.
+    """
 
     ways: tuple[str, ...]
     version: tuple[int, ...] | None
@@ -22,9 +23,11 @@ class Toolkit:
 
 @dataclass(frozen=True)
 class Docker:
-    """description: what the engine says of itself, or why it cannot be used; then all else is empty.
-    images_free_bytes: on the disk where it keeps its images; None where that is not to be seen from here. ready: where
-    the image is built."""
+    """The state of Docker.
+
+    description: what the engine reports, or why it cannot be used. Then all other fields are empty. images_free_bytes:
+    free space for images; None if it cannot be seen. ready: environments whose image exists.
+    """
 
     description: Mapping[str, str] | KitError
     toolkit: Toolkit = Toolkit((), None)
@@ -34,8 +37,11 @@ class Docker:
 
 @dataclass(frozen=True)
 class Local:
-    """description: what the engine says of itself, or why it cannot be used. python: version of the interpreter from
-    which its environments are made, as `3.11.9`; None where there is none yet. ready: where the environment is made."""
+    """The state of the local engine.
+
+    description: what the engine reports, or why it cannot be used. python: version of the interpreter for its
+    environments, for example `3.11.9`; None if it is missing. ready: environments that exist.
+    """
 
     description: Mapping[str, str] | KitError
     python: str | None = None
@@ -44,10 +50,12 @@ class Local:
 
 @dataclass(frozen=True)
 class Gpus:
-    """What the driver shows. driver, cuda: its version, and the newest CUDA that it serves. busy: indices of the GPUs
-    on which a process computes. lacks: framework to what no GPU here has of what its cuda environment needs, and the
-    remedy; those that one can run are not in it. answered: False where the driver took too long or failed; then all
-    else is empty."""
+    """What NVIDIA's driver reports.
+
+    driver: its version. cuda: the newest CUDA version that it supports. busy: indices of the GPUs on which a process
+    computes. lacks: framework to (cause, remedy) if no GPU here can run its cuda environment. answered: False if the
+    driver was too slow or failed. Then all other fields are empty.
+    """
 
     found: tuple[Gpu, ...] = ()
     driver: str | None = None
@@ -59,8 +67,10 @@ class Gpus:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder that kit writes to, or its nearest parent where it is still to be made. path: as the person knows it.
-    setting: what names another one."""
+    """A folder to which kit writes, or its nearest parent if the folder does not exist yet.
+
+    path: as the user named it. setting: the option or variable that changes the folder.
+    """
 
     name: str
     path: Path
@@ -71,7 +81,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Cpus:
-    """usable: logical CPUs that launches get; logical: of the machine; quota: of the cgroup, in CPUs."""
+    """Numbers of CPUs. usable: logical CPUs for launches. logical: of the machine. quota: of the cgroup, in CPUs."""
 
     usable: int
     logical: int
@@ -80,8 +90,11 @@ class Cpus:
 
 @dataclass(frozen=True)
 class Load:
-    """The logical CPUs that this process may run on, over a moment. busy: how many of them other processes kept busy;
-    stolen: how many the hypervisor gave to others meanwhile. busiest: names of the programs that ran most, alone."""
+    """Load on the logical CPUs that this process may use, over a short time.
+
+    busy: number of CPUs that other processes kept busy. stolen: number of CPUs that the hypervisor gave to other
+    machines. busiest: names of the busiest programs, without arguments.
+    """
 
     cpus: int
     busy: float
@@ -91,8 +104,11 @@ class Load:
 
 @dataclass(frozen=True)
 class DataSet:
-    """here: prepared. damage: why what is here cannot be used. download_bytes: of its published files. reachable: a
-    place that has them answers; asked of absent sets alone."""
+    """The state of a data set.
+
+    here: it is prepared. damage: why existing files cannot be used. download_bytes: size of the published files.
+    reachable: a mirror offers them (only checked for data sets that are not here).
+    """
 
     name: str
     here: bool
@@ -103,9 +119,12 @@ class DataSet:
 
 @dataclass(frozen=True)
 class Facts:
-    """frameworks: all that there are. cards: NVIDIA GPUs on the PCI bus, with or without a driver. limit_bytes: the
-    cgroup's memory limit. shm_free_bytes: in /dev/shm, None where there is none. governors: of the CPUs' clocks, one a
-    CPU, as far as the machine shows them. load: None where the system counts no CPU time."""
+    """All facts about a machine.
+
+    cards: number of NVIDIA GPUs on the PCI bus, with or without a driver. limit_bytes: memory limit of the cgroup.
+    shm_free_bytes: free space in /dev/shm; None if it is missing. governors: frequency governor of each CPU, as far as
+    the machine shows them. load: None if the system does not count CPU time.
+    """
 
     system: str
     architecture: str

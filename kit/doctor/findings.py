@@ -1,6 +1,4 @@
-"""What an examination says, and how it is shown."""
-
-from __future__ import annotations
+"""Define a finding, and show findings as a table."""
 
 import textwrap
 from collections.abc import Sequence
@@ -12,7 +10,7 @@ GAP = 2  # characters between two columns
 
 
 class Level(StrEnum):
-    """ok: good as it is. warning: kit works, with less. error: kit does not work until it is mended."""
+    """Severity of a finding. warning: kit works with limits. error: kit does not work until this is fixed."""
 
     OK = "ok"
     WARNING = "warning"
@@ -21,7 +19,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the examination. remedy: empty where there is nothing to do."""
+    """The outcome of one check. remedy: "" if there is nothing to do."""
 
     level: Level
     name: str
@@ -30,8 +28,10 @@ class Finding:
 
 
 def table(findings: Sequence[Finding]) -> list[list[str]]:
-    """Rows of level, check and text, of which a line fits into LINE_CHARACTERS unless one word is longer than that;
-    a remedy begins on a line of its own."""
+    """Return rows of level, check and text. A remedy starts on a new line.
+
+    The text is wrapped to fit into LINE_CHARACTERS. Only a single long word can make a line longer.
+    """
     named = max((len(finding.level) for finding in findings), default=0) + max(
         (len(f.name) for f in findings), default=0
     )

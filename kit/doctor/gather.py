@@ -1,6 +1,4 @@
-"""The facts of this machine, within seconds: what does not answer in time is not waited for."""
-
-from __future__ import annotations
+"""Collect the facts about this machine. Anything that does not answer within seconds is left out."""
 
 import os
 import platform
@@ -30,7 +28,7 @@ from kit.environments.uv_environments import PYTHON
 from kit.host import gpus, machine
 from kit.host.background import in_background
 from kit.host.paths import cache_folder
-from kit.host.sampling.cpu import MIN_TICKS, Ticks, read_stat
+from kit.host.sampling.cpu import MIN_S, CpuTimes, between, cpu_times
 from kit.model.environment import EnvironmentKey, Framework
 from kit.model.errors import DataError, EngineError, KitError
 from kit.planning import catalog
@@ -39,14 +37,14 @@ from scenarios.spec import DATASETS
 T = TypeVar("T")
 
 LOAD_S = 0.5
-PATIENCE_S = 3.0  # for engines, driver, tools and mirrors, which are all asked at once
+PATIENCE_S = 3.0  # for engines, driver, tools and mirrors, which run at the same time
 BUSIEST = 3
-NVIDIA, DISPLAY = "0x10de", "0x03"  # PCI's vendor number, and how its classes of display controllers begin (pci.ids)
+NVIDIA, DISPLAY = "0x10de", "0x03"  # PCI vendor, and prefix of the PCI classes of display controllers (pci.ids)
 
 
 def gather_facts(sources: Sources, out: Path) -> Facts:
-    """The facts, after LOAD_S and PATIENCE_S at most. out: the folder that takes the runs."""
-    load = _measure_load()  # first, while nothing else of this process runs
+    """Return the facts within LOAD_S plus PATIENCE_S. out: folder for runs."""
+    load = _measure_load()  # first, while this process does nothing else
     frameworks = tuple(catalog.frameworks().values())
     sets = [_data_set(name) for name in DATASETS]
     docker = in_background(lambda: _docker(DockerEngine(sources), frameworks))
@@ -61,8 +59,8 @@ def gather_facts(sources: Sources, out: Path) -> Facts:
     return Facts(
         system=platform.system(),
         architecture=platform.machine(),
-        docker=_take(docker, until, Docker(_late("Docker", "See what `docker info` says; or use --engine local."))),
-        local=_take(local, until, Local(_late("uv", "See whether `uv --version` ends; or use --engine docker."))),
+        docker=_take(docker, until, Docker(_late("Docker", "Run `docker info` to see why, or use --engine local."))),
+        local=_take(local, until, Local(_late("uv", "Run `uv --version` to see why, or use --engine docker."))),
         frameworks=frameworks,
         cards=_cards(),
         gpus=_take(driver, until, Gpus(answered=False)),
@@ -70,7 +68,7 @@ def gather_facts(sources: Sources, out: Path) -> Facts:
         cpus=Cpus(len(machine.usable_cpus()), psutil.cpu_count() or 1, machine.quota_cpus()),
         available_bytes=psutil.virtual_memory().available,
         limit_bytes=machine.memory_limit_bytes(),
-        shm_free_bytes=_free(Path("/dev/shm")),  # noqa: S108 - looked at, not written to
+        shm_free_bytes=_free(Path("/dev/shm")),  # noqa: S108 - read only
         governors=_governors(),
         load=load,
         datasets=[_with_answers(one, asked.get(one.name, ()), until) for one in sets],
@@ -78,7 +76,7 @@ def gather_facts(sources: Sources, out: Path) -> Facts:
 
 
 def _take(future: futures.Future[T], until: float, otherwise: T) -> T:
-    """The result, or `otherwise` where it is not there by then. until: reading of the monotonic clock."""
+    """Return the result, or `otherwise` if it is late. until: time of the monotonic clock."""
     futures.wait([future], max(0.0, until - time.monotonic()))
     return future.result() if future.done() else otherwise
 
@@ -88,7 +86,7 @@ def _late(what: str, remedy: str) -> EngineError:
 
 
 def _ready(engine: Engine, frameworks: Sequence[Framework]) -> frozenset[EnvironmentKey]:
-    """Where nothing is to be built any more."""
+    """Return the environments that are already built."""
     places = ((framework, device) for framework in frameworks for device in framework.devices)
     return frozenset((framework.name, device) for framework, device in places if engine.ready(framework, device))
 
@@ -96,7 +94,7 @@ def _ready(engine: Engine, frameworks: Sequence[Framework]) -> frozenset[Environ
 def _docker(engine: DockerEngine, frameworks: Sequence[Framework]) -> Docker:
     try:
         description = engine.describe()
-        info: Mapping[str, Any] = engine.info()
+        info: Mapping[str, Any] = engine.daemon.info
         ready = _ready(engine, frameworks)
     except KitError as error:
         return Docker(error)
@@ -106,7 +104,7 @@ def _docker(engine: DockerEngine, frameworks: Sequence[Framework]) -> Docker:
 
 
 def _ways(info: Mapping[str, Any]) -> tuple[str, ...]:
-    """How the engine, by what it says of itself, hands GPUs to containers."""
+    """Return how the engine passes GPUs to containers, according to its own description."""
     ways = {
         "CDI": containers.Host.of(info).cdi,
         "nvidia runtime": "nvidia" in (info.get("Runtimes") or {}),
@@ -116,7 +114,7 @@ def _ways(info: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def parse_toolkit_version(text: str) -> tuple[int, ...] | None:
-    """From what `nvidia-ctk --version` prints, as `NVIDIA Container Toolkit CLI version 1.17.8`."""
+    """Return the version in the output of `nvidia-ctk --version`: `NVIDIA Container Toolkit CLI version 1.17.8`."""
     found = re.search(r"version v?(\d+)\.(\d+)\.(\d+)", text)
     return tuple(map(int, found.groups())) if found else None
 
@@ -126,13 +124,13 @@ def _local(engine: LocalEngine, frameworks: Sequence[Framework]) -> Local:
         description, ready = engine.describe(), _ready(engine, frameworks)
     except KitError as error:
         return Local(error)
-    # As `uv venv` looks for it: not in virtual environments.
+    # Search like `uv venv`, which ignores virtual environments.
     find = ("python", "find", "--system", "--no-project", "--no-python-downloads", "--show-version", PYTHON)
     return Local(description, _output(uv.find_uv_bin(), *find).strip() or None, ready)
 
 
 def _output(program: str, *arguments: str) -> str:
-    """What a program prints; nothing where it is not there, fails or hangs: then it tells nothing."""
+    """Return the output of a program, or "" if it is missing, fails or hangs."""
     try:
         run = subprocess.run([program, *arguments], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     except (OSError, subprocess.SubprocessError):
@@ -142,23 +140,23 @@ def _output(program: str, *arguments: str) -> str:
 
 def _gpus(frameworks: Sequence[Framework]) -> Gpus:
     try:
-        # Held open over all questions: without persistence mode a driver that nobody uses takes a second to start.
+        # Keep the driver open for all queries. Without persistence mode, an idle driver takes a second to start.
         pynvml.nvmlInit()
-    except pynvml.NVMLError:  # no driver, or none for this user
+    except pynvml.NVMLError:  # no driver, or no permission
         return Gpus()
     try:
         version, cuda = gpus.driver()
         offered = [framework for framework in frameworks if "cuda" in framework.devices]
         lacks = {one.name: lack for one in offered if (lack := gpus.lack(one))}
         return Gpus(tuple(gpus.gpus()), version, cuda, tuple(gpus.busy()), lacks)
-    except pynvml.NVMLError:  # a GPU that is lost, or whose interrupts do not arrive
+    except pynvml.NVMLError:  # a GPU is lost, or its interrupts do not arrive
         return Gpus(answered=False)
     finally:
         pynvml.nvmlShutdown()
 
 
 def _cards(devices: Path = Path("/sys/bus/pci/devices")) -> int:
-    """NVIDIA GPUs on the PCI bus."""
+    """Return the number of NVIDIA GPUs on the PCI bus."""
     found = [(_text(device / "vendor"), _text(device / "class")) for device in devices.glob("*")]
     return sum(vendor == NVIDIA and kind.startswith(DISPLAY) for vendor, kind in found)
 
@@ -168,7 +166,7 @@ def _governors(cpus: Path = Path("/sys/devices/system/cpu")) -> list[str]:
 
 
 def _text(path: Path) -> str:
-    """The stripped text of a small system file, empty where it is not shown to this user."""
+    """Return the stripped text of a small system file, or "" if it cannot be read."""
     try:
         return path.read_text().strip()
     except OSError:
@@ -176,7 +174,7 @@ def _text(path: Path) -> str:
 
 
 def _free(folder: Path) -> int | None:
-    """Bytes free to this user on the disk of `folder`; None where it is not to be seen."""
+    """Return the free bytes on the disk of `folder`, or None if they are unknown."""
     try:
         return shutil.disk_usage(folder).free
     except OSError:
@@ -193,18 +191,17 @@ def _folders(out: Path) -> list[Folder]:
 
 
 def _folder(name: str, path: Path, setting: str) -> Folder:
-    there = next(place for place in (path.absolute(), *path.absolute().parents) if os.path.lexists(place))
-    writable = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
-    return Folder(name, path, setting, writable, _free(there) or 0)
+    nearest = next(place for place in (path.absolute(), *path.absolute().parents) if os.path.lexists(place))
+    writable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    return Folder(name, path, setting, writable, _free(nearest) or 0)
 
 
 def _measure_load() -> Load | None:
     cpus = os.sched_getaffinity(0)
-    stat = Path("/proc/stat")
     programs = _programs()
-    began, spent, before = time.monotonic(), time.process_time(), read_stat(stat)
+    began, spent, before = time.monotonic(), time.process_time(), cpu_times()
     time.sleep(LOAD_S)
-    after = read_stat(stat)
+    after = cpu_times()
     own = (time.process_time() - spent) / (time.monotonic() - began)
     ran: dict[str, float] = {}
     for process, (name, seconds) in _programs().items():
@@ -214,19 +211,18 @@ def _measure_load() -> Load | None:
 
 
 def load_between(
-    before: Mapping[int, Ticks], after: Mapping[int, Ticks], cpus: set[int], own: float, busiest: tuple[str, ...]
+    before: Mapping[int, CpuTimes], after: Mapping[int, CpuTimes], cpus: set[int], own: float, busiest: tuple[str, ...]
 ) -> Load | None:
-    """The load on `cpus` between two readings. own: CPUs that this process kept busy meanwhile."""
-    passed = [after[cpu].since(before[cpu]) for cpu in cpus if cpu in before and cpu in after]
-    counted = [ticks for ticks in passed if ticks.all >= MIN_TICKS]
+    """Return the load on `cpus` between two readings, or None. own: number of CPUs that this process kept busy."""
+    counted = [times for cpu, times in between(before, after).items() if cpu in cpus and times.all >= MIN_S]
     if not counted:
         return None
-    busy = sum(ticks.busy / ticks.all for ticks in counted)
-    return Load(len(counted), max(0.0, busy - own), sum(ticks.stolen / ticks.all for ticks in counted), busiest)
+    busy = sum(times.busy / times.all for times in counted)
+    return Load(len(counted), max(0.0, busy - own), sum(times.stolen / times.all for times in counted), busiest)
 
 
 def _programs() -> dict[psutil.Process, tuple[str, float]]:
-    """All other processes: name, without arguments, and CPU seconds so far."""
+    """Return all other processes with their name, without arguments, and their CPU seconds so far."""
     found = {}
     for process in psutil.process_iter(["name", "cpu_times"]):
         times = process.info["cpu_times"]
@@ -236,14 +232,14 @@ def _programs() -> dict[psutil.Process, tuple[str, float]]:
 
 
 def _data_set(name: str) -> DataSet:
-    """What is here of it, without asking for the rest."""
+    """Return the local state of a data set. No mirror is asked."""
     size = sum(file.size for file in SOURCES[name])
     try:
         return DataSet(name, service.status(name).prepared is not None, size)
     except DataError as error:
         return DataSet(name, here=False, download_bytes=size, damage=error)
     except OSError as error:
-        damage = DataError(f"It cannot be read: {error.strerror}.", "Give yourself access, or set KIT_DATA_DIR.")
+        damage = DataError(f"Its files cannot be read: {error.strerror}.", "Change permissions, or set KIT_DATA_DIR.")
         return DataSet(name, here=False, download_bytes=size, damage=damage)
 
 

@@ -1,6 +1,4 @@
-"""Whether the places that have a data set answer: the published mirrors, or KIT_DATA_MIRROR in their stead."""
-
-from __future__ import annotations
+"""Check whether the places that hold a data set answer: the published mirrors, or KIT_DATA_MIRROR instead of them."""
 
 import os
 from collections.abc import Callable
@@ -9,33 +7,30 @@ from pathlib import Path
 
 import requests
 
+from kit.datasets.mirrors import mirror_files, mirror_folder, mirror_urls
 from kit.datasets.registry import SOURCES, RemoteFile
-from kit.host.paths import named_folder
 
-NO_HEAD = (405, 501)  # such a server is there and does not know HEAD
+NO_HEAD = (405, 501)  # the server answers but does not support HEAD
 
 
 def questions(dataset: str, seconds: float) -> list[Callable[[], bool]]:
-    """One question a place, each answered within about `seconds`: a folder is asked for all files, a server for the
-    first, since it has all or none."""
-    mirror = os.environ.get("KIT_DATA_MIRROR")
+    """Return one check per place. Each answers within about `seconds`. A folder is checked for all files, a server for
+    the first file only, since it has all files or none."""
     files = SOURCES[dataset]
-    if mirror and "://" not in mirror and (folder := named_folder("KIT_DATA_MIRROR")):
+    if folder := mirror_folder():
         return [partial(holds, folder, dataset, files)]
-    first = files[0]
-    folders = [f"{mirror.rstrip('/')}/{dataset}/", f"{mirror.rstrip('/')}/"] if mirror else first.mirrors
-    return [partial(answers, folder + first.name, seconds) for folder in folders]
+    return [partial(answers, url, seconds) for url in mirror_urls(dataset, files[0])]
 
 
 def holds(mirror: Path, dataset: str, files: tuple[RemoteFile, ...]) -> bool:
-    """Whether the folder has all files, readable, in it or in one named like the data set."""
-    return all(any(os.access(place / file.name, os.R_OK) for place in (mirror / dataset, mirror)) for file in files)
+    """Return whether the local mirror has all files of the data set, and all are readable."""
+    return all(any(os.access(path, os.R_OK) for path in mirror_files(mirror, dataset, file)) for file in files)
 
 
 def answers(url: str, seconds: float) -> bool:
-    """Whether a server offers the file."""
+    """Return whether a server offers the file."""
     try:
         status = requests.head(url, timeout=seconds, allow_redirects=True).status_code
-    except (requests.RequestException, ValueError):  # ValueError: no URL
+    except (requests.RequestException, ValueError):  # ValueError: not a URL
         return False
     return status < 400 or status in NO_HEAD

@@ -1,7 +1,7 @@
-"""Becomes the given command, tied to the process that started it: `python confine.py PARENT CPUS COMMAND...`.
+"""Tie a command to the process that started it, then run it: `python confine.py PARENT CPUS COMMAND...`.
 
-Run by path, standard library only. PARENT: process id; the command dies with it, even where that is killed. CPUS:
-logical CPUs with commas. This does between fork and exec what `preexec_fn` would, safely in a program with threads.
+Run by path, with the standard library only. PARENT: process id; the command dies with this process, even if it is
+killed. CPUS: logical CPUs, separated by commas. Unlike `preexec_fn`, this is safe in a program with threads.
 """
 
 import ctypes
@@ -14,13 +14,13 @@ PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
 def main(parent: str, cpus: str, *command: str) -> None:
-    """Set it all up, then exec. Raises OSError where the CPUs may not be used or there is no such command."""
+    """Confine this process, then exec. Raise OSError if the CPUs may not be used or the command does not exist."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
-    if os.getppid() != int(parent):  # it died before the line above
+    if os.getppid() != int(parent):  # the parent died before the line above
         sys.exit(1)
     os.sched_setaffinity(0, {int(cpu) for cpu in cpus.split(",")})
-    # Where the machine's memory runs out, the kernel should take the worker, not the orchestrator.
+    # If the machine's memory runs out, the kernel should kill the worker, not the orchestrator.
     Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     os.execv(command[0], command)  # noqa: S606 - no shell is wanted
 

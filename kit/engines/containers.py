@@ -1,4 +1,4 @@
-"""What a launch's container looks like: user, variables, limits, mounts. Says what; the engine's module does it."""
+"""Describe a launch's container: user, variables, limits, mounts. kit/engines/docker.py creates it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DATA = PurePosixPath("/data")
 NOBODY = 65534
 LOG_BYTES = 10_000_000
 
-# Every place that libraries write to by default, as a folder below the scratch mount.
+# Every folder that libraries write to by default, below the scratch mount.
 FOLDERS = {
     "HOME": "home",
     "TMPDIR": "tmp",
@@ -30,7 +30,7 @@ FOLDERS = {
 
 @dataclass(frozen=True)
 class Host:
-    """What the engine says of itself (`/info`), as far as a container depends on it."""
+    """The parts of the engine's description of itself (`/info`) that a container depends on."""
 
     rootless: bool
     selinux: bool
@@ -42,7 +42,7 @@ class Host:
 
     @classmethod
     def of(cls, info: Mapping[str, Any]) -> Host:
-        """From the engine's answer. A limit that it does not mention is one that it can set."""
+        """Read the engine's answer. A limit that it does not mention is one that it can set."""
         security = {str(option).removeprefix("name=").split(",")[0] for option in info.get("SecurityOptions") or ()}
         return cls(
             rootless="rootless" in security,
@@ -56,32 +56,32 @@ class Host:
 
 
 def _offers_cdi(info: Mapping[str, Any]) -> bool:
-    """Does the engine know NVIDIA's devices by CDI? Before Docker 28 it names only the folders that it looks in."""
+    """Return whether the engine knows NVIDIA's devices by CDI. Before Docker 28 it names only CDI folders."""
     found = [str(device.get("ID", "")) for device in info.get("DiscoveredDevices") or ()]
     specifications = [path for folder in info.get("CDISpecDirs") or () for path in Path(folder).glob("nvidia*")]
     return bool(specifications) or any(device.startswith("nvidia.com/gpu=") for device in found)
 
 
 def user(host: Host) -> tuple[int, int]:
-    """uid and gid of the worker: the caller's; nobody's for root; 0 in a rootless engine, where it is the caller."""
+    """Return the worker's uid and gid: the caller's, or nobody's for root. In a rootless engine, 0 is the caller."""
     if host.rootless:
         return 0, 0
     return (os.getuid(), os.getgid()) if os.getuid() else (NOBODY, NOBODY)
 
 
 def variables(request: Mapping[str, str]) -> dict[str, str]:
-    """The worker's variables: the request's, and every home and cache in the scratch mount."""
+    """Return the worker's variables: the request's, and every home and cache in the scratch mount."""
     places = {name: str(IO / folder) for name, folder in FOLDERS.items()}
     return {**request, **places, "USER": "kit", "LOGNAME": "kit"}
 
 
 def command(folder: LaunchFolder) -> list[str]:
-    """The worker's arguments; the image's entry point is the worker."""
+    """Return the worker's arguments. The image's entry point is the worker."""
     return [str(IO), "--data", str(DATA)] if folder.data else [str(IO)]
 
 
 def host_options(host: Host, folder: LaunchFolder, limits: Limits) -> tuple[dict[str, Any], list[str]]:
-    """`HostConfig` of the engine's API, and a warning for every limit that this engine cannot set."""
+    """Return `HostConfig` of the engine's API, and a warning for every limit that this engine cannot set."""
     options: dict[str, Any] = {
         "NetworkMode": "none",
         "ReadonlyRootfs": True,
@@ -89,7 +89,7 @@ def host_options(host: Host, folder: LaunchFolder, limits: Limits) -> tuple[dict
         "SecurityOpt": ["no-new-privileges", *(["label=disable"] if host.selinux else [])],
         "ShmSize": limits.shm_bytes,
         "Mounts": _mounts(folder),
-        "LogConfig": {"Type": "none", "Config": {}},  # we read the output while it comes
+        "LogConfig": {"Type": "none", "Config": {}},  # the output is read while it comes
     }
     settable: dict[str, tuple[bool, dict[str, Any]]] = {
         "memory": (host.memory, {"Memory": limits.memory_bytes}),
@@ -102,14 +102,14 @@ def host_options(host: Host, folder: LaunchFolder, limits: Limits) -> tuple[dict
         if possible:
             options |= values
         else:
-            warnings.append(f"The engine cannot limit {name} here; the launch ran without that limit.")
+            warnings.append(f"The engine cannot limit {name} here. The launch ran without that limit.")
     if limits.gpus:
         options["DeviceRequests"] = [gpu_request(host, limits.gpus)]
     return options, warnings
 
 
 def gpu_request(host: Host, gpus: tuple[str, ...]) -> dict[str, Any]:
-    """A device request for these GPUs, through CDI where the engine knows NVIDIA's devices by it."""
+    """Return a device request for these GPUs, through CDI if the engine knows NVIDIA's devices by it."""
     if host.cdi:
         return {"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={gpu}" for gpu in gpus]}
     return {"Driver": "nvidia", "DeviceIDs": list(gpus), "Capabilities": [["gpu", "compute", "utility"]]}

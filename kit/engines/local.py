@@ -1,6 +1,4 @@
-"""Launches without containers: a worker in an environment made by uv, or in an interpreter that is already equipped."""
-
-from __future__ import annotations
+"""Run launches without containers: in an environment that uv makes, or in an interpreter that has the packages."""
 
 import os
 import shutil
@@ -11,41 +9,43 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent import futures
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from kit import assets
 from kit.engines import confine
+from kit.engines.base import EngineEntry
 from kit.engines.containers import FOLDERS, LOG_BYTES
 from kit.engines.launch_log import copy_output
-from kit.engines.processes import MemoryMeter, end, identity, lives, marked
+from kit.engines.memory import AT_LIMIT, MemoryMeter
+from kit.engines.processes import end, identity, lives, marked
+from kit.engines.supervise import Ending, supervise
 from kit.environments import interpreters, uv_environments
 from kit.environments.package_sources import Sources
 from kit.host import gpus
-from kit.model.environment import Device, Environment, Framework
+from kit.host.background import in_background
+from kit.model.environment import Environment, Framework
 from kit.model.launch import Completion, LaunchFolder, Limits
 from kit.model.progress import Progress
-from kit.storage.run_folder import writing
-
-Outcome = Literal["ended", "deadline", "memory", "stopped"]
+from scenarios.contract.cell import Device
 
 INHERITED = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
 RUN_VARIABLE = "KIT_RUN"
 OWNER_VARIABLE = "KIT_ORCHESTRATOR"
 TOKEN_VARIABLE = "KIT_LAUNCH_TOKEN"  # noqa: S105 - names one launch, no secret
-# Of a launch's temporary folder, with the orchestrator's identity. In the system's own place rather than in scratch:
-# the sockets by which a DataLoader's workers hand over batches have at most 107 characters of path.
+# Prefix of a launch's temporary folder; the orchestrator's identity follows. The folder is in the system's own one, not
+# in scratch: a DataLoader's workers hand over batches by sockets, whose paths have at most 107 characters.
 TEMPORARY = "kit-launch-"
-POLL_S = 0.2
-DESCENDANTS_S = 1.0  # between looks for new processes, which cost milliseconds each
-AT_LIMIT = 0.95  # of the memory limit: where a killed process had nothing left to take
 
 
 class LocalEngine:
-    """Processes on this machine. sources: where packages come from. interpreter: `system`, a name or path, as `--env`
-    takes it; empty for environments of our own. root: the folder that holds `scenarios`."""
+    """Runs workers as processes on this machine.
+
+    sources: where packages come from. interpreter: `system`, a name or a path, as `--env` takes it; if empty, uv makes
+    the environments. root: the folder that holds `scenarios`.
+    """
 
     name = "local"
 
@@ -56,32 +56,32 @@ class LocalEngine:
         self._probes: dict[str, interpreters.Interpreter] = {}
 
     def describe(self) -> dict[str, str]:
-        """What makes the environments, and Python's version where an interpreter was named. Raises EngineError."""
+        """Return uv's version, or Python's if an interpreter was named. Raise EngineError if it cannot be used."""
         if not self._interpreter:
             return {"engine": self.name, "uv": uv_environments.uv_version()}
         python = interpreters.probe(interpreters.find(self._interpreter), ()).python
         return {"engine": self.name, "python": ".".join(map(str, python))}
 
     def refusal(self, framework: Framework, device: Device) -> str | None:
-        """Why cells of this framework on this device cannot run, or None."""
+        """Return why cells of this framework on this device cannot run, None if they can."""
         if device not in framework.devices:
             return f"{framework.title} is not offered on {device}."
         if not self._interpreter:
             return gpus.refusal(framework) if device == "cuda" else None
         found = self._probe(framework)
         if found.python < interpreters.MIN_PYTHON:
-            own, least = (".".join(map(str, version)) for version in (found.python, interpreters.MIN_PYTHON))
-            return f"--env {self._interpreter} is Python {own}; the kit needs {least} or newer."
+            own, needed = (".".join(map(str, version)) for version in (found.python, interpreters.MIN_PYTHON))
+            return f"--env {self._interpreter} is Python {own}, but kit needs {needed} or newer."
         if found.missing:
-            return f"--env {self._interpreter} lacks {', '.join(found.missing)}: install it there, or leave --env out."
+            return f"--env {self._interpreter} lacks {', '.join(found.missing)}. Install it there, or omit --env."
         return gpus.absence() if device == "cuda" else None
 
     def ready(self, framework: Framework, device: Device) -> bool:
-        """Whether the environment is made; a named interpreter is."""
+        """Return whether the environment exists. A named interpreter always does."""
         return bool(self._interpreter) or uv_environments.exists(framework, device)
 
     def prepare(self, framework: Framework, device: Device, progress: Progress) -> Environment:
-        """The framework's environment, made where its lock is new; the named interpreter as it is."""
+        """Return the named interpreter as it is, else the framework's environment. Make that one if its lock is new."""
         if not self._interpreter:
             return uv_environments.ensure(framework, device, self._sources, self._root, progress)
         found = self._probe(framework)
@@ -96,8 +96,8 @@ class LocalEngine:
         labels: Mapping[str, str],
         stopped: Callable[[], bool],
     ) -> Completion:
-        """Run the worker as a process of its own session. Nothing that it started is left when this returns or raises,
-        nor when this process is killed."""
+        """Run the worker as the leader of a new session. When this returns or raises, no process that the worker
+        started is left. If this process is killed, the worker dies with it."""
         own = {f"KIT_{name.upper()}": value for name, value in labels.items()}
         own |= {OWNER_VARIABLE: identity(os.getpid()), TOKEN_VARIABLE: uuid.uuid4().hex}
         for place in FOLDERS.values():
@@ -128,31 +128,33 @@ class LocalEngine:
             )
         except OSError as error:
             return Completion(None, time.monotonic() - began, not_started=str(error))
-        meter = MemoryMeter(process.pid, limits.memory_bytes)
-        outcome: Outcome = "stopped"  # also by an exception
-        with ThreadPoolExecutor(1) as pool:
-            log = pool.submit(_copy_log, process, folder.log)
-            try:
-                outcome = _watch(process, meter, began + limits.timeout_s, stopped)
-            finally:
-                end(
-                    lambda: marked(lambda found: found.get(TOKEN_VARIABLE) == environ[TOKEN_VARIABLE]),
-                    gently=outcome in {"stopped", "deadline"},
-                )
-                code = process.wait()
-        with writing(folder.log):
-            log.result()
-        killed = outcome == "ended" and code == -signal.SIGKILL and meter.peak_bytes >= AT_LIMIT * limits.memory_bytes
+        memory = MemoryMeter(process.pid, limits.memory_bytes)
+        log = in_background(lambda: _copy_log(process, folder.log))
+        ending: Ending = "stopped"  # also if an exception ends the wait
+        try:
+            ending = supervise(partial(_ended, process), began + limits.timeout_s, memory.over_limit, log, stopped)
+        finally:
+            end(
+                lambda: marked(lambda found: found.get(TOKEN_VARIABLE) == environ[TOKEN_VARIABLE]),
+                gently=ending in {"stopped", "deadline"},
+            )
+            code = process.wait()
+            futures.wait([log])
+        log.result()
+        killed = ending == "ended" and code == -signal.SIGKILL and memory.peak_bytes >= AT_LIMIT * limits.memory_bytes
         return Completion(
-            exit_code=code if code >= 0 else 128 - code,  # as a shell has it, and containers
+            exit_code=code if code >= 0 else 128 - code,  # as in shells and containers
             seconds=time.monotonic() - began,
-            timed_out=outcome == "deadline",
-            out_of_memory=outcome == "memory" or killed,
+            timed_out=ending == "deadline",
+            out_of_memory=ending == "memory" or killed,
         )
 
     def sweep(self, alive: Callable[[str], bool]) -> list[str]:
-        """End the processes of runs that are not alive; their ids. Where the orchestrator that started them still runs
-        they are no leftovers, whatever this process knows of runs: it may look in another cache folder."""
+        """End the processes of runs that are not alive, and remove their temporary folders. Return a line for each.
+
+        Processes whose orchestrator still runs are not leftovers, even if `alive` does not know their run: this process
+        may use another cache folder.
+        """
 
         def leftover(found: Mapping[str, str]) -> bool:
             run, owner = found.get(RUN_VARIABLE), found.get(OWNER_VARIABLE)
@@ -166,6 +168,10 @@ class LocalEngine:
                 shutil.rmtree(abandoned)
                 found.append(f"folder {abandoned}")
         return found
+
+    def remove_environments(self) -> list[str]:
+        """Remove every environment that uv made. Return a line for each. Raise DiskError."""
+        return [f"environment {name}" for name in uv_environments.remove_all()]
 
     def _probe(self, framework: Framework) -> interpreters.Interpreter:
         if framework.name not in self._probes:
@@ -181,8 +187,8 @@ class LocalEngine:
         return [*confined, *worker, *data]
 
     def _variables(self, environment: Environment, folder: LaunchFolder, limits: Limits) -> dict[str, str]:
-        """The worker's whole environment but for what the request asks: little of the caller's, every home and cache
-        in the scratch folder, the GPUs by the driver's numbering."""
+        """Return the worker's whole environment except for the variables that the request asks for: a few of the
+        caller's variables, every home and cache in the scratch folder, the GPUs by the driver's numbers."""
         scratch = folder.scratch.resolve()
         found = {name: os.environ[name] for name in INHERITED if name in os.environ}
         found |= {name: str(scratch / place) for name, place in FOLDERS.items()}
@@ -193,7 +199,7 @@ class LocalEngine:
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             "CUDA_VISIBLE_DEVICES": ",".join(limits.gpus),
         }
-        if environment.kind == "system":  # modules of a cluster, and what `pip install --user` put into the home
+        if environment.kind == "system":  # modules of a cluster, packages of `pip install --user`
             found["PYTHONPATH"] = os.pathsep.join([str(self._root), *filter(None, [os.environ.get("PYTHONPATH")])])
             found["PYTHONUSERBASE"] = self._probes[environment.framework].user_base
         else:
@@ -201,28 +207,18 @@ class LocalEngine:
         return found
 
 
-def _watch(
-    process: subprocess.Popen[bytes], meter: MemoryMeter, deadline: float, stopped: Callable[[], bool]
-) -> Outcome:
-    """Wait until the process ended or has to be ended."""
-    looked_at = -DESCENDANTS_S
-    while True:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(POLL_S)
-            return "ended"
-        now = time.monotonic()
-        if now - looked_at >= DESCENDANTS_S:
-            meter.find_descendants()
-            looked_at = now
-        if meter.over_limit():
-            return "memory"
-        if now >= deadline:
-            return "deadline"
-        if stopped():
-            return "stopped"
+def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout_s)
+    return process.returncode is not None
 
 
 def _copy_log(process: subprocess.Popen[bytes], path: Path) -> None:
     assert process.stdout is not None
-    with process.stdout as output:  # closed also where the log cannot be written: then the worker ends by it
+    with process.stdout as output:  # closed even if the log cannot be written
         copy_output(iter(lambda: os.read(output.fileno(), 1 << 16), b""), path, LOG_BYTES)
+
+
+ENGINES = (
+    EngineEntry("local", "the local engine", LocalEngine, makes="environment", takes_interpreter=True, auto_rank=2),
+)

@@ -1,6 +1,4 @@
-"""What an image is made of: its content hash, and the archive that is sent to the engine's builder. No engine here."""
-
-from __future__ import annotations
+"""Define what an image is made of: its content hash, and the archive for the builder. No daemon is needed here."""
 
 import hashlib
 import io
@@ -14,39 +12,37 @@ from typing import IO
 
 from kit import assets
 from kit.environments.package_sources import CPU_WHEELS, Sources
-from kit.model.environment import Device, Framework
+from kit.model.environment import Framework
 from kit.model.errors import DiskError, UsageError
+from scenarios.contract.cell import Device
 
-Recipe = Mapping[str, bytes]  # name in the build context -> content, read once: what is hashed is what is built
-
-
-def dockerfile(framework: Framework) -> Path:
-    """The framework's own recipe where it has one, else the common one."""
-    own = framework.folder / "Dockerfile"
-    return own if own.is_file() else assets.ROOT / "docker" / "Dockerfile"
+# Name in the build context to content. It is read once, so that exactly what is hashed is built.
+Recipe = Mapping[str, bytes]
 
 
 def lock_file(framework: Framework, device: Device) -> Path:
-    """The hash-locked list of packages. Raises UsageError where the framework has none for this device."""
+    """Return the hash-locked list of packages. Raise UsageError if the framework has no list for this device."""
     path = framework.folder / f"{device}.lock"
     if not path.is_file():
         raise UsageError(
-            f"{framework.title} has no list of packages for {device}: {path} is not there.",
+            f"{framework.title} has no list of packages for {device}: {path} is missing.",
             f"Write {path.with_suffix('.in')} and run `make lock`.",
         )
     return path
 
 
 def packages_recipe(framework: Framework, device: Device) -> Recipe:
-    """What the packages image is made of: Dockerfile and requirements.lock."""
+    """Return the files of the packages image: requirements.lock, and the framework's own Dockerfile if it has one, else
+    the common one."""
+    own = framework.folder / "Dockerfile"
     return {
-        "Dockerfile": dockerfile(framework).read_bytes(),
+        "Dockerfile": (own if own.is_file() else assets.ROOT / "docker" / "Dockerfile").read_bytes(),
         "requirements.lock": lock_file(framework, device).read_bytes(),
     }
 
 
 def worker_recipe() -> Recipe:
-    """What is put on top of it: Dockerfile and every module of the scenarios."""
+    """Return the files of the layer on top of it: Dockerfile and every module of the scenarios."""
     modules = {
         path.relative_to(assets.ROOT).as_posix(): path.read_bytes() for path in assets.ROOT.glob("scenarios/**/*.py")
     }
@@ -54,7 +50,7 @@ def worker_recipe() -> Recipe:
 
 
 def identity(recipe: Recipe, below: str) -> str:
-    """Content hash of an image, 12 hexadecimal digits. below: identity of the image that it is made from."""
+    """Return the content hash of an image, 12 hexadecimal digits. below: identity of the image that it is made from."""
     digest = hashlib.sha256()
     contents = (part for name in sorted(recipe) for part in (name.encode(), recipe[name]))
     for part in (below.encode(), *contents):
@@ -63,7 +59,7 @@ def identity(recipe: Recipe, below: str) -> str:
 
 
 def source_files(lock: str, device: Device, sources: Sources) -> dict[str, Path | bytes]:
-    """Where the build stage takes packages from: pip.conf, the CA bundle, and wheels. lock: the list's text."""
+    """Return the files by which the build stage gets packages: pip.conf, CA bundle, wheels. lock: the list's text."""
     files: dict[str, Path | bytes] = {"sources/pip.conf": _pip_conf(lock, device, sources).encode()}
     if sources.ca_bundle:
         files["sources/ca.pem"] = sources.ca_bundle
@@ -86,7 +82,7 @@ def _pip_conf(lock: str, device: Device, sources: Sources) -> str:
 
 
 def _wheels(lock: str, sources: Sources) -> list[Path]:
-    """Those wheels of the wheel folder that the list asks for, judged by name and version."""
+    """Return those wheels of the wheel folder that the list asks for by name and version."""
     folder = sources.find_links_folder()
     if folder is None:
         return []
@@ -105,9 +101,9 @@ def _normal(name: str) -> str:
 
 @contextmanager
 def archive(files: Mapping[str, Path | bytes]) -> Iterator[IO[bytes]]:
-    """A build context: an open tar file in name order; the same content is the same archive, whoever owns the files.
+    """Write a build context to an open tar file, sorted by name. Owners and times do not change the archive.
 
-    Raises DiskError where there is no room for it.
+    Raise DiskError if there is no space for it.
     """
     with TemporaryFile() as file:
         try:

@@ -1,6 +1,6 @@
-"""Where packages come from when environments and images are made: options, else what pip is configured with.
+"""Define where packages come from when environments and images are made: options, else pip's configuration.
 
-None of it is part of an environment's identity: the lock's hashes decide what is accepted.
+Sources are not part of an environment's identity: the lock's hashes decide which files are accepted.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from pathlib import Path
 
 from kit.model.errors import UsageError
 
-# PyTorch publishes its CPU builds (+cpu) on a page of its own.
+# PyTorch publishes its CPU builds (+cpu) on a separate page.
 CPU_WHEELS = "https://download.pytorch.org/whl/cpu/torch/"
 
 
 @dataclass(frozen=True)
 class Sources:
-    """index_url: package index; None: the installer's default. find_links: a folder or page with further wheels,
-    for CPU environments only (in a CUDA build it would shadow the CUDA wheel). ca_bundle: certificates of a proxy
-    or mirror, as a PEM file. base_image: what images are made from."""
+    """The sources of packages and images.
+
+    index_url: package index; None: the installer's default. find_links: a folder or page with more wheels, for CPU
+    environments only (in a CUDA build it would shadow the CUDA wheel). ca_bundle: certificates of a proxy or mirror, as
+    a PEM file. base_image: the image from which images are built.
+    """
 
     index_url: str | None = None
     find_links: str = CPU_WHEELS
@@ -32,9 +35,11 @@ class Sources:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Sources:
-        """`KIT_INDEX_URL`, `KIT_FIND_LINKS`, `KIT_CA_BUNDLE`, `KIT_BASE_IMAGE`; where unset, pip's own settings, so
-        that a machine on which pip works needs no second configuration. Raises UsageError for a CA bundle that
-        is not there or cannot be read."""
+        """Read `KIT_INDEX_URL`, `KIT_FIND_LINKS`, `KIT_CA_BUNDLE` and `KIT_BASE_IMAGE`. pip's own settings replace
+        unset ones, so that a machine on which pip works needs no second configuration.
+
+        Raise UsageError if the CA bundle is missing or cannot be read.
+        """
         given = os.environ if environment is None else environment
         pip = _pip_settings(given)
         bundle = given.get("KIT_CA_BUNDLE") or pip.get("cert") or given.get("SSL_CERT_FILE")
@@ -48,24 +53,23 @@ class Sources:
         )
 
     def find_links_folder(self) -> Path | None:
-        """The wheel folder where `find_links` is one, None where it is a page. Raises UsageError where it is not
-        there."""
+        """Return the wheel folder, None if `find_links` is a page. Raise UsageError if the folder is missing."""
         if "://" in self.find_links:
             return None
         folder = Path(self.find_links).absolute()
         if not folder.is_dir():
-            raise UsageError(f"The wheel folder {folder} is not there.", "Set KIT_FIND_LINKS to a folder or a URL.")
+            raise UsageError(f"The wheel folder {folder} is missing.", "Set KIT_FIND_LINKS to a folder or a URL.")
         return folder
 
     def variables(self) -> dict[str, str]:
-        """The environment of a program that fetches packages: this process' own, with the CA bundle."""
+        """Return the environment for a program that fetches packages: that of this process, with the CA bundle."""
         return {**os.environ, **({"SSL_CERT_FILE": str(self.ca_bundle)} if self.ca_bundle else {})}
 
 
 def _require_readable(bundle: Path) -> None:
     remedy = "Set --ca-bundle or KIT_CA_BUNDLE to a PEM file that you may read."
     try:
-        if not bundle.is_file():  # a pipe could be read only once
+        if not bundle.is_file():  # a pipe can be read only once
             raise UsageError(f"The CA bundle {bundle} is not a file.", remedy)
         bundle.read_bytes()
     except OSError as error:
@@ -73,7 +77,7 @@ def _require_readable(bundle: Path) -> None:
 
 
 def _pip_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """pip's effective cert, index-url and find-links, from its files and from PIP_* variables."""
+    """Return pip's effective cert, index-url and find-links, from its files and from PIP_* variables."""
     listing = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"],
         env=dict(environment),

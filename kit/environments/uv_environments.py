@@ -1,6 +1,4 @@
-"""Virtual environments of the local engine: one a framework and device, made by uv from the lock that images use."""
-
-from __future__ import annotations
+"""Make the local engine's virtual environments with uv: one per framework and device, from the locks of the images."""
 
 import collections
 import errno
@@ -20,33 +18,38 @@ from kit.environments.build_context import lock_file
 from kit.environments.package_sources import Sources
 from kit.host.paths import cache_folder
 from kit.host.privacy import without_user_info
-from kit.model.environment import Device, Environment, Framework
+from kit.model.environment import Environment, Framework
 from kit.model.errors import DiskError, EngineError, ImageError
 from kit.model.progress import Progress, Task
+from scenarios.contract.cell import Device
 
 PYTHON = "3.11"
 MARKER = "complete.json"
 TAIL_LINES = 15
-LOCAL_VERSION = re.compile(r"^\S+==[^\s;]*\+", re.MULTILINE)  # like 2.13.0+cpu: such wheels are on no index
+LOCAL_VERSION = re.compile(r"^\S+==[^\s;]*\+", re.MULTILINE)  # for example 2.13.0+cpu: no index has such wheels
 OTHER_WAYS = "Use --engine docker, or --env with an interpreter that has the framework."
 
 
 def folder() -> Path:
-    """Where environments lie."""
+    """Return the folder of all environments."""
     return cache_folder() / "environments"
 
 
 def uv_version() -> str:
-    """The version of uv. Raises EngineError where it cannot be run."""
-    return _uv_output("--version").split()[1]
+    """Return the version of uv. Raise EngineError if it cannot be run."""
+    try:
+        answer = subprocess.run([_uv(), "--version"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise EngineError(f"The program uv, which makes environments, does not run: {error}", OTHER_WAYS) from error
+    return answer.split()[1]
 
 
 def ensure(framework: Framework, device: Device, sources: Sources, assets: Path, progress: Progress) -> Environment:
-    """The environment of this lock, made where it is not there yet. assets: the folder that holds `scenarios`.
+    """Return the environment of this lock. Make it if it is missing. assets: the folder that holds `scenarios`.
 
-    An environment counts once it was finished and the framework's adapter could be imported in it; what an
-    interrupted attempt left is made anew. Raises EngineError without a Python, ImageError where a package cannot be
-    had or the adapter not be imported, DiskError.
+    An environment is complete if all packages are installed and the framework's adapter could be imported. The rest of
+    an interrupted attempt is replaced. Raise EngineError if there is no suitable Python, ImageError if a package cannot
+    be installed or the adapter cannot be imported, DiskError if the folder cannot be written.
     """
     lock, digest, home = _place(framework, device)
     with _disk_errors():
@@ -62,19 +65,19 @@ def ensure(framework: Framework, device: Device, sources: Sources, assets: Path,
 
 
 def exists(framework: Framework, device: Device) -> bool:
-    """Whether the environment of this lock is made."""
+    """Return whether the environment of this lock exists."""
     return (_place(framework, device)[2] / MARKER).exists()
 
 
 def _place(framework: Framework, device: Device) -> tuple[Path, str, Path]:
-    """Lock, its SHA-256, and the environment's folder."""
+    """Return the lock file, its SHA-256, and the environment's folder."""
     lock = lock_file(framework, device)
     digest = hashlib.sha256(lock.read_bytes()).hexdigest()
     return lock, digest, folder() / f"{framework.name}-{device}-{digest[:12]}"
 
 
 def remove_all() -> list[str]:
-    """Remove every environment; their names. Raises DiskError."""
+    """Remove every environment. Return their names. Raise DiskError if one cannot be removed."""
     if not folder().is_dir():
         return []
     with _disk_errors():
@@ -91,7 +94,7 @@ def _make(framework: Framework, home: Path, lock: Path, sources: Sources, assets
     tool = _uv()
     made = _run([tool, "venv", "--no-project", "--clear", "--python", PYTHON, str(home)], home.parent, variables, task)
     if made is not None:
-        raise EngineError(f"No environment with Python {PYTHON} could be made:\n{made}", OTHER_WAYS)
+        raise EngineError(f"An environment with Python {PYTHON} could not be made:\n{made}", OTHER_WAYS)
     python = str(home / "bin" / "python")
     command = [tool, "pip", "install", "--python", python, "--require-hashes", "--no-deps", "--requirement", str(lock)]
     if sources.index_url is not None:
@@ -102,18 +105,18 @@ def _make(framework: Framework, home: Path, lock: Path, sources: Sources, assets
     if installed is not None:
         raise ImageError(
             f"The packages of {framework.title} ({lock.parent.name}/{lock.name}) could not be installed:\n{installed}",
-            "See that the package index is reachable (KIT_INDEX_URL, KIT_FIND_LINKS, KIT_CA_BUNDLE). Where a hash does "
-            f"not match, that source serves another file: use another one. {OTHER_WAYS}",
+            "Check that the package index can be reached (KIT_INDEX_URL, KIT_FIND_LINKS, KIT_CA_BUNDLE). If a hash "
+            f"does not match, the source serves another file. Use another source. {OTHER_WAYS}",
         )
-    # Importing it once shows that it works, and compiles the modules before the first launch's import is timed.
+    # One import shows that the adapter works, and compiles the modules before the first launch's import is timed.
     adapter = [python, "-P", "-c", f"import scenarios.frameworks.{framework.name}.adapter"]
     imported = _run(adapter, home.parent, {**variables, "PYTHONPATH": str(assets)}, task)
     if imported is not None:
-        raise ImageError(f"{framework.title} is installed and cannot be imported:\n{imported}", OTHER_WAYS)
+        raise ImageError(f"{framework.title} is installed but cannot be imported:\n{imported}", OTHER_WAYS)
 
 
 def _run(command: list[str], cwd: Path, variables: Mapping[str, str], task: Task) -> str | None:
-    """Run to the end, its lines shown as they come. The last of them where it failed, else None."""
+    """Run a command and show its output while it comes. Return the last lines if it failed, else None."""
     tail: collections.deque[str] = collections.deque(maxlen=TAIL_LINES)
     process = subprocess.Popen(
         command, cwd=cwd, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -126,7 +129,7 @@ def _run(command: list[str], cwd: Path, variables: Mapping[str, str], task: Task
             task.describe(tail[-1])
         code = process.wait()
     finally:
-        process.kill()  # only where this is left by an exception is it still alive
+        process.kill()  # it is still alive only after an exception
         process.wait()
         process.stdout.close()
     if code == 0:
@@ -141,14 +144,7 @@ def _uv() -> str:
     try:
         return uv.find_uv_bin()
     except FileNotFoundError as error:
-        raise EngineError("The program uv, which makes environments, is not there.", "Install kit again.") from error
-
-
-def _uv_output(*arguments: str) -> str:
-    try:
-        return subprocess.run([_uv(), *arguments], capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise EngineError(f"The program uv, which makes environments, does not run: {error}", OTHER_WAYS) from error
+        raise EngineError("The program uv, which makes environments, is missing.", "Install kit again.") from error
 
 
 def _size(home: Path) -> int:
@@ -157,8 +153,8 @@ def _size(home: Path) -> int:
 
 def _no_space(text: str) -> DiskError:
     return DiskError(
-        f"No space for the environment: {text}",
-        f"Free some in {folder()} (kit clean --environments), or set KIT_CACHE_DIR to a larger disk.",
+        f"The disk has no space for the environment: {text}",
+        f"Free some space in {folder()} (kit clean --environments), or set KIT_CACHE_DIR to a larger disk.",
     )
 
 
@@ -171,5 +167,5 @@ def _disk_errors() -> Iterator[None]:
             raise _no_space(str(error)) from error
         raise DiskError(
             f"The folder of environments cannot be used: {error}",
-            "Set KIT_CACHE_DIR to a folder that you may write.",
+            "Set KIT_CACHE_DIR to a folder that you may write to.",
         ) from error

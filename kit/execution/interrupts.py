@@ -1,6 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP, so that nothing is left half done: the first one stops the run, further ones wait."""
-
-from __future__ import annotations
+"""Handle Ctrl-C, SIGTERM and SIGHUP: the first signal stops the run in good order, and later ones are ignored."""
 
 import signal
 from collections.abc import Iterator
@@ -11,10 +9,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """Handles the signals while its context lasts.
+    """Handle the signals while a context lasts.
 
-    The first signal raises KeyboardInterrupt where the program is, or, inside of `deferred`, only sets `pending`, for
-    a step that watches it and ends by itself in good order. Every later signal is ignored: clean-up is under way.
+    The first signal raises KeyboardInterrupt. Inside `deferred`, it only sets `pending`, for a step that checks it and
+    ends in good order. Every later signal is ignored, because the clean-up is running.
     """
 
     def __init__(self) -> None:
@@ -22,12 +20,12 @@ class Interrupts:
         self._deferred = False
 
     def pending(self) -> bool:
-        """Whether a signal came."""
+        """Return whether a signal arrived."""
         return self._pending
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Handle the signals in here; for the main thread."""
+        """Handle the signals in this context. Use it in the main thread."""
         before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
         try:
             yield
@@ -37,7 +35,7 @@ class Interrupts:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """In here a signal raises nothing."""
+        """In this context a signal raises nothing."""
         self._deferred = True
         try:
             yield

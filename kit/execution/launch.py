@@ -1,7 +1,8 @@
-"""One launch: request in, worker through the engine, one Record out, whatever happens. Only an interruption leaves
-none, so that the launch is run anew on --resume."""
+"""Run one launch: write the request, start the worker through the engine, and return one record in every case.
 
-from __future__ import annotations
+A launch passes through these types: PlannedLaunch, then ReadyLaunch or UnstartedLaunch, Execution, Classification,
+Record. Only an interruption leaves no record, so that --resume runs the launch again.
+"""
 
 import dataclasses
 import re
@@ -11,18 +12,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from kit.engines.base import Engine
-from kit.execution.classify import Classification, classify, failure
+from kit.execution.classify import Execution, classify
 from kit.host.privacy import redact
 from kit.host.sampling.sampler import Sampler
 from kit.model.environment import Environment
 from kit.model.errors import EngineError
 from kit.model.launch import Completion, LaunchFolder, Limits
 from kit.model.machine import Machine
-from kit.model.record import HostSamples, Image, Record, reason
+from kit.model.plan import PlannedLaunch
+from kit.model.record import Image, Record
+from kit.storage.files import disk_errors
 from kit.storage.reference_cache import ReferenceCache
-from kit.storage.run_folder import writing
 from kit.storage.safe_read import read_untrusted
 from scenarios.contract.codec import write
 from scenarios.contract.reasons import Code, Reason, Status
@@ -30,7 +33,7 @@ from scenarios.contract.request import REQUEST_FILE, RESULT_FILE, Request
 from scenarios.contract.result import Result
 
 RESULT_LIMIT = 16 << 20
-TAIL_BYTES = 64 << 10  # read from the log's end: progress bars and colours take room and are not kept
+TAIL_BYTES = 64 << 10  # read from the end of the log; progress bars and colors take space and are removed
 TAIL_CHARACTERS = 4000
 # Terminal escape sequences (ECMA-48: CSI, OSC, others of two characters), then any other control character.
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -51,9 +54,20 @@ class RunContext:
 
 
 @dataclass(frozen=True)
-class Job:
-    """One launch, ready to go. data: folder with the prepared data sets, None where the worker makes its own;
-    data_note: why it is so. work: folder for this launch alone, made and removed here. log: where its log is kept."""
+class UnstartedLaunch:
+    """A planned launch that cannot start."""
+
+    planned: PlannedLaunch
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class ReadyLaunch:
+    """A launch that can start.
+
+    data: folder with the prepared data sets; None if the worker generates its data. data_note: where the data comes
+    from. work: folder for this launch only; it is created and removed here. log: where the log is kept.
+    """
 
     request: Request
     environment: Environment
@@ -65,59 +79,86 @@ class Job:
 
     @property
     def folder(self) -> LaunchFolder:
-        """What the engine gets."""
+        """Return what the engine gets."""
         return LaunchFolder(scratch=self.work / "io", data=self.data, log=self.work / "log")
 
 
-def run_launch(setting: RunContext, job: Job, stopped: Callable[[], bool]) -> Record:
-    """Run one launch to its end and describe it.
+def run_launch(context: RunContext, ready: ReadyLaunch, stopped: Callable[[], bool]) -> Record:
+    """Run one launch to its end and return its record.
 
-    Raises KeyboardInterrupt where `stopped` ended it, DiskError where its files cannot be written.
+    Raise KeyboardInterrupt if `stopped` ended it, and DiskError if its files cannot be written.
     """
-    started_at, warnings, tail = now(), list[str](), ""
+    started_at, warnings = now(), list[str]()
     try:
-        with writing(job.work):
-            warnings += _lay_out(setting, job)
-        completion, lost, host_samples = _launch(setting, job, stopped)
+        with disk_errors(ready.work):
+            warnings += _lay_out(context, ready)
+        execution = execute(context, ready, stopped)
         if stopped():
             raise KeyboardInterrupt
-        tail = log_tail(job.folder.log, identify=setting.identify)
-        verdict = failure(lost) if lost else classify(job.request, completion, _left(job), tail)
-        warnings += completion.warnings
-        if verdict.status is Status.OK:
-            warnings += _use_cache(lambda: setting.references.keep(job.request, job.folder.scratch))
-        with writing(job.log):
-            if job.folder.log.exists():
-                shutil.move(job.folder.log, job.log)
+        classification = classify(ready.request, execution)
+        warnings += execution.completion.warnings
+        if classification.reason is None:
+            warnings += _use_cache(lambda: context.references.keep(ready.request, ready.folder.scratch))
+        with disk_errors(ready.log):
+            if ready.folder.log.exists():
+                shutil.move(ready.folder.log, ready.log)
     finally:
-        warnings += _clear(job.work)
+        warnings += _clear(ready.work)
+    clean = _cleaner(context)
     return _record(
-        setting,
-        job.request,
-        verdict,
-        started_at=started_at,
-        seconds=completion.seconds,
+        context,
+        ready.request,
+        classification.reason,
+        started_at,
         warnings=warnings,
-        environment=job.environment,
-        data_note=job.data_note,
-        tail=tail,
-        host_samples=host_samples,
+        request=ready.request,
+        result=classification.result and _clean_result(classification.result, clean),
+        image=_image(ready.environment, clean),
+        data_note=clean(ready.data_note),
+        seconds=execution.completion.seconds,
+        log_tail=execution.log_tail,
+        host_samples=execution.host_samples,
     )
 
 
-def record_without_launch(setting: RunContext, request: Request, cause: Reason, data_note: str = "") -> Record:
-    """The record of a planned launch that never came to run: skipped, or without environment or data."""
-    return _record(setting, request, failure(cause), started_at=now(), data_note=data_note)
+def execute(context: RunContext, ready: ReadyLaunch, stopped: Callable[[], bool]) -> Execution:
+    """Run the worker to its end, sample the host during this time, and collect what the worker left."""
+    request, started = ready.request, time.monotonic()
+    labels = {"run": context.run, "key": request.cell.key, "launch": str(request.launch)}
+    sampler = Sampler(ready.limits.gpus)
+    sampler.start()
+    lost = None
+    try:
+        completion = context.engine.launch(
+            ready.environment, ready.folder, ready.limits, request.environment, labels, stopped
+        )
+    except EngineError as error:
+        completion = Completion(exit_code=None, seconds=time.monotonic() - started)
+        lost = Reason.of(Code.ENGINE_FAILED, error.message, error.remedy)
+    finally:
+        samples = sampler.stop()
+    if sampler.failure:
+        completion = dataclasses.replace(completion, warnings=(*completion.warnings, sampler.failure))
+    tail = log_tail(ready.folder.log, identify=context.identify)
+    return Execution(completion, lost, _result_file(ready.folder.scratch), tail, samples)
+
+
+def unstarted_record(context: RunContext, unstarted: UnstartedLaunch) -> Record:
+    """Return the record of a launch that cannot start: skipped, or without environment, data or settings."""
+    return _record(context, unstarted.planned, unstarted.reason, now())
 
 
 def now() -> str:
-    """UTC, ISO 8601, to the second."""
+    """Return the time in UTC, ISO 8601, in whole seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def log_tail(log: Path, *, identify: bool) -> str:
-    """The last TAIL_CHARACTERS of a log as plain text: of a line that was overwritten, what it showed last; no colours
-    and control characters; without names of people and machines unless `identify`. Empty where there is no log."""
+    """Return the last TAIL_CHARACTERS of a log as plain text, or an empty string if there is no log.
+
+    Remove colors and control characters. Keep only the last state of a line that was overwritten. Unless `identify`,
+    remove the names of people and machines.
+    """
     if not log.exists():
         return ""
     with open(log, "rb") as file:
@@ -128,16 +169,16 @@ def log_tail(log: Path, *, identify: bool) -> str:
     return (plain if identify else redact(plain))[-TAIL_CHARACTERS:]
 
 
-def _lay_out(setting: RunContext, job: Job) -> list[str]:
-    """Make the launch's folders and files. Returns warnings."""
-    scratch = job.folder.scratch
+def _lay_out(context: RunContext, ready: ReadyLaunch) -> list[str]:
+    """Create the folders and files of the launch. Return warnings."""
+    scratch = ready.folder.scratch
     scratch.mkdir(parents=True)
-    write(scratch / REQUEST_FILE, job.request)
-    return _use_cache(lambda: setting.references.lend(job.request, scratch))
+    write(scratch / REQUEST_FILE, ready.request)
+    return _use_cache(lambda: context.references.lend(ready.request, scratch))
 
 
 def _use_cache(step: Callable[[], None]) -> list[str]:
-    """Do a step of the reference cache. It only saves time, so that its failure is a warning."""
+    """Use the cache of reference values. It only saves time, so a failure is only a warning."""
     try:
         step()
     except (OSError, ValueError) as error:
@@ -145,102 +186,76 @@ def _use_cache(step: Callable[[], None]) -> list[str]:
     return []
 
 
-def _launch(
-    setting: RunContext, job: Job, stopped: Callable[[], bool]
-) -> tuple[Completion, Reason | None, HostSamples]:
-    """How the process ended, the reason where the engine itself was lost, and what the host saw meanwhile."""
-    request, began = job.request, time.monotonic()
-    labels = {"run": setting.run, "key": request.key, "launch": str(request.launch)}
-    sampler = Sampler(job.limits.gpus)
-    sampler.start()
-    lost = None
+def _result_file(scratch: Path) -> bytes | Exception | None:
+    """Return the content of the result file, or why it cannot be read, or None if it does not exist."""
     try:
-        engine = setting.engine
-        completion = engine.launch(job.environment, job.folder, job.limits, request.environment, labels, stopped)
-    except EngineError as error:
-        completion = Completion(exit_code=None, seconds=time.monotonic() - began)
-        lost = reason(Code.ENGINE_FAILED, error.message, error.remedy)
-    finally:
-        host_samples = sampler.stop()
-    if sampler.failure:
-        completion = dataclasses.replace(completion, warnings=(*completion.warnings, sampler.failure))
-    return completion, lost, host_samples
-
-
-def _left(job: Job) -> bytes | Exception | None:
-    """The result file's content, or why it cannot be read; None where there is none."""
-    try:
-        return read_untrusted(job.folder.scratch / RESULT_FILE, RESULT_LIMIT)
+        return read_untrusted(scratch / RESULT_FILE, RESULT_LIMIT)
     except (OSError, ValueError) as error:
         return error
 
 
 def _clear(work: Path) -> list[str]:
-    """Remove the launch's folder. Returns a warning where the worker left something that cannot be removed."""
+    """Remove the folder of the launch. Return a warning if the worker left something that cannot be removed."""
     try:
         if work.exists():
             shutil.rmtree(work)
     except OSError as error:
-        return [f"The launch's scratch folder could not be removed: {error}"]
+        return [f"The scratch folder of the launch could not be removed: {error}"]
     return []
 
 
 def _record(
-    setting: RunContext,
-    request: Request,
-    verdict: Classification,
-    *,
+    context: RunContext,
+    launch: PlannedLaunch | Request,
+    reason: Reason | None,
     started_at: str,
-    seconds: float = 0.0,
+    *,
     warnings: Sequence[str] = (),
-    environment: Environment | None = None,
-    data_note: str = "",
-    tail: str = "",
-    host_samples: HostSamples | None = None,
+    **started: Any,
 ) -> Record:
-    clean = (lambda text: text) if setting.identify else redact
-    result, cause = verdict.result, verdict.reason
-    if cause is not None:
-        cause = reason(cause.code, clean(cause.message), clean(cause.remedy))
-    if result is not None:
-        result = _cleaned(result, clean)
-    image = None
-    if environment is not None:
-        image = Image(
-            kind=environment.kind,
-            reference=clean(environment.reference),
-            digest=environment.digest,
-            size_bytes=environment.size_bytes,
-        )
+    """Return a record. started: the fields that only a launch that started has."""
+    clean = _cleaner(context)
     return Record(
-        key=request.key,
-        launch=request.launch,
-        status=verdict.status,
-        reason=cause,
-        request=request,
-        result=result,
-        machine=setting.machine,
-        image=image,
-        engine=setting.engine.name,
-        profile=setting.profile,
-        data_note=clean(data_note),
+        cell=launch.cell,
+        launch=launch.launch,
+        purpose=launch.purpose if isinstance(launch, Request) else "measure",
+        status=reason.code.status if reason else Status.OK,
+        reason=reason and _clean_reason(reason, clean),
+        machine=context.machine,
+        engine=context.engine.name,
+        profile=context.profile,
         started_at=started_at,
-        seconds=seconds,
-        warnings=[clean(text) for text in (*setting.warnings, *warnings)],
-        log_tail=tail,
-        host_samples=host_samples,
+        warnings=[clean(text) for text in (*context.warnings, *warnings)],
+        **started,
     )
 
 
-def _cleaned(result: Result, clean: Callable[[str], str]) -> Result:
-    """The result, with what the worker tells in words of its own cleaned."""
-    told, tuning = result.reason, result.tuning
-    if told is not None:
-        told = reason(told.code, clean(told.message), clean(told.remedy))
+def _image(environment: Environment, clean: Callable[[str], str]) -> Image:
+    return Image(
+        kind=environment.kind,
+        reference=clean(environment.reference),
+        digest=environment.digest,
+        size_bytes=environment.size_bytes,
+    )
+
+
+def _cleaner(context: RunContext) -> Callable[[str], str]:
+    """Return the function that removes the names of people and machines from a text, unless the run keeps them."""
+    return (lambda text: text) if context.identify else redact
+
+
+def _clean_reason(reason: Reason, clean: Callable[[str], str]) -> Reason:
+    return Reason(reason.code, clean(reason.message), clean(reason.remedy))
+
+
+def _clean_result(result: Result, clean: Callable[[str], str]) -> Result:
+    """Return the result without names in the texts that the worker wrote."""
+    tuning = result.tuning
     if tuning is not None:
         searches = []
         for search in tuning.searches:
             tried = [dataclasses.replace(each, failure=clean(each.failure)) for each in search.tried]
             searches.append(dataclasses.replace(search, tried=tried))
         tuning = dataclasses.replace(tuning, searches=searches)
-    return dataclasses.replace(result, reason=told, tuning=tuning)
+    reason = result.reason and _clean_reason(result.reason, clean)
+    return dataclasses.replace(result, reason=reason, tuning=tuning)

@@ -1,41 +1,26 @@
-"""What workers are asked for: by planned launches, by probes, by searches for settings. Pure."""
-
-from __future__ import annotations
+"""Make the request of a launch: to measure a cell, to search for its settings, or to probe the machine's ceilings."""
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
 
 from kit.model.plan import Plan, PlannedLaunch
 from kit.planning.profiles import budget, find_profile
 from scenarios.contract import allocators
-from scenarios.contract.request import Budget, Request
+from scenarios.contract.cell import CEILINGS, Cell
+from scenarios.contract.request import Budget, DataKind, Request
 from scenarios.spec import Scenario, digest
 
-TUNING_TEST_IMAGES = 1000  # what inference is tried on
+TUNING_TEST_IMAGES = 1000  # inference is tried on these
 
 
 def measuring(
-    plan: Plan,
-    launch: PlannedLaunch,
-    scenario: Scenario,
-    data: Literal["real", "synthetic"],
-    threads: int,
-    settings: Mapping[str, str],
+    plan: Plan, launch: PlannedLaunch, scenario: Scenario, data: DataKind, threads: int, settings: Mapping[str, str]
 ) -> Request:
-    """Of a planned launch. settings: of the tuned lane, none in stock."""
+    """Return the request to measure a planned launch. settings: of the tuned lane; empty in the stock lane."""
     return Request(
-        key=launch.key,
+        cell=launch.cell,
         launch=launch.launch,
-        scenario=launch.scenario,
-        variant=launch.variant,
         spec=digest(scenario),
-        framework=launch.framework,
-        device=launch.device,
-        devices=launch.devices,
-        lane=launch.lane,
-        precision=launch.precision,
-        batch=launch.batch,
         seed=plan.seed,
         threads=threads,
         data=data,
@@ -46,25 +31,17 @@ def measuring(
 
 
 def tuning(measured: Request, launch: int, seconds: float) -> Request:
-    """What finds the settings for a request. launch: which try this is."""
+    """Return the request to search for the settings of a cell. launch: number of this try, from 1."""
     limits = Budget(seconds=seconds, test_images=TUNING_TEST_IMAGES)
     return replace(measured, launch=launch, purpose="tune", budget=limits, settings={}, environment={})
 
 
-def probing(plan: Plan, launch: PlannedLaunch, threads: int) -> Request:
-    """What measures the ceilings that a launch of this framework, device and precision can reach."""
+def probing(plan: Plan, cell: Cell, launch: int, threads: int) -> Request:
+    """Return the request to probe the ceilings of this cell's framework, device and precision."""
     return Request(
-        key=f"ceilings/{launch.framework}/{launch.device}/{launch.precision}",
-        launch=1,
-        scenario="",
-        variant="",
+        cell=Cell(CEILINGS, "", cell.framework, cell.device, 1, "stock", cell.precision, 1),
+        launch=launch,
         spec="",
-        framework=launch.framework,
-        device=launch.device,
-        devices=1,
-        lane="stock",
-        precision=launch.precision,
-        batch=1,
         seed=plan.seed,
         threads=threads,
         data="synthetic",

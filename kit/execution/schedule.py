@@ -1,9 +1,7 @@
-"""Which cells of a precise profile get a further launch: round by round, the widest interval first. Pure.
+"""Decide which cells of the standard profile get another launch. No input or output.
 
-All is derived from the plan and the records, so that a run that was interrupted goes on from where it was.
+The decision depends only on the plan and the records, so a resumed run continues where it stopped.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Sequence
@@ -17,12 +15,12 @@ from scenarios.contract.reasons import Status
 
 
 def next_round(plan: Plan, records: Sequence[Record]) -> list[PlannedLaunch]:
-    """The next round: one launch of every planned cell whose interval is wide (`is_narrow`), the widest first, numbered
-    after the cell's last. Empty where none is wide any more, or the budget has room for none.
+    """Return the next round: one launch of every planned cell whose interval is wide (`is_narrow`), the widest first.
 
-    A cell needs two `ok` launches to have an interval, and gets no more where one was skipped or where as many failed
-    as ended `ok`. A launch has room in `plan.budget_s` where all seconds spent, those expected of the launches before
-    it in the round, and its own do not exceed it; a launch is expected to take as long as the cell's others on average.
+    The list is empty if no interval is wide, or if the budget has no time left. A cell needs two `ok` launches to have
+    an interval. It gets no more launches if one was skipped, or if at least as many failed as were `ok`. A launch fits
+    into `plan.budget_s` if the seconds spent, the expected seconds of the launches before it in the round, and its own
+    do not exceed the budget. A launch is expected to take as long as the other launches of its cell on average.
     """
     last: dict[str, PlannedLaunch] = {}
     for launch in plan.launches:
@@ -30,10 +28,10 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[PlannedLaunch]:
             last[launch.key] = launch
     wide = []
     for key, launch in last.items():
-        mine = [record for record in records if record.key == key]
-        if (half_width := _half_width_if_wide(mine)) is not None:
-            number = 1 + max(launch.launch, *(record.launch for record in mine))
-            expected_s = fmean(record.seconds for record in mine)
+        own = [record for record in records if record.key == key]
+        if (half_width := _half_width_if_wide(own)) is not None:
+            number = 1 + max(launch.launch, *(record.launch for record in own))
+            expected_s = fmean(record.seconds for record in own)
             wide.append((half_width, expected_s, launch.model_copy(update={"launch": number})))
     left_s = math.inf if plan.budget_s is None else plan.budget_s - sum(record.seconds for record in records)
     chosen = []
@@ -45,7 +43,7 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[PlannedLaunch]:
 
 
 def _half_width_if_wide(records: Sequence[Record]) -> float | None:
-    """The half-width of a cell that is to have a further launch; None where it is narrow, or not to be had."""
+    """Return the half-width of a cell that needs another launch, else None."""
     measured = speeds(records)
     interval = cell_interval(measured)
     failing = len(measured) <= len(records) - len(measured)

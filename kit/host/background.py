@@ -1,6 +1,4 @@
-"""Work that may hang, done beside: who waits for it decides how long."""
-
-from __future__ import annotations
+"""Run work that may hang in a daemon thread. The caller sets the timeout."""
 
 from collections.abc import Callable
 from concurrent import futures
@@ -11,13 +9,16 @@ T = TypeVar("T")
 
 
 def in_background(work: Callable[[], T], into: futures.Future[T] | None = None) -> futures.Future[T]:
-    """Do it in a thread that does not keep the process from ending; result or exception are the future's."""
+    """Run `work` in a thread that does not keep the process alive. Return a future of its result or exception.
+
+    into: the future to use, if the caller needs it before the thread starts.
+    """
     future: futures.Future[T] = into or futures.Future()
 
     def run() -> None:
         try:
             future.set_result(work())
-        except Exception as error:  # noqa: BLE001 - whoever asks for the result gets it
+        except Exception as error:  # noqa: BLE001 - the future raises it
             future.set_exception(error)
 
     Thread(target=run, daemon=True).start()

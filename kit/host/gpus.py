@@ -1,6 +1,4 @@
-"""The NVIDIA GPUs of this machine, asked through NVML; a machine without NVIDIA's driver has none."""
-
-from __future__ import annotations
+"""Query the NVIDIA GPUs of this machine through NVML. Without NVIDIA's driver there are none."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +10,7 @@ from kit.model.machine import Gpu
 
 
 def gpus(*, identify: bool = False) -> list[Gpu]:
-    """The GPUs in the driver's order (PCI bus); none where NVML cannot be used. identify: with UUIDs."""
+    """Return the GPUs in the driver's order (PCI bus), none if NVML cannot be used. identify: include UUIDs."""
     with _nvml() as usable:
         if not usable:
             return []
@@ -20,25 +18,25 @@ def gpus(*, identify: bool = False) -> list[Gpu]:
 
 
 def driver() -> tuple[str | None, str | None]:
-    """Version of NVIDIA's driver and of the newest CUDA that it serves, as ("580.65.06", "13.0"); None, None where
-    there is no driver."""
+    """Return the version of NVIDIA's driver and of the newest CUDA that it supports, for example ("580.65.06", "13.0").
+    Return None, None if there is no driver."""
     with _nvml() as usable:
         if not usable:
             return None, None
         cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
-        return _text(pynvml.nvmlSystemGetDriverVersion()), f"{cuda // 1000}.{cuda % 1000 // 10}"
+        return pynvml.nvmlSystemGetDriverVersion(), f"{cuda // 1000}.{cuda % 1000 // 10}"
 
 
 def busy() -> list[int]:
-    """Indices of the GPUs on which a process computes now; none where NVML cannot be used."""
+    """Return the indices of the GPUs on which a process computes now, none if NVML cannot be used."""
     with _nvml() as usable:
         return [index for index, handle in enumerate(_handles()) if _computes(handle)] if usable else []
 
 
 @contextmanager
 def opened(names: Sequence[str]) -> Iterator[dict[int, object]]:
-    """NVML's handles of the GPUs with these indices or UUIDs, by index, usable inside the context; without those that
-    do not answer. Where no GPU is named NVML is left alone."""
+    """Yield NVML's handles of the GPUs with these indices or UUIDs, by index. They are valid inside the context. GPUs
+    that do not answer are missing. If no GPU is named, NVML is not used."""
     if not names:
         yield {}
         return
@@ -47,34 +45,36 @@ def opened(names: Sequence[str]) -> Iterator[dict[int, object]]:
 
 
 def absence() -> str | None:
-    """Why no launch can have a GPU here; None where there is one."""
+    """Return why no launch can have a GPU here, None if there is a GPU."""
     if gpus():
         return None
-    return "No NVIDIA GPU is visible on this machine: NVIDIA's driver is absent, or shows no GPU to this user."
+    return "No NVIDIA GPU is visible on this machine: NVIDIA's driver is missing, or shows no GPU to this user."
 
 
 def refusal(framework: Framework) -> str | None:
-    """Why no GPU of this machine can run the framework's cuda environment, with the remedy; None where one can."""
+    """Return why no GPU of this machine can run the framework's CUDA environment, with the remedy. Return None if one
+    can."""
     if "cuda" not in framework.devices:
         return f"{framework.title} is not offered on cuda."
     return absence() or " ".join(lack(framework) or ()) or None
 
 
 def lack(framework: Framework) -> tuple[str, str] | None:
-    """What the GPUs that are here lack for the framework's cuda environment, and the remedy; None where one is fit."""
+    """Return what this machine's GPUs lack for the framework's CUDA environment, and the remedy. Return None if one is
+    suitable."""
     found = gpus()
     version, _ = driver()
-    least = framework.min_driver
-    if least is not None and version is not None and int(version.split(".")[0]) < least:
+    needed = framework.min_driver
+    if needed is not None and version is not None and int(version.split(".")[0]) < needed:
         return (
-            f"NVIDIA's driver is {version}; {framework.title} with CUDA {framework.cuda_major} needs {least} or newer.",
+            f"NVIDIA's driver is {version}. {framework.title} on CUDA {framework.cuda_major} needs {needed} or newer.",
             "Update the driver.",
         )
     capability = framework.min_capability
     if capability is not None and all(gpu.compute_capability < capability for gpu in found):
         names = ", ".join(f"{gpu.name} ({_dotted(gpu.compute_capability)})" for gpu in found)
         return (
-            f"{framework.title} needs a GPU of compute capability {_dotted(capability)} or newer; here is {names}.",
+            f"{framework.title} needs compute capability {_dotted(capability)} or newer. This machine has {names}.",
             f"Use --env with an interpreter whose {framework.title} was built for this GPU.",
         )
     return None
@@ -103,7 +103,7 @@ def _find(name: str) -> tuple[int, object] | None:
             return int(name), pynvml.nvmlDeviceGetHandleByIndex(int(name))
         handle = pynvml.nvmlDeviceGetHandleByUUID(name)
         return pynvml.nvmlDeviceGetIndex(handle), handle
-    except pynvml.NVMLError:  # fallen off the bus since it was chosen
+    except pynvml.NVMLError:  # it fell off the bus since it was chosen
         return None
 
 
@@ -118,24 +118,20 @@ def _describe(index: int, handle: object, identify: bool) -> Gpu:
     major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
     return Gpu(
         index=index,
-        name=_text(pynvml.nvmlDeviceGetName(handle)),
+        name=pynvml.nvmlDeviceGetName(handle),
         memory_bytes=pynvml.nvmlDeviceGetMemoryInfo(handle).total,
         compute_capability=(major, minor),
         power_limit_w=_watts(pynvml.nvmlDeviceGetPowerManagementLimit, handle),
         default_power_limit_w=_watts(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle),
-        uuid=_text(pynvml.nvmlDeviceGetUUID(handle)) if identify else None,
+        uuid=pynvml.nvmlDeviceGetUUID(handle) if identify else None,
     )
 
 
 def _watts(query: Callable[[object], int], handle: object) -> float | None:
     try:
         return query(handle) / 1000  # milliwatts
-    except pynvml.NVMLError:  # laptop and virtual GPUs often do not say
+    except pynvml.NVMLError:  # laptop and virtual GPUs often do not report it
         return None
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
 
 
 def _dotted(capability: tuple[int, int]) -> str:

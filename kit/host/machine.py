@@ -1,10 +1,7 @@
-"""What this machine is and how much of it may be used: CPUs, quota, memory, caches, GPUs, system.
+"""Describe this machine and how much of it may be used: CPUs, quota, memory, caches, GPUs, system.
 
-Linux on x86_64 only. Each source is read by one function and parsed by another, which takes text, so that recorded
-files of other machines test the parsers.
+Linux on x86_64 only. Parsers take text or a folder, so that recorded files of other machines test them.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -24,24 +21,26 @@ import psutil
 import kit
 from kit.model.errors import EngineError
 from kit.model.machine import Machine
+from scenarios.linux import cgroup
 from scenarios.linux.caches import last_cache_bytes
+from scenarios.linux.files import text
 
-# What decides how fast matrix code runs; the hundred other flags would only fill the records.
-TELLING_FLAGS = re.compile(r"sse4_2|f16c|fma|avx.*|amx.*")
+# The flags that decide how fast matrix code runs. The hundred others would only fill the records.
+RECORDED_FLAGS = re.compile(r"sse4_2|f16c|fma|avx.*|amx.*")
 
 
 def require_supported(system: str = platform.system(), architecture: str = platform.machine()) -> None:
-    """Raise EngineError anywhere but on Linux on x86_64: the frameworks have no such wheels for other machines."""
+    """Raise EngineError unless this is Linux on x86_64: the frameworks have no wheels for other machines."""
     if (system, architecture) != ("Linux", "x86_64"):
         raise EngineError(
-            f"kit measures on Linux on x86_64 only; this is {system or 'an unknown system'} on {architecture}.",
-            "Run it on a Linux x86_64 machine, or in such a virtual machine.",
+            f"kit measures on Linux on x86_64 only, but this is {system or 'an unknown system'} on {architecture}.",
+            "Run it on a Linux x86_64 machine or virtual machine.",
         )
 
 
 @dataclass(frozen=True)
 class Processors:
-    """/proc/cpuinfo. cores: logical CPU number to (socket, core) of the physical core it belongs to."""
+    """The content of /proc/cpuinfo. cores: logical CPU number to (socket, core) of its physical core."""
 
     model: str
     flags: frozenset[str]
@@ -56,11 +55,11 @@ class Processors:
         return len(set(self.cores.values()))
 
 
-def parse_cpuinfo(text: str) -> Processors:
-    """Parse /proc/cpuinfo. Where it names no core (some virtual machines), each logical CPU counts as one."""
+def parse_cpuinfo(content: str) -> Processors:
+    """Parse /proc/cpuinfo. If it names no cores (some virtual machines), each logical CPU counts as one."""
     cores: dict[int, tuple[int, int]] = {}
     model, flags = "unknown", ""
-    for block in text.strip().split("\n\n"):
+    for block in content.strip().split("\n\n"):
         fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in block.splitlines())}
         if "processor" not in fields:
             continue
@@ -72,7 +71,7 @@ def parse_cpuinfo(text: str) -> Processors:
 
 
 def spread(cpus: set[int], cores: dict[int, tuple[int, int]]) -> tuple[int, ...]:
-    """Logical CPUs in the order in which to use them: one of each physical core first, then their siblings."""
+    """Sort logical CPUs by the order in which to use them: one of each physical core first, then their siblings."""
     taken: dict[tuple[int, int], int] = {}
     ranked = []
     for cpu in sorted(cpus):
@@ -83,85 +82,54 @@ def spread(cpus: set[int], cores: dict[int, tuple[int, int]]) -> tuple[int, ...]
 
 
 def usable_cpus() -> tuple[int, ...]:
-    """Numbers of the logical CPUs that may be used: affinity, of which no more than the cgroup's quota, rounded down,
-    because a thread beyond the quota stalls all others whenever it is spent. Best first: the first n are on n
-    physical cores where there are as many."""
+    """Return the numbers of the logical CPUs that may be used, best first: the first n are on n physical cores if there
+    are that many.
+
+    These are the CPUs of the affinity mask, but no more than the cgroup's quota, rounded down: whenever the quota is
+    used up, a thread beyond it stalls all others.
+    """
     ordered = spread(os.sched_getaffinity(0), parse_cpuinfo(Path("/proc/cpuinfo").read_text()).cores)
     quota = quota_cpus()
     return ordered if quota is None else ordered[: max(1, int(quota))]
 
 
-def cgroup_folders(controller: str, memberships: str, mounts: str) -> tuple[int, list[Path]]:
-    """The cgroup version (1 or 2) that manages `controller`, and the folders whose limits hold for this process:
-    its own first, then each parent up to the mount point. No folders where no such hierarchy is mounted.
-
-    memberships: text of /proc/self/cgroup; mounts: text of /proc/self/mountinfo (both: man 7 cgroups, man 5 proc).
-    """
-    paths = {}
-    for line in memberships.splitlines():
-        _, names, path = line.split(":", 2)
-        paths.update(dict.fromkeys(names.split(","), path))  # version 2 has the empty name
-    unified: tuple[int, list[Path]] = (2, [])
-    for line in mounts.splitlines():
-        before, _, after = line.partition(" - ")
-        root, point = before.split()[3:5]
-        kind, _, options = after.split()[:3]
-        if kind == "cgroup" and controller in options.split(",") and controller in paths:
-            return 1, _chain(Path(point), root, paths[controller])
-        if kind == "cgroup2" and "" in paths:
-            unified = 2, _chain(Path(point), root, paths[""])
-    return unified
-
-
-def _chain(point: Path, root: str, path: str) -> list[Path]:
-    # In a container the mount shows only the part of the hierarchy below `root`; a path outside of it is not visible,
-    # and the kernel writes one outside of the cgroup namespace as /../name.
-    inside = os.path.relpath(path, root)
-    own = point if path.startswith("/..") or inside.startswith("..") else point / inside
-    return [own, *(parent for parent in own.parents if parent.is_relative_to(point))]
-
-
 def quota_from(version: int, folder: Path) -> float | None:
-    """CPUs that one cgroup folder grants, None where it sets no limit."""
+    """Return the CPUs that one cgroup folder grants, None if it sets no limit."""
     if version == 2:
-        quota, period = (_read(folder / "cpu.max") or "max 100000").split()
+        quota, period = (text(folder / "cpu.max") or "max 100000").split()
     else:
-        quota = _read(folder / "cpu.cfs_quota_us") or "-1"
-        period = _read(folder / "cpu.cfs_period_us") or "100000"
+        quota = text(folder / "cpu.cfs_quota_us") or "-1"
+        period = text(folder / "cpu.cfs_period_us") or "100000"
     return None if quota in {"max", "-1"} else int(quota) / int(period)
 
 
 def memory_limit_from(version: int, folder: Path) -> int | None:
-    """Bytes that one cgroup folder grants, None where it sets no limit."""
-    text = _read(folder / ("memory.max" if version == 2 else "memory.limit_in_bytes")) or "max"
-    # Version 1 writes "no limit" as the largest multiple of the page size that fits in 63 bits.
-    return None if text == "max" or int(text) > 1 << 62 else int(text)
+    """Return the bytes that one cgroup folder grants, None if it sets no limit."""
+    limit = text(folder / ("memory.max" if version == 2 else "memory.limit_in_bytes")) or "max"
+    # Version 1 encodes "no limit" as the largest multiple of the page size that fits in 63 bits.
+    return None if limit == "max" or int(limit) > 1 << 62 else int(limit)
 
 
 def quota_cpus() -> float | None:
-    """CPUs that the cgroup's quota grants (the least on the way up), None where there is none."""
-    version, folders = _own_cgroup("cpu")
+    """Return the CPUs that the cgroup's quota grants (the minimum over its parents), None if there is no quota."""
+    version, folders = cgroup.own_folders("cpu")
     return min((q for q in (quota_from(version, folder) for folder in folders) if q is not None), default=None)
 
 
 def memory_limit_bytes() -> int | None:
-    """The cgroup's memory limit (the least on the way up), None where there is none below the machine's memory."""
-    version, folders = _own_cgroup("memory")
+    """Return the cgroup's memory limit in bytes (the minimum over its parents), None if no limit is below the machine's
+    memory."""
+    version, folders = cgroup.own_folders("memory")
     total = psutil.virtual_memory().total
     limits = (memory_limit_from(version, folder) for folder in folders)
     return min((limit for limit in limits if limit is not None and limit < total), default=None)
 
 
-def _own_cgroup(controller: str) -> tuple[int, list[Path]]:
-    process = Path("/proc/self")
-    return cgroup_folders(controller, (process / "cgroup").read_text(), (process / "mountinfo").read_text())
-
-
 def caches(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> dict[str, int]:
-    """Sizes in bytes of the caches that CPU 0 sees: L1d, L1i, L2, L3. Empty where the system does not tell."""
+    """Return the sizes in bytes of CPU 0's caches: L1d, L1i, L2, L3. Empty if the system does not show them."""
     found = {}
     for index in sorted(folder.glob("index*")):
-        level, kind, size = (_read(index / name) for name in ("level", "type", "size"))
+        level, kind, size = (text(index / name) for name in ("level", "type", "size"))
         if level and kind and size:
             suffix = {"Data": "d", "Instruction": "i"}.get(kind, "")
             found[f"L{level}{suffix}"] = int(size.rstrip("KM")) << {"K": 10, "M": 20}.get(size[-1], 0)
@@ -169,7 +137,7 @@ def caches(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> dict[st
 
 
 def virtualization(flags: frozenset[str]) -> str | None:
-    """The kind of container or virtual machine this runs in, as systemd names it; None on bare metal."""
+    """Return the kind of container or virtual machine this runs in, by systemd's name. Return None on bare metal."""
     if tool := shutil.which("systemd-detect-virt"):
         answer = subprocess.run([tool], capture_output=True, text=True, check=False).stdout.strip()
         if answer:
@@ -177,12 +145,12 @@ def virtualization(flags: frozenset[str]) -> str | None:
     for mark, name in (("/.dockerenv", "docker"), ("/run/.containerenv", "podman")):
         if Path(mark).exists():
             return name
-    return (_read(Path("/sys/hypervisor/type")) or "virtual machine") if "hypervisor" in flags else None
+    return (text(Path("/sys/hypervisor/type")) or "virtual machine") if "hypervisor" in flags else None
 
 
 def describe(runtime: dict[str, str], identify: bool) -> Machine:
-    """Describe this machine. runtime: what the engine says of itself. Host name, user and GPU serials (UUIDs) are in
-    it only with `identify`."""
+    """Describe this machine. runtime: the engine's description of itself. identify: include host name, user and GPU
+    UUIDs."""
     from kit.host.gpus import driver, gpus
 
     processors = parse_cpuinfo(Path("/proc/cpuinfo").read_text())
@@ -197,7 +165,7 @@ def describe(runtime: dict[str, str], identify: bool) -> Machine:
         "quota_cpus": quota_cpus(),
         "caches": caches(),
         "last_cache_bytes": last_cache_bytes(usable_cpus()),
-        "cpu_flags": sorted(flag for flag in processors.flags if TELLING_FLAGS.fullmatch(flag)),
+        "cpu_flags": sorted(flag for flag in processors.flags if RECORDED_FLAGS.fullmatch(flag)),
         "memory_bytes": psutil.virtual_memory().total,
         "memory_limit_bytes": memory_limit_bytes(),
         "gpus": gpus(identify=identify),
@@ -219,10 +187,10 @@ def describe(runtime: dict[str, str], identify: bool) -> Machine:
 
 
 def identity(facts: dict[str, Any]) -> str:
-    """16 hex digits, equal for equal facts about hardware, its limits and its system software.
+    """Return 16 hex digits that are equal for equal facts about hardware, its limits and its system software.
 
-    Memory counts in whole GiB, because the kernel's own share of it differs a little from boot to boot; a GPU's
-    power limit, which an administrator may change at any time, and its UUID do not count.
+    Memory counts in whole GiB, because the kernel's own share of it differs a little from boot to boot. A GPU's power
+    limit does not count, because an administrator may change it at any time. Its UUID does not count either.
     """
     gpus = [gpu.model_dump(include={"name", "memory_bytes", "compute_capability"}) for gpu in facts["gpus"]]
     stable = facts | {"memory_bytes": round(facts["memory_bytes"] / (1 << 30)), "gpus": gpus}
@@ -232,13 +200,5 @@ def identity(facts: dict[str, Any]) -> str:
 def _user() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a number without an account, as in containers
+    except KeyError:  # a number without an account, for example in containers
         return str(os.getuid())
-
-
-def _read(path: Path) -> str | None:
-    """The stripped text of a small system file, None where the system has none or shows it to nobody."""
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return None

@@ -1,13 +1,11 @@
-"""One measuring run a machine, whoever starts it: two would measure each other.
+"""Allow one measuring run per machine, for all users: two at a time would slow each other down.
 
-The lock is an flock(2) on one file in /tmp, which the kernel releases when the process ends, however it ends. The
-file stays and holds the run id and process id of its holder, for messages and to tell living runs from dead ones.
-/tmp because it is the one folder that every user of the machine can write and that does not depend on the user
-(TMPDIR may). The file is opened without following links, must be a plain file, and its content is shown only where
-it is a run id and a number: a file that somebody planted there can hold the lock, but do no more.
+The lock is an flock(2) on one file in /tmp, which the kernel releases when the process ends. The file stays. It holds
+the run id and process id of the lock's holder, for messages and to distinguish living from dead runs. It is in /tmp
+because every user of the machine can write there, and because that folder does not depend on the user (TMPDIR may). The
+file is opened without following links and must be a plain file. Its content is shown only if it is a run id and a
+number. So a file that another user planted there can hold the lock, but nothing more.
 """
-
-from __future__ import annotations
 
 import fcntl
 import os
@@ -21,14 +19,14 @@ from pathlib import Path
 
 from kit.model.errors import EngineError
 
-PATH = Path("/tmp/kit-measuring.lock")  # noqa: S108 - see the module's text
-PATIENCE_S = 1.0  # a glance by `is_alive` holds the lock for a moment; it must not look like a run
+PATH = Path("/tmp/kit-measuring.lock")  # noqa: S108 - see the module's docstring
+PATIENCE_S = 1.0  # `is_alive` holds the lock for a moment, which must not look like a run
 HOLDER = re.compile(r"([\w.-]{1,100}) ([0-9]{1,10})\n")
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who measures. run and pid are "?" where the file does not say."""
+    """The process that holds the lock. run and pid are "?" if the file does not contain them."""
 
     run: str
     pid: str
@@ -36,15 +34,15 @@ class Holder:
 
 @contextmanager
 def measuring(run: str) -> Iterator[None]:
-    """Hold the machine's lock for the run of this id. Raises EngineError where another run holds it."""
+    """Hold the machine's lock for the run of this id. Raise EngineError if another run holds it."""
     descriptor = _open()
     try:
         if not _acquire(descriptor, PATIENCE_S):
             holder = _holder(descriptor)
             raise EngineError(
                 f"Another run is measuring on this machine: {holder.run} (process {holder.pid}). "
-                "Two at a time would slow each other down.",
-                f"Wait for it to end, or stop it (kill {holder.pid}), then start this again.",
+                "Two runs at the same time would slow each other down.",
+                f"Wait until it ends, or stop it (kill {holder.pid}), then try again.",
             )
         os.truncate(descriptor, 0)
         os.pwrite(descriptor, f"{run} {os.getpid()}\n".encode(), 0)
@@ -54,27 +52,28 @@ def measuring(run: str) -> Iterator[None]:
 
 
 def is_alive(run: str) -> bool:
-    """Whether the run of this id is measuring now, in this process or another one."""
+    """Return whether the run of this id is measuring now, in this process or another one."""
     descriptor = _open()
     try:
         if _acquire(descriptor, patience_s=0):
             return False
-        return _holder(descriptor).run in {run, "?"}  # somebody unknown: rather leave his containers alone
+        return _holder(descriptor).run in {run, "?"}  # "?": it may be this run, so its containers must stay
     finally:
         os.close(descriptor)
 
 
 def _open() -> int:
-    """The lock file, made where it is not there yet. Raises EngineError where something else is in its place.
+    """Open the lock file. Make it if it is missing. Raise EngineError if it is not a plain file or cannot be opened.
 
-    Two steps, because the kernel may refuse O_CREAT on another user's file in a sticky folder (fs.protected_regular).
+    This takes two steps: the kernel may refuse O_CREAT for another user's file in a sticky folder
+    (fs.protected_regular).
     """
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
     remedy = f"Remove {PATH} and try again."
     try:
         try:
             descriptor = os.open(PATH, flags | os.O_CREAT | os.O_EXCL, 0o666)
-            os.fchmod(descriptor, 0o666)  # whatever the umask says: other users must be able to take the lock
+            os.fchmod(descriptor, 0o666)  # despite the umask: other users must be able to take the lock
         except FileExistsError:
             descriptor = os.open(PATH, flags)
     except OSError as error:

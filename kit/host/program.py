@@ -1,6 +1,4 @@
-"""How this program is called, for hints that are to be pasted into a shell."""
-
-from __future__ import annotations
+"""Find the name by which a shell starts this program, for commands in messages."""
 
 import shlex
 import shutil
@@ -11,7 +9,7 @@ NAME = "kit"
 
 
 def called() -> str:
-    """`kit` where a shell finds this very program by that name, else the path that it was called by."""
+    """Return `kit` if a shell finds this program by that name, else the path by which it was started."""
     here = Path(sys.argv[0])
     found = shutil.which(NAME)
     if here.name != NAME or (found and here.exists() and Path(found).samefile(here)):

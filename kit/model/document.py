@@ -1,70 +1,90 @@
-"""The files of a run as types: record, plan, machine. Versioned JSON; older versions are upgraded, newer refused.
+"""Define how the files of a run are written and read: versioned JSON, validated by one reader.
 
-A record holds the worker's own request and result unchanged, and beside them what the orchestrator knows: status,
-reason, environment, machine, the log's tail. Records and machine name no host, user, home folder, serial or UUID
-unless the run was made with `--identify`; the plan repeats what was typed, as the path given to `--env`.
+A run folder may come from a stranger, so every file is validated completely: names, types and ranges. pydantic
+validates the orchestrator's own types. `scenarios.contract.codec` validates the types that are shared with the worker,
+both in a worker's result file and inside a record.
 """
-
-from __future__ import annotations
 
 import json
 import math
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
+from pydantic_core import CoreSchema, core_schema
 
 from kit.model.errors import UsageError
-from kit.model.plausible import MAX_WHOLE
+from scenarios.contract import codec
+from scenarios.contract.ranges import MAX_INT
 
 SCHEMA = 1
 
 
+@dataclass(frozen=True)
+class Contract:
+    """Annotate a field of a document that holds a type of the contract: the codec validates it."""
+
+    kind: type
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the validator that pydantic calls."""
+        return core_schema.no_info_plain_validator_function(self._validate)
+
+    def _validate(self, value: Any) -> Any:
+        return value if isinstance(value, self.kind) else codec.decode(self.kind, value)
+
+
 class Document(BaseModel):
-    """A versioned JSON file."""
+    """A versioned JSON file. noun: what messages call it. remedy: what to do if it is not valid."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
-    schema_: int = SCHEMA
+    schema_: int = Field(default=SCHEMA, alias="schema")
     noun: ClassVar[str] = ""
-    remedy: ClassVar[str] = "Restore the file, or move it away and run again with --resume."
+    remedy: ClassVar[str] = "Restore the file. Or move it away and run again with --resume."
 
     def to_json(self) -> str:
-        """JSON text with the version under `schema`."""
-        fields = self.model_dump(mode="json")
-        return json.dumps({"schema": fields.pop("schema_"), **fields}, indent=1, allow_nan=False) + "\n"
+        """Return JSON text with the version under `schema`."""
+        return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, allow_nan=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes, source: str) -> Self:
-        """Read any version up to ours. Raises UsageError naming `source` where it is newer or not such a file."""
+        """Read a document. Raise UsageError, which names `source`, if it is not valid or from a newer kit."""
         try:
-            version, data = _version(_parse(text))
-            if version > SCHEMA:
+            data = _parse(text)
+            if (version := _version(data)) > SCHEMA:
                 raise UsageError(
-                    f"{source} was written by a newer kit (schema {version}, this one reads up to {SCHEMA}).",
-                    "Update kit, or read it with the version that wrote it.",
+                    f"{source} was written by a newer kit (schema {version}). This kit reads schemas up to {SCHEMA}.",
+                    "Update kit, or read the file with the version that wrote it.",
                 )
-            return cls.model_validate_json(json.dumps({"schema_": SCHEMA, **data}), strict=True)
+            return cls.model_validate_json(json.dumps(data), strict=True)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise UsageError(
-                f"{source} is not a valid {cls.noun or cls.__name__.lower()}: {_what_is_wrong(error)}.",
-                cls.remedy,
-            ) from error
+            noun = cls.noun or cls.__name__.lower()
+            raise UsageError(f"{source} is not a valid {noun}: {_explain(error)}.", cls.remedy) from error
+
+
+class Part(BaseModel):
+    """A part of a document."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def _parse(text: str | bytes) -> Any:
-    """What JSON text holds. Raises ValueError, RecursionError; for numbers, too, that kit never writes and arithmetic
-    fails of: NaN, infinity, and whole numbers above MAX_WHOLE; and for a name that an object has twice."""
+    """Parse JSON. Raise ValueError or RecursionError.
+
+    Also refuse what kit never writes: NaN, infinity, whole numbers above MAX_INT, and a name that an object has twice.
+    """
     return json.loads(
-        text, parse_constant=_finite, parse_float=_finite, parse_int=_whole, object_pairs_hook=_without_twins
+        text, parse_constant=_finite, parse_float=_finite, parse_int=_whole, object_pairs_hook=_without_duplicates
     )
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        twin = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
-        raise ValueError(f"{twin!r:.100} is there twice in one object")
+        duplicate = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise ValueError(f"an object has the name {duplicate!r:.100} twice")
     return found
 
 
@@ -75,29 +95,23 @@ def _finite(text: str) -> float:
 
 
 def _whole(text: str) -> int:
-    if abs(number := int(text)) > MAX_WHOLE:
+    if abs(number := int(text)) > MAX_INT:
         raise ValueError(f"it holds the number {text:.20}")
     return number
 
 
-def _version(document: Any) -> tuple[int, dict[str, Any]]:
-    """The version of a document, and all else in it. Raises ValueError."""
-    version = document.pop("schema", None) if isinstance(document, dict) else None
+def _version(document: Any) -> int:
+    """Return the version of a document. Raise ValueError if it has none."""
+    version = document.get("schema") if isinstance(document, dict) else None
     if type(version) is not int or version < 1:
-        raise ValueError(f"its schema is {version!r}, which is no version")
-    return version, document
+        raise ValueError(f"its schema is {version!r:.100}, which is not a version")
+    return version
 
 
-def _what_is_wrong(error: Exception) -> str:
-    """In one line; of many faults the first."""
+def _explain(error: Exception) -> str:
+    """Return the first fault in one line."""
     if not isinstance(error, ValidationError):
         return " ".join(str(error).split())
     first = error.errors(include_url=False)[0]
     message = first["msg"].removeprefix("Value error, ")
     return f"{'.'.join(map(str, first['loc']))}: {message}".removeprefix(": ")
-
-
-class Part(BaseModel):
-    """A part of a document."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")

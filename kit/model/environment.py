@@ -1,23 +1,20 @@
-"""The nouns of the orchestrator: cell, framework, environment, limits, completion. Plain frozen data."""
-
-from __future__ import annotations
+"""Define frameworks and the environments in which they run."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Device = Literal["cpu", "cuda"]
+from scenarios.contract.cell import Device
 
-
-EnvironmentKey = tuple[str, Device]  # a framework's name on a device: what has an environment
+EnvironmentKey = tuple[str, Device]  # the name of a framework, and a device
 
 
 @dataclass(frozen=True)
 class Framework:
-    """What `docker/<framework>/framework.toml` says. modules: what its adapter imports, beside `common.in`.
+    """The content of `docker/<framework>/framework.toml`.
 
-    cuda_*: None where the framework has no cuda image. min_driver: NVIDIA driver major version. min_capability:
-    compute capability, as (7, 5).
+    modules: modules that the adapter imports, in addition to those of `common.in`. cuda_major, min_driver (major
+    version of NVIDIA's driver), min_capability (compute capability, for example (7, 5)): None without a CUDA image.
     """
 
     name: str
@@ -32,8 +29,11 @@ class Framework:
 
 @dataclass(frozen=True)
 class Environment:
-    """Something that can run a worker. kind image: `reference` is its tag and `digest` its id; venv and system:
-    `reference` is the interpreter, `digest` the lock's hash (system: a hash over its packages)."""
+    """Something that can run a worker.
+
+    For the kind `image`, reference is the tag and digest is the image's id. For `venv` and `system`, reference is the
+    interpreter. Then digest is a hash over the lock (`venv`) or over the installed packages (`system`).
+    """
 
     framework: str
     device: Device

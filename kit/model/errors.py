@@ -1,13 +1,11 @@
-"""Every error a person can meet: one tree, one exit code a cause, the remedy in the text."""
-
-from __future__ import annotations
+"""Define every error that a user can see. Each error class has one exit code."""
 
 import difflib
 from collections.abc import Iterable
 
 
 class KitError(Exception):
-    """An error with a remedy. exit_code: what the process ends with where the error stops the command."""
+    """An error with a remedy. exit_code: exit code of a command that this error stops."""
 
     exit_code = 1
 
@@ -21,48 +19,48 @@ class KitError(Exception):
 
 
 class UsageError(KitError):
-    """A name, option or file that makes no sense."""
+    """A name, option or file is not valid."""
 
     exit_code = 2
 
 
 class EngineError(KitError):
-    """No daemon, no permission, no toolkit, no Python for an environment."""
+    """An engine cannot be used: no daemon, permission, toolkit, or Python for an environment."""
 
     exit_code = 3
 
 
 class ImageError(KitError):
-    """An image or environment could not be made."""
+    """An image or environment could not be built."""
 
     exit_code = 4
 
 
 class DataError(KitError):
-    """A data set is absent, corrupt, or not what it says it is."""
+    """A data set is missing, damaged or wrong."""
 
     exit_code = 5
 
 
 class CorruptDataError(DataError):
-    """A data set or archive is here and damaged, or has other content than it must have."""
+    """A data set or archive exists, but is damaged or has the wrong content."""
 
 
 class DiskError(KitError):
-    """No room left, or a folder that cannot be written."""
+    """The disk is full, or a folder cannot be written."""
 
     exit_code = 6
 
 
 class Interrupted(KitError):
-    """Ctrl-C or SIGTERM; what was measured is kept."""
+    """Ctrl-C or SIGTERM. Results are kept."""
 
     exit_code = 130
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """The error for a name that does not exist: lists what does, and the nearest."""
+    """Return the error for an unknown name. Its remedy lists the known names and the nearest one."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
     hint = f"Did you mean {near[0]!r}? " if near else ""
-    return UsageError(f"Unknown {kind} {name!r}.", f"{hint}There is: {', '.join(names)}.")
+    return UsageError(f"Unknown {kind} {name!r}.", f"{hint}Choose from: {', '.join(names)}.")

@@ -1,6 +1,4 @@
-"""The nouns of the orchestrator: cell, framework, environment, limits, completion. Plain frozen data."""
-
-from __future__ import annotations
+"""Define what an engine gets for one launch, and what it reports."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Limits:
-    """What a launch may use. cpus: logical CPU numbers. gpus: indices or UUIDs, empty for CPU cells."""
+    """What a launch may use. cpus: numbers of logical CPUs. gpus: indices or UUIDs; empty for CPU cells."""
 
     timeout_s: float
     memory_bytes: int
@@ -20,10 +18,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class LaunchFolder:
-    """The folder of one launch on the host: the worker finds request.json there and leaves result.json.
+    """The folders of one launch on the host.
 
-    data: folder with the prepared data sets, mounted read-only; None where the launch makes its own.
-    log: file that takes the worker's stdout and stderr.
+    scratch: the worker finds request.json there and leaves result.json. data: folder with the prepared data sets,
+    mounted read-only; None if the worker generates its data. log: file for the worker's output.
     """
 
     scratch: Path
@@ -33,11 +31,11 @@ class LaunchFolder:
 
 @dataclass(frozen=True)
 class Completion:
-    """How the worker's process ended, as the engine saw it. exit_code: as a shell has it (killed: 128 + signal), None
-    where the process was never started or lost.
+    """How the worker's process ended, as the engine saw it.
 
-    not_started: the engine's own words where it refused. out_of_memory: the engine has evidence that the memory
-    limit was hit. warnings: limits that could not be set, and the like.
+    exit_code: as in a shell (128 + signal if killed); None if the process never started or was lost. out_of_memory:
+    the engine has evidence that the launch hit its memory limit. not_started: the engine's message if it refused to
+    start the launch. warnings: for example limits that could not be set.
     """
 
     exit_code: int | None

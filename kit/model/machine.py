@@ -1,17 +1,10 @@
-"""The files of a run as types: record, plan, machine. Versioned JSON; older versions are upgraded, newer refused.
-
-A record holds the worker's own request and result unchanged, and beside them what the orchestrator knows: status,
-reason, environment, machine, the log's tail. Records and machine name no host, user, home folder, serial or UUID
-unless the run was made with `--identify`; the plan repeats what was typed, as the path given to `--env`.
-"""
-
-from __future__ import annotations
+"""Define the description of a machine."""
 
 from kit.model.document import Document, Part
 
 
 class Gpu(Part):
-    """One NVIDIA GPU. uuid only with --identify. power limits in watts."""
+    """One NVIDIA GPU. power_limit_w, default_power_limit_w: watts. uuid: only with --identify."""
 
     index: int
     name: str
@@ -23,10 +16,15 @@ class Gpu(Part):
 
 
 class Machine(Document):
-    """The machine that measured. cpus: logical CPUs that may be used (affinity and quota); quota_cpus: the cgroup's
-    quota in CPUs, None where there is none. caches: of CPU 0, level name to bytes; last_cache_bytes: of the last level,
-    of all CPUs that may be used together, 0 where the system does not tell. id: a hash that is equal for equal hardware
-    and software, so that runs of one machine can be told from runs of another; not a serial."""
+    """The machine that measures.
+
+    id: a hash, equal for equal hardware and system software. It is not a serial number. sockets, physical_cores,
+    logical_cpus: of the whole machine. cpus: number of logical CPUs that may be used (affinity and quota). quota_cpus:
+    quota of the cgroup, in CPUs; None for no quota. caches: caches of CPU 0, level to bytes. last_cache_bytes: all
+    last-level caches of the usable CPUs together; 0 if unknown. memory_limit_bytes: limit of the cgroup; None for no
+    limit. driver: version of NVIDIA's driver. cuda_driver: newest CUDA version that this driver supports.
+    container_runtime: what the engine says about itself. hostname, user: only with --identify.
+    """
 
     id: str
     cpu_model: str

@@ -1,76 +1,90 @@
-"""The files of a run as types: record, plan, machine. Versioned JSON; older versions are upgraded, newer refused.
+"""Define the plan of a run and the file of settings."""
 
-A record holds the worker's own request and result unchanged, and beside them what the orchestrator knows: status,
-reason, environment, machine, the log's tail. Records and machine name no host, user, home folder, serial or UUID
-unless the run was made with `--identify`; the plan repeats what was typed, as the path given to `--env`.
-"""
+from collections import Counter
+from typing import Annotated, ClassVar, Literal, Self
 
-from __future__ import annotations
+from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, model_validator
 
-from typing import Annotated, ClassVar, Literal
-
-from pydantic import AfterValidator, Field
-
-from kit.model.document import Document, Part
+from kit.model.document import Contract, Document, Part
+from kit.model.environment import EnvironmentKey
 from scenarios.contract import allocators
+from scenarios.contract.cell import Cell
+from scenarios.contract.ranges import MAX_SEED, MAX_TIME
 
-TUNE_S = 60.0  # of the search for one tuned cell's settings, where nobody said
+TUNE_S = 60.0  # default duration of the search for one tuned cell's settings
+
+DataChoice = Literal["auto", "real", "synthetic"]
+Seconds = Annotated[PositiveFloat, Field(le=MAX_TIME)]
 
 
-def check_settings(settings: dict[str, str]) -> dict[str, str]:
-    """Raise ValueError where a launch cannot even be started with these settings; the rest is the framework's."""
-    if (allocator := settings.get(allocators.AXIS, allocators.STOCK)) not in allocators.VARIABLES:
-        known = ", ".join(allocators.VARIABLES)
-        raise ValueError(f"it has the allocator {allocator!r}; known are: {known}")
+def _check_settings(settings: dict[str, str]) -> dict[str, str]:
+    allocators.check(settings)
     return settings
 
 
-Settings = Annotated[dict[str, str], AfterValidator(check_settings)]
+Settings = Annotated[dict[str, str], AfterValidator(_check_settings)]
 
 
 class PlannedLaunch(Part):
-    """One launch to be. named: asked for by name, not only swept up by --all or a default."""
+    """One launch of a plan.
 
-    key: str
-    launch: int
-    scenario: str
-    variant: str
-    framework: str
-    device: Literal["cpu", "cuda"]
-    devices: int
-    lane: Literal["stock", "tuned"]
-    precision: Literal["fp32", "tf32", "bf16"]
-    batch: int
+    launch: number among the launches of the cell, from 1. named: the user named this device, so a cell that cannot run
+    is an error and not a skipped record.
+    """
+
+    cell: Annotated[Cell, Contract(Cell)]
+    launch: PositiveInt
     named: bool
+
+    @property
+    def key(self) -> str:
+        """Return the key of the cell."""
+        return self.cell.key
+
+    @property
+    def environment_key(self) -> EnvironmentKey:
+        """Return which environment the launch needs."""
+        return self.cell.framework, self.cell.device
 
 
 class Plan(Document):
-    """What a run set out to do, in order; written before the first launch, so that --resume knows what is missing.
-    budget_s: seconds of launches in all, the planned ones included, after which a profile that goes on until intervals
-    are narrow makes no more of them; None: no limit. tune_s: of the search for a tuned cell's settings. pinned:
-    settings by cell for which nothing is searched."""
+    """What a run will do, in order. It is written before the first launch, so --resume knows what is missing.
+
+    run: id of the run. created_at: UTC, ISO 8601. environment: the interpreter of `--env`, or "". epochs: of the full
+    profile; None for the published number. timeout_s: limit for one launch. memory_bytes, threads, gpus: None for what
+    the machine has when the run starts. identify: whether records may name host and user. budget_s: limit for the
+    duration of all launches, after which the standard profile adds no more; None for no limit. tune_s: duration of the
+    search for a tuned cell's settings. pinned: settings of cells for which no search is needed.
+    """
 
     run: str
     created_at: str
     profile: str
     engine: str
     environment: str
-    seed: int
-    data: Literal["auto", "real", "synthetic"]
-    epochs: int | None
-    timeout_s: float
-    memory_bytes: int | None
-    threads: int | None
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)]
+    data: DataChoice
+    epochs: PositiveInt | None
+    timeout_s: Seconds
+    memory_bytes: PositiveInt | None
+    threads: PositiveInt | None
     gpus: str | None
     identify: bool
     launches: list[PlannedLaunch]
-    budget_s: float | None = None
-    tune_s: float = TUNE_S
+    budget_s: Seconds | None = None
+    tune_s: Seconds = TUNE_S
     pinned: dict[str, Settings] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _each_launch_once(self) -> Self:
+        counts = Counter((launch.key, launch.launch) for launch in self.launches)
+        if twice := [f"{key} #{number}" for (key, number), count in counts.items() if count > 1]:
+            raise ValueError(f"it has the launch {twice[0]} twice")
+        return self
 
 
 class Pins(Document):
-    """Settings by cell, to be measured with: what `kit settings` writes, and `kit run --settings` reads."""
+    """Settings by cell. `kit settings` writes this file and `kit run --settings` reads it."""
 
     noun: ClassVar[str] = "file of settings"
     remedy: ClassVar[str] = "Name a file that `kit settings` wrote."

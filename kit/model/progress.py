@@ -1,6 +1,4 @@
-"""What a long step tells a person while it runs; how it looks is decided in `console.py`."""
-
-from __future__ import annotations
+"""Define how long steps report progress. `kit.cli.console` shows it."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -11,20 +9,20 @@ class Task(Protocol):
     """One running step."""
 
     def advance(self, amount: float) -> None:
-        """Add to what is done, in the task's unit."""
+        """Add to the finished amount, in the unit of the task."""
 
     def describe(self, text: str) -> None:
-        """Replace the short text behind the label."""
+        """Replace the short text after the label."""
 
 
 class Progress(Protocol):
-    """Where steps announce themselves. Safe to call from several threads."""
+    """A receiver of progress. Its methods are safe to call from several threads."""
 
     def task(self, label: str, total: float | None = None, unit: str = "") -> AbstractContextManager[Task]:
-        """A step with a label; total None: unknown. unit "B" is shown as KiB, MiB."""
+        """Show a step with a label. total: None if unknown. unit: "B" is shown as KiB or MiB."""
 
     def line(self, text: str) -> None:
-        """One line that stays."""
+        """Show a line that stays."""
 
 
 class _SilentTask:
@@ -36,7 +34,7 @@ class _SilentTask:
 
 
 class Silent:
-    """Says nothing; for tests and for `--json`."""
+    """Show nothing, for tests and for `--json`."""
 
     @contextmanager
     def task(self, label: str, total: float | None = None, unit: str = "") -> Iterator[Task]:

@@ -1,43 +1,64 @@
-"""What exists: the scenarios of `scenarios/catalog` and the frameworks of `docker/*/framework.toml`.
+"""Find the scenarios of `scenarios/catalog` and the frameworks of `docker/*/framework.toml`.
 
 Two files define a framework: `docker/<name>/framework.toml` and its adapter `scenarios/frameworks/<name>/adapter.py`.
-The adapter is never imported here: importing it imports the framework.
+The adapter is never imported here, because importing it imports the framework.
 """
-
-from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from kit import assets
-from kit.model.cell import Scenarios
-from kit.model.environment import Device, Framework
+from kit.model.environment import Framework
 from kit.model.errors import UsageError
 from kit.model.plan import PlannedLaunch
-from scenarios.catalog import load
+from scenarios.catalog import Scenarios, load
+from scenarios.contract.cell import Device
 from scenarios.spec import Scenario
 
 DEVICES: tuple[Device, ...] = get_args(Device)
-COMMON_KEYS = {"title", "devices", "modules"}
-CUDA_KEYS = {"cuda_major", "min_driver", "min_capability"}
+
+
+class FrameworkFile(BaseModel):
+    """The content of a framework.toml. The three last fields are needed for CUDA, and allowed only for it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    title: Annotated[str, Field(min_length=1)]
+    devices: Annotated[list[Device], Field(min_length=1)]
+    modules: list[str]
+    cuda_major: int | None = None
+    min_driver: int | None = None
+    min_capability: Annotated[list[int], Field(min_length=2, max_length=2)] | None = None
+
+    @model_validator(mode="after")
+    def _has_cuda_fields_for_cuda(self) -> Self:
+        names = ("cuda_major", "min_driver", "min_capability")
+        if wrong := [name for name in names if (getattr(self, name) is not None) != ("cuda" in self.devices)]:
+            raise ValueError(f"{', '.join(wrong)}: needed if devices has cuda, and only then")
+        return self
 
 
 def scenarios() -> dict[str, dict[str, Scenario]]:
-    """All scenarios by name, then variant ("" is the default), sorted. Raises UsageError naming a broken module."""
+    """Return all scenarios by name, then by variant ("" is the default), sorted.
+
+    Raise UsageError, which names the module, if one is broken.
+    """
     try:
         return load()
-    except (Exception, SystemExit) as error:  # a module of somebody's may do anything
-        raise UsageError(f"The scenario catalogue is broken: {error}", "Correct or remove that module.") from error
+    except (Exception, SystemExit) as error:  # a module that the user added may do anything
+        raise UsageError(f"The scenario catalog is broken: {error}", "Correct or remove that module.") from error
 
 
 def frameworks() -> dict[str, Framework]:
-    """All frameworks by name, sorted. Raises UsageError naming the file that is wrong or absent."""
+    """Return all frameworks by name, sorted. Raise UsageError, which names the file, if one is wrong or missing."""
     files = sorted((assets.ROOT / "docker").glob("*/framework.toml"))
     if not files:
         raise UsageError(
-            f"No docker/*/framework.toml in {assets.ROOT}.",
-            "Install kit again, or point KIT_ASSETS at the folder that holds docker/ and scenarios/.",
+            f"{assets.ROOT} has no docker/*/framework.toml.",
+            "Install kit again, or set KIT_ASSETS to the folder that holds docker/ and scenarios/.",
         )
     return {file.parent.name: _framework(file) for file in files}
 
@@ -48,50 +69,35 @@ def _framework(file: Path) -> Framework:
     if not adapter.is_file():
         raise UsageError(f"{file} has no adapter {adapter}.", "Write the adapter, or remove the folder.")
     try:
-        fields = tomllib.loads(file.read_text(encoding="utf-8"))
-        _check(fields)
-    except (ValueError, OSError) as error:  # TOML and Unicode errors are ValueErrors
-        raise UsageError(f"{file}: {error}", "Correct the file; docker/torch/framework.toml is an example.") from error
-    capability = fields.get("min_capability")
+        found = FrameworkFile.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+    except (ValueError, OSError) as error:  # TOML, Unicode and validation errors are ValueErrors
+        remedy = "Correct the file. docker/torch/framework.toml is an example."
+        raise UsageError(f"{file}: {_explain(error)}.", remedy) from error
     return Framework(
         name=name,
-        title=fields["title"],
-        devices=tuple(fields["devices"]),
-        modules=tuple(fields["modules"]),
-        cuda_major=fields.get("cuda_major"),
-        min_driver=fields.get("min_driver"),
-        min_capability=(capability[0], capability[1]) if capability else None,
+        title=found.title,
+        devices=tuple(found.devices),
+        modules=tuple(found.modules),
+        cuda_major=found.cuda_major,
+        min_driver=found.min_driver,
+        min_capability=(found.min_capability[0], found.min_capability[1]) if found.min_capability else None,
         folder=file.parent,
     )
 
 
-def _check(fields: dict[str, Any]) -> None:
-    """Raise ValueError where the keys or their types are not exactly those of a framework."""
-    devices = fields.get("devices")
-    if not isinstance(devices, list) or not devices or any(d not in DEVICES for d in devices):
-        raise ValueError(f"devices must be a list of {' and '.join(DEVICES)}, is {devices!r}")
-    expected = COMMON_KEYS | (CUDA_KEYS if "cuda" in devices else set())
-    if wrong := sorted(set(fields) ^ expected):
-        raise ValueError(f"the keys must be exactly {', '.join(sorted(expected))}; wrong or absent: {', '.join(wrong)}")
-    if not isinstance(fields["title"], str) or not fields["title"]:
-        raise ValueError(f"title must be a text, is {fields['title']!r}")
-    modules = fields["modules"]
-    if not isinstance(modules, list) or any(not isinstance(module, str) for module in modules):
-        raise ValueError(f"modules must be a list of texts, is {modules!r}")
-    for key in ("cuda_major", "min_driver"):
-        if key in fields and type(fields[key]) is not int:
-            raise ValueError(f"{key} must be a whole number, is {fields[key]!r}")
-    capability = fields.get("min_capability", [0, 0])
-    if not (isinstance(capability, list) and [type(part) for part in capability] == [int, int]):
-        raise ValueError(f"min_capability must be two whole numbers like [7, 5], is {capability!r}")
+def _explain(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    faults = error.errors(include_url=False)
+    return "; ".join(f"{'.'.join(map(str, f['loc'])) or 'file'}: {f['msg']} (is {f['input']!r:.60})" for f in faults)
 
 
 def find_scenario(launch: PlannedLaunch, scenarios: Scenarios) -> Scenario:
-    """The catalogue's scenario of a planned launch. Raises UsageError where the catalogue has it no more."""
-    variants = scenarios.get(launch.scenario, {})
-    if launch.variant not in variants:
+    """Return the scenario of a planned launch. Raise UsageError if the catalog no longer has it."""
+    variants = scenarios.get(launch.cell.scenario, {})
+    if launch.cell.variant not in variants:
         raise UsageError(
-            f"The plan has {launch.key}, which this kit's catalogue has not.",
+            f"The plan has {launch.key:.200}, but the catalog of this kit does not.",
             "Resume with the kit that made the plan, or start a new run.",
         )
-    return variants[launch.variant]
+    return variants[launch.cell.variant]

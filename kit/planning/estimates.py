@@ -1,16 +1,21 @@
-"""What things typically cost: the one table behind estimates and default deadlines. Rough on purpose.
+"""Estimate the time and disk space of a plan. Default timeouts use the same figures.
 
-A launch is modelled as a start (process, imports, data, proof, compilation), a fixed cost per step, and arithmetic at
-an effective rate. The figures are rounded from launches on a machine with 2 CPU cores with AVX-512 (CPU) and stand for
-one mid-range GPU (CUDA); on other machines they are off by a factor of a few, which is why deadlines are generous.
+The model of a launch has a start (process, imports, data, proof, compilation), a fixed cost per step, and arithmetic at
+an effective rate. The figures for the CPU are rounded from launches on a machine with 2 CPU cores with AVX-512. Those
+for CUDA stand for one mid-range GPU. On other machines they are wrong by a factor of a few, so timeouts are generous.
 """
 
-from __future__ import annotations
-
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from kit.model.environment import Device
+from kit.model.environment import EnvironmentKey
+from kit.model.formatting import format_bytes, format_count, format_duration
+from kit.model.plan import Plan, PlannedLaunch
+from kit.planning.catalog import find_scenario
+from kit.planning.profiles import PROFILES, Profile, budget
+from scenarios.catalog import Scenarios
 from scenarios.contract import allocators
+from scenarios.contract.cell import Device
 from scenarios.contract.request import Budget
 from scenarios.spec import DATASETS, Scenario
 from scenarios.spec.flops import forward_flops
@@ -18,8 +23,11 @@ from scenarios.spec.flops import forward_flops
 
 @dataclass(frozen=True)
 class Speed:
-    """start_s: seconds before the first step. step_s: cost of a step beside its arithmetic. gflops: effective
-    10^9 floating-point operations a second of a training step."""
+    """Typical speed of a framework on a device.
+
+    start_s: seconds before the first step. step_s: seconds per step in addition to its arithmetic. gflops: effective
+    rate of a training step, in 10^9 floating-point operations per second.
+    """
 
     start_s: float
     step_s: float
@@ -28,7 +36,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class EnvironmentCost:
-    """Of making one environment from empty caches. seconds: without the download. bytes: on disk."""
+    """Cost to make one environment from empty caches. seconds: without the download. bytes: disk space."""
 
     seconds: float
     bytes: int
@@ -60,35 +68,35 @@ ENVIRONMENTS: dict[Device, dict[str, EnvironmentCost]] = {
     },
 }
 
-PHOTO_S = 0.001  # decode, scale and augment one photo, all CPU cores together
-PROBE_S = 8  # the kernels of one probe of the ceilings, once the framework is up
+PHOTO_S = 0.001  # decode, scale and augment one photo on all CPU cores
+PROBE_S = 8  # kernels of one probe of the ceilings, without the start of the framework
 WARMUP_STEPS = 2  # the first step and one more
-TO_STEADY = 1.2  # training until enough of it is steady, over what must be
-STEP_TIMING_S, STEP_TIMING_STEPS = (
-    1.5,
-    12,
-)  # device-resident steps: stretches of fixed length, and steps of the whole batch
+TO_STEADY = 1.2  # time of the whole training, relative to the required steady time
+STEP_TIMING_S = 1.5  # step timing on device-resident data: stretches of fixed length ...
+STEP_TIMING_STEPS = 12  # ... and steps with the whole batch
 INFERENCE_S = 4  # latency and throughput windows with their warm-up
 REFERENCE_GFLOPS = 5  # numpy in float64, for the proof
-REFERENCE_PASSES = 8  # forward and backward passes of the reference in one proof, in forward passes
+REFERENCE_PASSES = 8  # passes of the reference in one proof, counted in forward passes
 DOWNLOAD_BYTES_PER_S = 12_500_000  # 100 Mbit/s
-COMPRESSION = 0.4  # bytes of the wheels for each byte on disk
+COMPRESSION = 0.4  # bytes of wheels per byte on disk
 
 
 def start_seconds(framework: str, device: Device) -> float:
-    """Typical seconds before the first step of a launch. An unknown framework is taken for the slowest known."""
+    """Return typical seconds before the first step. An unknown framework counts as the slowest known one."""
     return _speed(framework, device).start_s
 
 
 def search_seconds(framework: str, device: Device, tune_s: float) -> float:
-    """Typical seconds of a search of `tune_s`, before which, on the CPU, a process for each allocator that there may be
-    imports the framework."""
+    """Return typical seconds of a search of `tune_s`.
+
+    On the CPU, one process per allocator imports the framework before the search.
+    """
     processes = len(allocators.VARIABLES) if device == "cpu" else 1
     return tune_s + processes * start_seconds(framework, device)
 
 
 def launch_seconds(scenario: Scenario, framework: str, device: Device, batch: int, budget: Budget) -> float:
-    """Typical seconds of one launch. An unknown framework is taken for the slowest that is known."""
+    """Return typical seconds of one launch. An unknown framework counts as the slowest known one."""
     speed = _speed(framework, device)
     dataset = DATASETS[scenario.dataset]
     photo_s = PHOTO_S if dataset.shape is None else 0.0
@@ -112,7 +120,63 @@ def _speed(framework: str, device: Device) -> Speed:
 
 
 def environment_cost(framework: str, device: Device) -> EnvironmentCost:
-    """Typical cost of making an environment from nothing, download included; unknown: the largest that is known."""
+    """Return the typical cost to make an environment, with the download. An unknown framework costs the maximum."""
     known = ENVIRONMENTS[device]
     cost = known.get(framework) or max(known.values(), key=lambda c: c.bytes)
     return EnvironmentCost(cost.seconds + cost.bytes * COMPRESSION / DOWNLOAD_BYTES_PER_S, cost.bytes)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Total time and disk space of a plan. lines: the parts of the totals, for people."""
+
+    seconds: float
+    disk_bytes: int
+    lines: tuple[str, ...]
+
+
+def estimate(
+    plan: Plan, scenarios: Scenarios, ready: Collection[EnvironmentKey] = (), left_out: Collection[EnvironmentKey] = ()
+) -> Estimate:
+    """Return the rough time and disk space of a plan, without downloads of data sets.
+
+    ready: environments that exist. left_out: environments whose launches will be skipped.
+    """
+    launches = [launch for launch in plan.launches if launch.environment_key not in left_out]
+    used = {launch.environment_key for launch in launches}
+    needed = sorted(used - set(ready))
+    costs = [environment_cost(framework, device) for framework, device in needed]
+    building_s, disk_bytes = sum(c.seconds for c in costs), sum(c.bytes for c in costs)
+    profile = PROFILES[plan.profile]
+    measuring_s = sum(planned_seconds(launch, profile, plan.epochs, scenarios) for launch in launches)
+    lines = [f"{format_count(len(launches), 'launch')}: about {format_duration(measuring_s)}"]
+    if plan.budget_s is not None and plan.budget_s > measuring_s:
+        lines.append(f"More launches of cells with wide intervals, for up to {format_duration(plan.budget_s)} in total")
+        measuring_s = plan.budget_s
+    if searched := {x.key: x for x in launches if x.cell.lane == "tuned" and x.key not in plan.pinned}:
+        tuning_s = sum(search_seconds(x.cell.framework, x.cell.device, plan.tune_s) for x in searched.values())
+        count = format_count(len(searched), "search")
+        lines.append(f"{count} for settings, unless they are cached: about {format_duration(tuning_s)} with start-up")
+        if plan.pinned:
+            lines.append(f"Searched, because the file of settings lacks them: {', '.join(searched)}")
+        measuring_s += tuning_s
+    if profile.ceilings:
+        probes = {(launch.cell.framework, launch.cell.device, launch.cell.precision) for launch in launches}
+        probing_s = sum(PROBE_S + start_seconds(framework, device) for framework, device, _ in probes)
+        count = format_count(len(probes), "probe")
+        lines.append(f"{count} of this machine's ceilings: about {format_duration(probing_s)}")
+        measuring_s += probing_s
+    if needed:
+        names = ", ".join(f"{framework} {device}" for framework, device in needed)
+        lines.append(
+            f"{format_count(len(needed), 'environment')} to build ({names}): about "
+            f"{format_duration(building_s)}, {format_bytes(disk_bytes)} of disk space"
+        )
+    return Estimate(measuring_s + building_s, disk_bytes, tuple(lines))
+
+
+def planned_seconds(launch: PlannedLaunch, profile: Profile, epochs: int | None, scenarios: Scenarios) -> float:
+    """Return typical seconds of a planned launch."""
+    scenario = find_scenario(launch, scenarios)
+    limit = budget(profile, epochs, scenario)
+    return launch_seconds(scenario, launch.cell.framework, launch.cell.device, launch.cell.batch, limit)

@@ -1,47 +1,42 @@
-"""From a selection to an ordered list of launches, and what they will cost. Pure: nothing is looked up or run here."""
-
-from __future__ import annotations
+"""Make a plan: the ordered launches of a selection. This module only computes."""
 
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
-from kit.model.cell import Cell, Scenarios
 from kit.model.environment import Framework
 from kit.model.errors import UsageError
-from kit.model.plan import TUNE_S, Plan, PlannedLaunch
-from kit.model.plausible import MAX_WHOLE
-from kit.planning.plan_estimate import planned_seconds
+from kit.model.plan import TUNE_S, DataChoice, Plan, PlannedLaunch
+from kit.planning.estimates import planned_seconds
 from kit.planning.profiles import Profile, find_profile
 from kit.planning.selection import Selection, select_cells
+from scenarios.catalog import Scenarios
+from scenarios.contract.cell import Cell
+from scenarios.contract.ranges import MAX_INT, MAX_SEED
 
-MAX_SEED = 2**32 - 1  # what every framework's generators take
+# The default timeout of a launch is this base plus this factor times its estimate. Machines differ a lot in speed.
+TIMEOUT_BASE_S = 600.0
+TIMEOUT_FACTOR = 4.0
 
-
-# A launch is killed after this much: a machine may be several times slower than the typical one.
-DEADLINE_BASE_S = 600.0
-
-
-DEADLINE_FACTOR = 4.0
-
-
-# Of a precise profile, where nobody said: the planned launches of all stock cells on two cores, and some more.
+# Default time budget of the standard profile: the planned launches of all stock cells on two cores, and some more.
 DEFAULT_BUDGET_S = 5400.0
 
 
 @dataclass(frozen=True)
 class Options:
-    """How the selection is run. engine: the name of the engine chosen. environment: the interpreter of `--env`, or "".
-    epochs: of the full profile, None for the published number. budget_s: see Plan; None for the default. timeout_s: of
-    a launch, None for an estimate. memory_bytes, threads, gpus: None for what the machine has when the run starts.
-    tune_s: of the search for one cell's settings, None for the default; pinned: see Plan."""
+    """How to run a selection. None stands for a default.
+
+    engine: name of the engine. environment: interpreter of `--env`, or "". epochs: only for the full profile; default:
+    the published number. budget_s, pinned: see Plan. timeout_s: limit for one launch; default: from an estimate.
+    memory_bytes, threads, gpus: default: what the machine has when the run starts. tune_s: duration of the search for
+    the settings of one cell.
+    """
 
     engine: str
     environment: str = ""
     profile: str = "quick"
     seed: int = 0
-    data: Literal["auto", "real", "synthetic"] = "auto"
+    data: DataChoice = "auto"
     epochs: int | None = None
     budget_s: float | None = None
     timeout_s: float | None = None
@@ -62,16 +57,16 @@ def make_plan(
     run: str,
     created_at: str,
 ) -> Plan:
-    """The launches of a run, in order. run: its id; created_at: UTC, ISO 8601.
+    """Return the plan of a run. run: id of the run. created_at: UTC, ISO 8601.
 
-    Raises UsageError for a name that does not exist, a number out of range, and a variant that no scenario has.
+    Raise UsageError for an unknown name, for a number out of range, and for options that contradict each other.
     """
     profile = find_profile(options.profile)
     _check_numbers(options, selection, profile)
     cells = select_cells(selection, scenarios, frameworks)
     named = selection.devices is not None
     launches = [
-        PlannedLaunch(key=cell.key, launch=number, named=named, **vars(cell))
+        PlannedLaunch(cell=cell, launch=number, named=named)
         for number, cell in _order(cells, profile.launches, options.seed)
     ]
     longest = max(planned_seconds(launch, profile, options.epochs, scenarios) for launch in launches)
@@ -86,7 +81,7 @@ def make_plan(
         data=options.data,
         epochs=options.epochs,
         budget_s=options.budget_s or (DEFAULT_BUDGET_S if profile.precise else None),
-        timeout_s=options.timeout_s or DEADLINE_BASE_S + DEADLINE_FACTOR * longest,
+        timeout_s=options.timeout_s or TIMEOUT_BASE_S + TIMEOUT_FACTOR * longest,
         memory_bytes=options.memory_bytes,
         threads=options.threads,
         gpus=options.gpus,
@@ -100,16 +95,16 @@ def make_plan(
 def _check_numbers(options: Options, selection: Selection, profile: Profile) -> None:
     if options.epochs is not None and profile.budget is not None:
         raise UsageError(
-            f"--epochs has no meaning in the profile {profile.name}, which does not train whole epochs.",
-            "Add --profile full, or leave --epochs out.",
+            f"--epochs does not apply to the profile {profile.name}, because it does not train whole epochs.",
+            "Add --profile full, or remove --epochs.",
         )
     if options.budget_s is not None and not profile.precise:
         raise UsageError(
-            f"--budget has no meaning in the profile {profile.name}, whose number of launches is fixed.",
-            "Add --profile standard, or leave --budget out.",
+            f"--budget does not apply to the profile {profile.name}, because its number of launches is fixed.",
+            "Add --profile standard, or remove --budget.",
         )
     if options.tune_s is not None and "tuned" not in (selection.lanes or ()):
-        raise UsageError("--tune has no meaning in the stock lane.", "Add --lane tuned, or leave --tune out.")
+        raise UsageError("--tune does not apply to the stock lane.", "Add --lane tuned, or remove --tune.")
     numbers: dict[str, float | None] = {
         "--epochs": options.epochs,
         "--timeout": options.timeout_s,
@@ -120,33 +115,38 @@ def _check_numbers(options: Options, selection: Selection, profile: Profile) -> 
         "--batch": min(selection.batches, default=None) if selection.batches else None,
     }
     for name, value in numbers.items():
-        if value is not None and not value > 0:  # nor is NaN
-            raise UsageError(f"{name} must be greater than 0, is {value}.", "Leave it out for the default.")
-        if value is not None and value > MAX_WHOLE:
-            raise UsageError(f"{name} is beyond every machine's numbers.", "Choose a smaller one.")
+        if value is not None and not value > 0:  # also refuses NaN
+            raise UsageError(f"{name} must be greater than 0, but is {value}.", "Remove it to use the default.")
+        if value is not None and value > MAX_INT:
+            raise UsageError(f"{name} is too large.", "Choose a smaller number.")
     if options.seed < 0:
-        raise UsageError(f"--seed must not be negative, is {options.seed}.", "Leave it out for the default.")
+        raise UsageError(f"--seed must not be negative, but is {options.seed}.", "Remove it to use the default.")
     if options.seed > MAX_SEED:
-        raise UsageError(f"--seed must be at most {MAX_SEED}, is {options.seed}.", "Choose a smaller one.")
+        raise UsageError(f"--seed must be at most {MAX_SEED}, but is {options.seed}.", "Choose a smaller number.")
 
 
 def _pinned(options: Options, cells: Sequence[Cell]) -> dict[str, dict[str, str]]:
-    """Those of the pins that the plan has cells for. Raises UsageError where it has none of them, and for the time of a
-    search where none is left to make."""
+    """Return the pinned settings of planned cells.
+
+    Raise UsageError if no planned cell has pinned settings, or if tune_s is set but all tuned cells have them.
+    """
     pins, tuned = options.pinned, {cell.key for cell in cells if cell.lane == "tuned"}
     if pins and not tuned & pins.keys():
         raise UsageError(
-            f"--settings is for {', '.join(f'{key!r:.100}' for key in list(pins)[:3])}, of which this run has none.",
-            "Select these cells, with --lane tuned, or leave --settings out.",
+            f"--settings is for {', '.join(f'{key!r:.100}' for key in list(pins)[:3])}, but this run has no such cell.",
+            "Select these cells with --lane tuned, or remove --settings.",
         )
     if options.tune_s is not None and pins and tuned <= pins.keys():
-        raise UsageError("--tune has no meaning where --settings has all tuned cells.", "Leave --tune out.")
+        raise UsageError("--tune does not apply, because --settings has all tuned cells.", "Remove --tune.")
     return {key: dict(settings) for key, settings in pins.items() if key in tuned}
 
 
 def _order(cells: Sequence[Cell], launches: int, seed: int) -> list[tuple[int, Cell]]:
-    """(launch number, cell) in the order of running. One launch a cell: the catalogue's order. More: round by round,
-    each round in an order of its own drawn by seed, so that a slow drift of the machine falls on all cells alike."""
+    """Return (launch number, cell) in the order of the run.
+
+    With one launch per cell, this is the order of the catalog. With more, each round has its own random order, so a
+    slow drift of the machine affects all cells alike.
+    """
     if launches == 1:
         return [(1, cell) for cell in cells]
     ordered: list[tuple[int, Cell]] = []
@@ -157,8 +157,10 @@ def _order(cells: Sequence[Cell], launches: int, seed: int) -> list[tuple[int, C
 
 
 def _alternate(cells: Sequence[Cell], generator: random.Random, last: str) -> list[Cell]:
-    """The cells shuffled, no two of one framework in a row as long as there is a choice: the framework with most cells
-    left goes first, which never paints itself into a corner."""
+    """Return the cells in random order. Neighbors have different frameworks if possible.
+
+    The framework with the most remaining cells goes first. This avoids a rest of one framework at the end.
+    """
     waiting: dict[str, list[Cell]] = {}
     for cell in generator.sample(cells, len(cells)):
         waiting.setdefault(cell.framework, []).append(cell)

@@ -1,6 +1,4 @@
-"""From a selection to an ordered list of launches, and what they will cost. Pure: nothing is looked up or run here."""
-
-from __future__ import annotations
+"""Define the profiles: how much a launch measures, and how many launches a cell gets."""
 
 from dataclasses import dataclass
 
@@ -11,11 +9,11 @@ from scenarios.spec import Scenario
 
 @dataclass(frozen=True)
 class Profile:
-    """How much a launch measures (budget; None: whole epochs, of which the scenario says how many), how many launches
-    a cell gets, and what the profile is for.
+    """How much a run measures.
 
-    precise: cells get further launches until their intervals are narrow (kit.schedule). ceilings: the machine's
-    ceilings are measured, too, before the cells.
+    budget: of one launch; None for the number of epochs in the scenario. launches: per cell. precise: cells get more
+    launches until their intervals are narrow (kit.execution.schedule). ceilings: measure the machine's ceilings before
+    the cells.
     """
 
     name: str
@@ -38,12 +36,12 @@ PROFILES: dict[str, Profile] = {
 
 
 def find_profile(name: str) -> Profile:
-    """The profile of that name. Raises UsageError."""
+    """Return the profile of that name. Raise UsageError if there is none."""
     if name not in PROFILES:
         raise unknown("profile", name, PROFILES)
     return PROFILES[name]
 
 
 def budget(profile: Profile, epochs: int | None, scenario: Scenario) -> Budget:
-    """How much a launch of this scenario measures. epochs: overrides the published number in the full profile."""
+    """Return how much a launch of this scenario measures. epochs: overrides the number in the full profile."""
     return profile.budget or Budget(epochs=epochs or scenario.epochs)

@@ -1,34 +1,30 @@
-"""From a selection to an ordered list of launches, and what they will cost. Pure: nothing is looked up or run here."""
-
-from __future__ import annotations
+"""Select cells by the names of their parts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, get_args
 
-from kit.model.cell import Cell, Scenarios
 from kit.model.environment import Framework
 from kit.model.errors import UsageError, unknown
-from kit.model.plan import PlannedLaunch
 from kit.planning.catalog import DEVICES
+from scenarios.catalog import Scenarios
+from scenarios.contract.cell import Cell, Lane, Precision
 from scenarios.spec import DATASETS, Scenario
 
 T = TypeVar("T", bound=str)
 
-
-DEFAULT_VARIANT = "default"  # how a person names the variant ""
-
-
-LANES: tuple[str, ...] = get_args(PlannedLaunch.model_fields["lane"].annotation)
-
-
-PRECISIONS: tuple[str, ...] = get_args(PlannedLaunch.model_fields["precision"].annotation)
+DEFAULT_VARIANT = "default"  # users' name for the variant ""
+LANES: tuple[Lane, ...] = get_args(Lane)
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What a person asked for, by name. None: the default, which is every scenario and framework, default variants,
-    both devices, the stock lane, fp32, and each scenario's own batch size."""
+    """What the user selected, by name.
+
+    None is the default: all scenarios and frameworks, default variants, both devices, the stock lane, fp32, and the
+    batch size of each scenario.
+    """
 
     scenarios: tuple[str, ...] | None = None
     variants: tuple[str, ...] | None = None
@@ -40,8 +36,10 @@ class Selection:
 
 
 def pick(kind: str, wanted: Sequence[str] | None, known: Sequence[T], default: Sequence[T]) -> list[T]:
-    """The wanted ones of `known`, in its order; `default` where none is named. Raises UsageError for a name that is
-    not among them."""
+    """Return the wanted names in the order of `known`, or `default` if wanted is None.
+
+    Raise UsageError for an unknown name.
+    """
     for name in wanted or ():
         if name not in known:
             raise unknown(kind, name, known)
@@ -49,13 +47,16 @@ def pick(kind: str, wanted: Sequence[str] | None, known: Sequence[T], default: S
 
 
 def select_cells(selection: Selection, scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> list[Cell]:
-    """The selected cells in the catalogue's order; the framework changes fastest."""
+    """Return the selected cells in the order of the catalog. The framework changes fastest.
+
+    Raise UsageError for an unknown name, or a batch size that is larger than the training set.
+    """
     chosen = _chosen_scenarios(selection, scenarios)
     for scenario in chosen:
         if max(selection.batches or (0,)) > (images := DATASETS[scenario.dataset].train):
             raise UsageError(
                 f"--batch {max(selection.batches or ())} is more than the {images} training images of {scenario.name}.",
-                "Choose a smaller one.",
+                "Choose a smaller batch size.",
             )
     devices = pick("device", selection.devices, DEVICES, DEVICES)
     lanes = pick("lane", selection.lanes, LANES, LANES[:1])

@@ -1,1 +1,1 @@
-"""The report: records -> view (what is said) -> charts -> one HTML file that needs nothing else."""
+"""Turn the analysis of a run into one self-contained HTML file."""

@@ -1,9 +1,7 @@
-"""Charts as static SVG, drawn by Vega-Altair through vl-convert: no script in the report, and it prints.
+"""Draw charts as static SVG with Vega-Altair and vl-convert, so that the report needs no script and can be printed.
 
-Texts from records go through `harmless`: of what XML cannot hold, as control characters, vl-convert ends the process.
+Text from records passes through `harmless`, because vl-convert aborts the process on characters that XML cannot hold.
 """
-
-from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,25 +9,26 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 import vl_convert
+from markupsafe import Markup
 
-from kit.model.text import harmless
+from kit.model.formatting import printable
 from kit.report import text
-from kit.report.parts import Bar, Point, Timeline
+from kit.report.parts import Bar, Point
 
-# Two hues that stay apart for colour-blind readers and in grey print; in each, shades for lanes and precisions.
-DEVICE_COLOURS = {
+# The two hues differ for color-blind readers and in gray print. Each has shades for lanes and precisions.
+DEVICE_COLORS = {
     "cpu": ("#2b6ca3", "#8fbfe0", "#173d5e", "#5f9bc9"),
     "cuda": ("#e08214", "#f8c98b", "#8f4f06", "#efa54f"),
 }
-OTHER_COLOURS = ("#7a7a7a",)
+OTHER_COLORS = ("#7a7a7a",)
 WIDTH = 190
 
 
-def bars(title: str, values: tuple[Bar, ...]) -> str:
-    """Horizontal bars, one a framework and device, each labelled with its number. Returns SVG text."""
+def bars(title: str, values: tuple[Bar, ...]) -> Markup:
+    """Return horizontal bars as SVG, one per framework and device, each labeled with its number."""
     data = pd.DataFrame(
         {
-            "framework": [harmless(b.framework) for b in values],
+            "framework": [printable(b.framework) for b in values],
             "device": [b.device for b in values],
             "value": [b.value for b in values],
             "label": [text.number(b.value) for b in values],
@@ -38,7 +37,7 @@ def bars(title: str, values: tuple[Bar, ...]) -> str:
         }
     )
     devices = sorted({b.device for b in values})
-    colours = _shades(devices)
+    colors = _shades(devices)
     base = alt.Chart(data).encode(
         x=alt.X("value:Q", title=None, axis=alt.Axis(tickCount=3, grid=True, domain=False, format=",~f")),
         y=alt.Y("framework:N", title=None, sort=None),
@@ -46,36 +45,35 @@ def bars(title: str, values: tuple[Bar, ...]) -> str:
     )
     legend = alt.Legend(orient="bottom", title=None) if len(devices) > 1 else None
     drawn = base.mark_bar(cornerRadiusEnd=2).encode(
-        color=alt.Color("device:N", scale=alt.Scale(domain=devices, range=colours), legend=legend)
+        color=alt.Color("device:N", scale=alt.Scale(domain=devices, range=colors), legend=legend)
     )
-    # beside the interval's upper end where there is one
-    edge = alt.X("edge:Q", title=None)
-    labels = base.transform_calculate(edge="max(datum.value, datum.high)")
-    layers = drawn + labels.mark_text(align="left", dx=4, fontSize=11).encode(x=edge, text="label:N")
+    # A label stands right of the bar and of its interval.
+    labels = base.transform_calculate(edge="max(datum.value, datum.high)").mark_text(align="left", dx=4, fontSize=11)
+    layers = drawn + labels.encode(x=alt.X("edge:Q", title=None), text="label:N")
     if any(b.low is not None for b in values):
         layers += base.mark_rule(strokeWidth=2, color="#1d2329").encode(x="low:Q", x2="high:Q")
     return _svg(layers.properties(width=WIDTH, height=alt.Step(22 if len(devices) > 1 else 30), title=title))
 
 
 def _shades(devices: Sequence[str]) -> list[str]:
-    """A colour for each device, with its lane and precision: the hue is the device's."""
+    """Return one color per label of a bar. The device decides the hue."""
     seen: Counter[str] = Counter()
-    colours = []
+    colors = []
     for kind in (device.split()[0] for device in devices):
-        shades = DEVICE_COLOURS.get(kind, OTHER_COLOURS)
-        colours.append(shades[seen[kind] % len(shades)])
+        shades = DEVICE_COLORS.get(kind, OTHER_COLORS)
+        colors.append(shades[seen[kind] % len(shades)])
         seen[kind] += 1
-    return colours
+    return colors
 
 
-def curve(points: tuple[Point, ...]) -> str:
-    """Accuracy over epochs, test solid and train dashed, a colour a cell. Returns SVG text."""
+def curve(points: tuple[Point, ...]) -> Markup:
+    """Return accuracy over epochs as SVG: one color per cell, test solid, train dashed."""
     data = pd.DataFrame(
         {
-            "cell": [harmless(p.series) for p in points],
+            "cell": [printable(p.series) for p in points],
             "part": [p.part for p in points],
-            "epoch": [p.epoch for p in points],
-            "accuracy": [p.accuracy for p in points],
+            "epoch": [p.x for p in points],
+            "accuracy": [p.y for p in points],
         }
     )
     chart = (
@@ -96,13 +94,13 @@ def curve(points: tuple[Point, ...]) -> str:
     return _svg(chart)
 
 
-def timeline(shown: Timeline) -> str:
-    """A line a series over the minutes of measuring. Returns SVG text."""
+def timeline(title: str, points: tuple[Point, ...]) -> Markup:
+    """Return one line per series over the minutes of measuring, as SVG. title: with the unit."""
     data = pd.DataFrame(
         {
-            "series": [s.series for s in shown.samples],
-            "minutes": [s.minutes for s in shown.samples],
-            "value": [s.value for s in shown.samples],
+            "series": [p.series for p in points],
+            "minutes": [p.x for p in points],
+            "value": [p.y for p in points],
         }
     )
     several = data["series"].nunique() > 1
@@ -114,19 +112,19 @@ def timeline(shown: Timeline) -> str:
             y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4)),
             color=alt.Color("series:N", legend=alt.Legend(orient="bottom", title=None) if several else None),
         )
-        .properties(width=round(1.4 * WIDTH), height=90, title=shown.title)
+        .properties(width=round(1.4 * WIDTH), height=90, title=title)
     )
     return _svg(chart)
 
 
-alt.data_transformers.enable("default", max_rows=None)  # the limit is for notebooks
+alt.data_transformers.enable("default", max_rows=None)  # the default limit is meant for notebooks
 
 
-def _svg(chart: alt.LayerChart | alt.Chart) -> str:
+def _svg(chart: alt.LayerChart | alt.Chart) -> Markup:
     configured = (
         chart.configure(font="sans-serif", background="transparent")
         .configure_view(stroke=None)
         .configure_title(anchor="start", fontSize=13, fontWeight=600)
         .configure_axis(labelFontSize=11, titleFontSize=11, labelLimit=160)
     )
-    return str(vl_convert.vegalite_to_svg(configured.to_json()))
+    return Markup(vl_convert.vegalite_to_svg(configured.to_json()))  # noqa: S704 - the SVG writer escapes every text

@@ -1,48 +1,38 @@
-"""View -> one HTML file: no script, no outside resource, every text escaped."""
-
-from __future__ import annotations
+"""Render a report as one HTML file: no script, no external resource, every text escaped."""
 
 import os
-from contextlib import suppress
 from pathlib import Path
 
 import jinja2
-from markupsafe import Markup
 
 from kit.analysis.run_analysis import RunAnalysis
-from kit.model.errors import DiskError, UsageError
-from kit.model.text import harmless
+from kit.model.errors import UsageError
+from kit.model.formatting import printable
 from kit.planning import catalog
-from kit.report import charts
-from kit.report.parts import Section, Timeline, View
-from kit.report.view import make_view
+from kit.report import charts, sections
+from kit.report.view import View, make_view
+from kit.storage.files import disk_errors, write_atomic
 
-DOCTYPE = b"<!doctype html>"  # how every report begins
+DOCTYPE = b"<!doctype html>"  # the start of every report
+TEMPLATES = Path(__file__).with_name("templates")
 
 
 def write_report(target: Path, analysis: RunAnalysis) -> Path:
-    """Write the report of a run to `target`, atomically, and return it. Raises UsageError where something else is
-    there, DiskError where it cannot be written."""
-    if not _is_report(target):
-        raise UsageError(f"{target} is there already, and no report.", "Name another file with --out.")
+    """Write the report of a run to `target`, atomically, and return it.
+
+    Raise UsageError if `target` exists and is not a report. Raise DiskError if it cannot be written.
+    """
+    if not _is_free_or_report(target):
+        raise UsageError(f"{target} exists and is not a report.", "Choose another file with --out.")
     titles = {name: framework.title for name, framework in catalog.frameworks().items()}
     html = render(make_view(analysis, titles))
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        temporary.write_text(html, encoding="utf-8", errors="replace")  # records may hold halves of characters
-        temporary.replace(target)
-    except OSError as error:
-        raise DiskError(
-            f"The report {target} cannot be written: {error.strerror}.", "Free disk space or choose another --out."
-        ) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    with disk_errors(target, "Choose another file with --out."):
+        write_atomic(target, html.encode(errors="replace"))  # records may contain lone surrogates
     return target
 
 
-def _is_report(target: Path) -> bool:
-    """Whether nothing is lost by writing there: nothing is there, or a report is."""
+def _is_free_or_report(target: Path) -> bool:
+    """Return whether writing to `target` destroys nothing but a report."""
     if not os.path.lexists(target):
         return True
     if not target.is_file():
@@ -52,25 +42,13 @@ def _is_report(target: Path) -> bool:
 
 
 def render(view: View) -> str:
-    """The HTML text of a view."""
+    """Return the HTML text of a report."""
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("kit.report"),
+        loader=jinja2.FileSystemLoader([TEMPLATES, *sections.__path__]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: harmless(value) if type(value) is str else value,  # but not what is markup already
+        finalize=lambda value: printable(value) if type(value) is str else value,  # Markup passes unchanged
     )
-    return environment.get_template("report.html").render(view=view, drawings=_drawings, drawn=_drawn)
-
-
-def _drawings(section: Section) -> list[Markup]:
-    """The section's charts as SVG. Safe as markup: the SVG writer escapes every text in it."""
-    drawn = [charts.bars(title, bars) for title, bars in section.bars.items()]
-    if section.curve:
-        drawn.append(charts.curve(section.curve))
-    return [Markup(svg) for svg in drawn]  # noqa: S704
-
-
-def _drawn(timeline: Timeline) -> Markup:
-    return Markup(charts.timeline(timeline))  # noqa: S704 - as above
+    return environment.get_template("report.html").render(view=view, charts=charts)

@@ -1,18 +1,16 @@
-"""How numbers are written in the report: with units, figures at three significant digits, never a bare float."""
-
-from __future__ import annotations
+"""Format the numbers of the report: three significant digits, with unit, `–` for a missing value."""
 
 import math
 from datetime import UTC, datetime
 
-from kit.model.figures import si
-from kit.model.units import format_bytes
+from kit.analysis.summaries import Ratio
+from kit.model.formatting import format_bytes, format_si
 
 MISSING = "–"
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Rounded to significant digits, thousands separated: 12345.6 -> "12,300"."""
+    """Return a number with this many significant digits and thousands separators: 12345.6 as `12,300`."""
     if value is None or not math.isfinite(value):
         return MISSING
     if value == 0:
@@ -22,7 +20,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A duration in the unit that suits it: "850 ms", "12.3 s", "4.2 min"."""
+    """Return a duration, for example `850 ms`, `12.3 s`, `4.20 min` or `2.50 h`."""
     if value is None:
         return MISSING
     if value < 1:
@@ -32,28 +30,36 @@ def seconds(value: float | None) -> str:
     return f"{number(value / 60)} min" if value < 7200 else f"{number(value / 3600)} h"
 
 
-def percent(value: float | None) -> str:
-    """A share as a percentage with two decimals: "99.12 %"."""
-    return MISSING if value is None else f"{100 * value:.2f} %"
+def percent(share: float | None, decimals: int = 0) -> str:
+    """Return a share as a percentage: 0.9912 with two decimals as `99.12 %`."""
+    return MISSING if share is None else f"{100 * share:.{decimals}f} %"
 
 
 def size(value: int | None) -> str:
-    """Bytes in binary units: "1.5 GiB"."""
+    """Return a size in binary units, for example `1.5 GiB`."""
     return MISSING if value is None else format_bytes(value)
 
 
 def rate(value: float, unit: str) -> str:
-    """A value of a ceiling with its unit: "312 GFLOP/s", "18.2 GB/s" (powers of ten), "4.1 µs", "1,240 images/s"."""
-    return f"{number(value)} {unit}" if unit == "images/s" else si(value, unit)
+    """Return a value with its unit, for example `312 GFLOP/s`, `18.2 GB/s` (powers of ten) or `1,240 images/s`."""
+    return f"{number(value)} {unit}" if unit == "images/s" else format_si(value, unit)
 
 
 def ratio(value: float) -> str:
-    """A speedup: "3.1×"."""
+    """Return a speedup, for example `3.1×`."""
     return f"{number(value, 2)}×"
 
 
+def interval(ratio: Ratio) -> str:
+    """Return the interval of a ratio, and whether it is a tie: `0.98 to 1.03, a tie`."""
+    if ratio.interval is None:
+        return "none (one launch)"
+    tie = ", a tie" if ratio.verdict == "tie" else ""
+    return f"{number(ratio.interval.low)} to {number(ratio.interval.high)}{tie}"
+
+
 def moment(value: str) -> str:
-    """An ISO 8601 time as a date and minutes in UTC: "2026-01-02 03:04 UTC"; another text as it is."""
+    """Return an ISO 8601 time in UTC, for example `2026-01-02 03:04 UTC`. Return any other text unchanged."""
     try:
         return datetime.fromisoformat(value).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
     except (ValueError, OverflowError):  # the year 0

@@ -1,36 +1,33 @@
-"""Settings of tuned cells between runs: what a search found is kept for runs on the same machine; what a person wants
-to be measured with is pinned by a file."""
-
-from __future__ import annotations
+"""Read and collect pinned settings: what `kit settings` writes and `kit run --settings` reads."""
 
 from pathlib import Path
 
 from kit.model.errors import UsageError
 from kit.model.plan import Pins
-from kit.model.record import tuning_of
-from kit.storage.run_folder import RunFolder
+from kit.model.run import Run
 from kit.storage.safe_read import read_plain
-from scenarios.contract.reasons import Status
 
 
 def read_pins(file: Path) -> dict[str, dict[str, str]]:
-    """Settings by cell from a file that `kit settings` wrote. Raises UsageError."""
+    """Read settings by cell. Raise UsageError if the file cannot be read or is not valid."""
     try:
         return Pins.from_json(read_plain(file), str(file)).cells
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}.", Pins.remedy) from error
 
 
-def pins(folder: RunFolder) -> Pins:
-    """The settings of a run's tuned cells: those that it was given and those that a search found which came to its end.
-    Raises UsageError where it has none."""
-    tunings = {record.key: tuning_of(record) for record in folder.tunings() if record.status is Status.OK}
-    found = {key: tuning.settings for key, tuning in tunings.items() if not tuning.broken} | folder.plan.pinned
+def collect_pins(run: Run, resume_command: str) -> Pins:
+    """Return the settings of a run's tuned cells: pinned, or found by a search that was complete.
+
+    Raise UsageError if there are none.
+    """
+    tunings = {record.key: record.tuning for record in run.tunings if record.ok}
+    found = {key: tuning.settings for key, tuning in tunings.items() if not tuning.broken} | run.plan.pinned
     if not found:
-        if not any(launch.lane == "tuned" for launch in folder.plan.launches):
-            raise UsageError(f"{folder.path} has no tuned cells.", "Make a run with --lane tuned.")
+        if not any(launch.cell.lane == "tuned" for launch in run.plan.launches):
+            raise UsageError(f"The run {run.plan.run} has no tuned cells.", "Make a run with --lane tuned.")
         raise UsageError(
-            f"{folder.path} has no tuned cells whose search came to its end.",
-            f"Continue it: {folder.resume_command} --retry-failed.",
+            f"The run {run.plan.run} has no tuned cell whose search is complete.",
+            f"Continue it: {resume_command} --retry-failed.",
         )
     return Pins(cells=found)

@@ -1,10 +1,9 @@
-"""Keeps the reference's values between launches: for deep nets the float64 mathematics costs more than the launch.
+"""Keep the reference values of the proof between launches. For deep nets, the float64 computation takes longer than the
+launch itself.
 
-A file is named by what its values depend on. The worker checks that again, by a key inside the file, and computes the
-values itself where they do not fit.
+The name of a cache file depends on everything that determines its values. The worker also checks a key inside the file.
+It computes the values itself if the key does not match.
 """
-
-from __future__ import annotations
 
 import hashlib
 import os
@@ -16,12 +15,12 @@ from kit.storage.bounded_cache import keep
 from kit.storage.safe_read import read_untrusted
 from scenarios.contract.request import REFERENCE_FILE, Request
 
-FILE_LIMIT = 256 << 20
-FOLDER_LIMIT = 1 << 30
+MAX_FILE_BYTES = 256 << 20
+MAX_FOLDER_BYTES = 1 << 30
 
 
 class ReferenceCache:
-    """A folder of such files, at most FOLDER_LIMIT bytes in all: the ones unused for longest go first."""
+    """A folder of reference values, at most MAX_FOLDER_BYTES. The least recently used files are deleted first."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -29,19 +28,20 @@ class ReferenceCache:
         self._code = hashlib.sha256(code).hexdigest()
 
     def lend(self, request: Request, scratch: Path) -> None:
-        """Put the values of this launch into its scratch folder, where they are known. Raises OSError."""
+        """Copy the values for this request into the launch's scratch folder if they are known. Raise OSError."""
         file = self._file(request)
         if file.exists():
             shutil.copyfile(file, scratch / REFERENCE_FILE)
             os.utime(file)
 
     def keep(self, request: Request, scratch: Path) -> None:
-        """Take over the values that a launch computed, where they are new. Raises OSError, ValueError."""
-        content = read_untrusted(scratch / REFERENCE_FILE, FILE_LIMIT)
+        """Store the values that a launch computed if they are new. Raise OSError, or ValueError if the launch left
+        something other than a plain file of at most MAX_FILE_BYTES."""
+        content = read_untrusted(scratch / REFERENCE_FILE, MAX_FILE_BYTES)
         file = self._file(request)
         if content is None or (file.exists() and file.read_bytes() == content):
             return
-        keep(file, content, FOLDER_LIMIT)
+        keep(file, content, MAX_FOLDER_BYTES)
 
     def _file(self, request: Request) -> Path:
         identity = f"{request.spec} {request.seed} {self._code}"

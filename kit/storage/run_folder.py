@@ -1,44 +1,44 @@
-"""The folder of a run: plan, machine, one file a record, logs, scratch. Written atomically, never overwritten.
+"""Read and write the folder of a run. Files are written atomically and never overwritten.
 
-<run>/plan.json  machine.json  records/<key with / as __>__<launch>.json  logs/<same>.log  work/  index.html
-      probes/<like records>.json  tuning/<like records>.json
+<run>/plan.json, machine.json, index.html
+<run>/records/<key with __ for />__<launch>.json   one file per launch of a cell
+<run>/probes/, tuning/                             the same for probes of the ceilings and searches for settings
+<run>/logs/<same name>.log                         the output of each launch
+<run>/work/                                        scratch folders of running launches
 """
 
 from __future__ import annotations
 
-import errno
-import os
 import shlex
 import shutil
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from kit.host import program
-from kit.model.cell import Cell
+from kit.model.document import Document
 from kit.model.errors import DiskError, UsageError
+from kit.model.formatting import format_bytes
 from kit.model.machine import Machine
 from kit.model.plan import Plan, PlannedLaunch
 from kit.model.record import Record
-from kit.model.units import format_bytes
+from kit.model.run import Run
+from kit.storage.files import TEMPORARY_SUFFIX, disk_errors, write_atomic
 from kit.storage.safe_read import read_plain
 from scenarios.contract.reasons import Status
-from scenarios.contract.request import Request
+from scenarios.contract.request import Purpose, Request
+
+T = TypeVar("T", bound=Document)
 
 PLAN_FILE, MACHINE_FILE = "plan.json", "machine.json"
-TEMPORARY_SUFFIX = ".new"
-RECORDS = {"measure": "records", "probe": "probes", "tune": "tuning"}  # by purpose
+RECORDS: dict[Purpose, str] = {"measure": "records", "probe": "probes", "tune": "tuning"}
 FOLDERS = (*RECORDS.values(), "logs", "work")
 MIN_FREE_BYTES = 512 << 20
 SETTLED = {Status.OK, Status.SKIPPED}
-# What file systems without hard links (exFAT, some network and shared folders) answer to os.link.
-FULL = {errno.ENOSPC, errno.EDQUOT}
-NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
 def file_stem(key: str, launch: int) -> str:
-    """`mnist-cnn__torch__cpu__stock__fp32__b64__001`: the name of a launch's files."""
+    """Return the name of a launch's files, for example `mnist-cnn__torch__cpu__stock__fp32__b64__001`."""
     return f"{key.replace('/', '__')}__{launch:03d}"
 
 
@@ -46,9 +46,9 @@ def _resume(path: Path) -> str:
     return f"{program.called()} run --resume {shlex.quote(str(path))}"
 
 
-def _place(record: Record) -> Path:
-    """The record's file within the run's folder."""
-    return Path(RECORDS[record.request.purpose], f"{file_stem(record.key, record.launch)}.json")
+def _record_path(purpose: Purpose, key: str, launch: int) -> Path:
+    """Return the path of a record within the folder of the run."""
+    return Path(RECORDS[purpose], f"{file_stem(key, launch)}.json")
 
 
 class RunFolder:
@@ -62,90 +62,87 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, plan: Plan, machine: Machine) -> RunFolder:
-        """Start a run in a new folder. Raises UsageError where it holds a run already, DiskError where it cannot be
-        written."""
-        with writing(path):
+        """Start a run in a new folder.
+
+        Raise UsageError if the folder already holds a run, and DiskError if it cannot be written.
+        """
+        with disk_errors(path):
             taken = (path / PLAN_FILE).exists()
         if taken:
             raise UsageError(
-                f"{path} holds a run already; nothing measured is ever overwritten.",
+                f"{path} already holds a run. Measurements are never overwritten.",
                 f"Continue it with `{_resume(path)}`, or choose another folder with --out.",
             )
-        with writing(path):
+        with disk_errors(path):
             for name in FOLDERS:
                 (path / name).mkdir(parents=True, exist_ok=True)
-            _write_new(path / MACHINE_FILE, machine.to_json())
-            _write_new(path / PLAN_FILE, plan.to_json())  # last: with it the folder is a run
+            write_atomic(path / MACHINE_FILE, machine.to_json(), overwrite=False)
+            write_atomic(path / PLAN_FILE, plan.to_json(), overwrite=False)  # last: now the folder is a run
         return cls(path, plan, machine)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """Read a run. Raises UsageError where there is none, where it is damaged, or from a newer kit."""
-        documents = []
-        for kind, name in ((Plan, PLAN_FILE), (Machine, MACHINE_FILE)):
-            try:
-                documents.append(kind.from_json(read_plain(path / name), str(path / name)))
-            except OSError as error:
-                raise UsageError(
-                    f"{path} is not the folder of a run: {name} cannot be read ({error.strerror}).",
-                    "Name a folder that `kit run` wrote, such as one below reports/.",
-                ) from error
-        plan, machine = documents
-        assert isinstance(plan, Plan)
-        assert isinstance(machine, Machine)
-        return cls(path, plan, machine)
+        """Open a run. Raise UsageError if there is none, if it is damaged, or if a newer kit wrote it."""
+        return cls(path, _read_document(Plan, path, PLAN_FILE), _read_document(Machine, path, MACHINE_FILE))
 
     def save(self, record: Record) -> Path:
-        """Write one record so that whoever sees the file sees all of it. Raises UsageError where that launch has a
-        record already, DiskError where the disk is full."""
-        file = self.path / _place(record)
-        with writing(self.path):
+        """Write one record and return its path.
+
+        Raise UsageError if that launch already has a record, and DiskError if the file cannot be written.
+        """
+        file = self.path / _record_path(record.purpose, record.key, record.launch)
+        with disk_errors(self.path):
             try:
-                _write_new(file, record.to_json())
+                write_atomic(file, record.to_json(), overwrite=False)
             except FileExistsError as error:
                 raise UsageError(
-                    f"{file} exists already; records are never overwritten.",
-                    "Another process wrote it: let only one run use this folder.",
+                    f"{file} already exists. Records are never overwritten.",
+                    "Another process wrote it. Let only one run use this folder.",
                 ) from error
         return file
 
+    def read(self) -> Run:
+        """Read the whole run. Raise UsageError, which names the file, if one is damaged or misplaced."""
+        return Run(self.plan, self.machine, self.records(), self.probes(), self.tunings())
+
     def records(self) -> list[Record]:
-        """All records of cells, sorted by key and launch. Raises UsageError naming a file that is damaged or
-        misplaced."""
-        return self._read_all("records")
+        """Read all records of cells, sorted by key and launch. Raise UsageError as `read` does."""
+        return self._read_all("measure")
 
     def probes(self) -> list[Record]:
-        """All records of probes, sorted by key. Raises as `records`."""
-        return self._read_all("probes")
+        """Read all records of probes, sorted by key and launch. Raise UsageError as `read` does."""
+        return self._read_all("probe")
 
     def tunings(self) -> list[Record]:
-        """All records of searches for settings, sorted by key. Raises as `records`."""
-        return self._read_all("tuning")
+        """Read all records of searches for settings, sorted by key and launch. Raise UsageError as `read` does."""
+        return self._read_all("tune")
 
-    def _read_all(self, folder: str) -> list[Record]:
+    def _read_all(self, purpose: Purpose) -> list[Record]:
         records = []
-        for file in _files(self.path / folder):
+        for file in _files(self.path / RECORDS[purpose]):
             record = Record.from_json(_read(file), str(file))
-            if file != self.path / (place := _place(record)):
+            own = _record_path(record.purpose, record.key, record.launch)
+            if file != self.path / own:
                 raise UsageError(
                     f"{file} holds the record of {record.key}, launch {record.launch}.",
-                    f"Give the file its name back ({place}), or move it away and run again with --resume.",
-                )
-            if record.request.purpose != "probe" and (asked := Cell.of(record.request).key) != record.key:
-                raise UsageError(
-                    f"{file} holds the record of {record.key}, but the request of {asked:.200}.",
-                    "Restore the file, or move it away and run again with --resume.",
+                    f"Rename the file to {own}. Or move it away and run again with --resume.",
                 )
             records.append(record)
         return sorted(records, key=lambda r: (r.key, r.launch))
 
     def missing(self) -> list[PlannedLaunch]:
-        """The planned launches that have no record yet, in order."""
-        return [launch for launch in self.plan.launches if not self._record_file(launch.key, launch.launch).exists()]
+        """Return the planned launches that have no record yet, in order."""
+        return [
+            launch
+            for launch in self.plan.launches
+            if not (self.path / _record_path("measure", launch.key, launch.launch)).exists()
+        ]
 
     def retries(self) -> list[PlannedLaunch]:
-        """Further launches for the cells that ended neither `ok` nor skipped: as many as a cell still lacks, numbered
-        after all that it was planned to have or has."""
+        """Return further launches for the cells that ended neither `ok` nor skipped.
+
+        There are as many as a cell still lacks. Their numbers follow all planned and recorded ones.
+        """
         numbers: dict[str, list[int]] = {}
         settled: Counter[str] = Counter()
         for record in self.records():
@@ -153,29 +150,31 @@ class RunFolder:
             settled[record.key] += record.status in SETTLED
         wanted = Counter(launch.key for launch in self.plan.launches)
         still_missing = Counter(launch.key for launch in self.missing())
-        further = []
+        found = []
         for launch in {launch.key: launch for launch in self.plan.launches}.values():
-            used = max([launch.launch, *numbers.get(launch.key, [])])  # the cell's last planned launch, or its last
+            used = max([launch.launch, *numbers.get(launch.key, [])])
             lacking = wanted[launch.key] - settled[launch.key] - still_missing[launch.key]
-            further += [launch.model_copy(update={"launch": used + 1 + n}) for n in range(lacking)]
-        return further
+            found += [launch.model_copy(update={"launch": used + 1 + n}) for n in range(lacking)]
+        return found
 
     def work(self, request: Request) -> Path:
-        """The scratch folder of a launch, absolute, because engines hand it to other processes; not made here."""
-        return self.path.absolute() / "work" / file_stem(request.key, request.launch)
+        """Return the scratch folder of a launch. It is absolute, because engines pass it to other processes."""
+        return self.path.absolute() / "work" / file_stem(request.cell.key, request.launch)
 
     def log(self, request: Request) -> Path:
-        """The file that keeps what the launch's process printed."""
-        return self.path / "logs" / f"{file_stem(request.key, request.launch)}.log"
+        """Return the file that keeps the output of a launch."""
+        return self.path / "logs" / f"{file_stem(request.cell.key, request.launch)}.log"
 
     def clean(self) -> None:
-        """Remove what a killed run left half made, scratch folders and files not yet renamed, and make the folders
-        that are missing. Nothing is removed through a link: a run's folder may come from somebody else. Raises
-        UsageError (a link in the place of a folder), DiskError."""
+        """Remove scratch folders and temporary files of a killed run, and create missing folders.
+
+        Nothing is removed through a link, because the folder may come from somebody else. Raise UsageError if a folder
+        is a link, and DiskError.
+        """
         for name in FOLDERS:
             if (self.path / name).is_symlink():
-                raise UsageError(f"{self.path / name} is a link.", "Put the folder itself there, as `kit run` made it.")
-        with writing(self.path):
+                raise UsageError(f"{self.path / name} is a link.", "Replace the link with the folder itself.")
+        with disk_errors(self.path):
             for name in FOLDERS:
                 (self.path / name).mkdir(exist_ok=True)
             for leftover in self.path.glob(f"*/*{TEMPORARY_SUFFIX}"):
@@ -187,26 +186,35 @@ class RunFolder:
                     scratch.unlink()
 
     def require_space(self) -> None:
-        """Raise DiskError where too little is left for a launch and its record."""
+        """Raise DiskError if the disk has too little space for a launch and its record."""
         free = shutil.disk_usage(self.path).free
         if free < MIN_FREE_BYTES:
             raise DiskError(
-                f"Only {format_bytes(free)} are left on the disk of {self.path}; what was measured is kept.",
+                f"Only {format_bytes(free)} are free on the disk of {self.path}. Existing results are kept.",
                 f"Free some space, then continue with `{self.resume_command}`.",
             )
 
     @property
     def resume_command(self) -> str:
-        """What continues this run."""
+        """Return the command that continues this run."""
         return _resume(self.path)
 
-    def _record_file(self, key: str, launch: int) -> Path:
-        return self.path / "records" / f"{file_stem(key, launch)}.json"
+
+def _read_document(kind: type[T], path: Path, name: str) -> T:
+    try:
+        return kind.from_json(read_plain(path / name), str(path / name))
+    except OSError as error:
+        raise UsageError(
+            f"{path} is not the folder of a run: {name} cannot be read ({error.strerror}).",
+            "Name a folder that `kit run` wrote, for example one in reports/.",
+        ) from error
 
 
 def _files(folder: Path) -> list[Path]:
-    """Its records; none where it is not there, as in runs of an older kit. Raises UsageError where it is closed to us:
-    without its records a run would look like one that measured nothing."""
+    """Return the record files of a folder.
+
+    Raise UsageError if the folder cannot be read. Without its records a run would look like one that measured nothing.
+    """
     try:
         return sorted(file for file in folder.iterdir() if file.suffix == ".json")
     except FileNotFoundError:
@@ -219,45 +227,5 @@ def _read(file: Path) -> bytes:
     try:
         return read_plain(file)
     except OSError as error:
-        remedy = "Make it readable, or move it away and run again with --resume."
+        remedy = "Make it readable. Or move it away and run again with --resume."
         raise UsageError(f"{file} cannot be read: {error.strerror}.", remedy) from error
-
-
-def _write_new(file: Path, text: str) -> None:
-    """Write a file that is not there yet: complete under another name, then linked, which fails where it exists."""
-    temporary = file.with_name(f"{file.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
-    try:
-        with open(temporary, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        _link(temporary, file)
-    finally:
-        temporary.unlink(missing_ok=True)
-    folder = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the name, too, must survive a power cut
-    finally:
-        os.close(folder)
-
-
-def _link(temporary: Path, file: Path) -> None:
-    try:
-        os.link(temporary, file)
-    except OSError as error:
-        if error.errno not in NO_LINKS:
-            raise
-        if file.exists():  # not atomic with the next line, but only one process writes here
-            raise FileExistsError(errno.EEXIST, "exists already", str(file)) from error
-        temporary.rename(file)
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn what goes wrong while writing into a DiskError that names the file, or `path`."""
-    try:
-        yield
-    except OSError as error:
-        free = "Free disk space or choose" if error.errno in FULL else "Choose"
-        remedy = f"{free} another place with --out; what was measured is kept."
-        raise DiskError(f"{error.filename or path} cannot be written: {error.strerror}.", remedy) from error

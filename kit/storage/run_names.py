@@ -1,6 +1,4 @@
-"""Runs by name: a new run's id, and the folder that a person means."""
-
-from __future__ import annotations
+"""Name new runs, and find the folder of a run by its name."""
 
 import secrets
 from datetime import UTC, datetime
@@ -10,23 +8,24 @@ from kit.model.errors import UsageError, unknown
 from kit.storage.run_folder import PLAN_FILE
 
 
-def new_run_id(now: datetime | None = None) -> str:
-    """As `20261120-110210-ab12`: the time in UTC, so that names sort by time, and four random digits."""
-    return f"{(now or datetime.now(UTC)):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+def new_run_id() -> str:
+    """Return an id such as `20261120-110210-ab12`: the UTC time, so that ids sort by time, and four random digits."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def find_run(name: str, out: Path) -> Path:
-    """The folder of a run, named by its path or by its id below `out`. Raises UsageError listing the runs there."""
+    """Return the folder of a run, given its path or its id below `out`. Raise UsageError, which lists the runs below
+    `out`, if there is no such run."""
     try:
         for folder in (out / name, Path(name)):
             if (folder / PLAN_FILE).exists():
                 return folder
         is_folder = bool(name) and Path(name).is_dir()
-    except OSError as error:  # as a name that is too long
-        raise UsageError(f"{name!r} cannot be a folder: {error.strerror}.", "Name the folder of a run.") from error
+    except OSError as error:  # for example if the name is too long
+        raise UsageError(f"{name!r} cannot be a folder: {error.strerror}.", "Give the id of a run.") from error
     if is_folder:
-        raise UsageError(f"{name} is not the folder of a run: it has no {PLAN_FILE}.", "Name a folder that kit wrote.")
+        raise UsageError(f"{name} is not the folder of a run: it has no {PLAN_FILE}.", "Give a folder that kit wrote.")
     known = [path.parent.name for path in out.glob(f"*/{PLAN_FILE}")]
     if not known:
-        raise UsageError(f"There is no run {name!r}, and none below {out}.", "Name its folder, or the --out it is in.")
+        raise UsageError(f"There is no run {name!r}, and {out} has no runs.", "Give the folder of a run, or set --out.")
     raise unknown("run", name, known)

@@ -1,31 +1,29 @@
-"""Reading files that others made: any may have been replaced by a link, a pipe or something endless."""
-
-from __future__ import annotations
+"""Read files that others made. Such a file may have been replaced by a link, a pipe or an endless device."""
 
 import errno
 import os
 import stat
 from pathlib import Path
 
-PLAIN_LIMIT = 256 << 20  # above every document of kit
+MAX_PLAIN_BYTES = 256 << 20  # larger than every document that kit writes
 
 
 def read_plain(path: Path) -> bytes:
-    """The content of a file that a person named, by a link perhaps. Raises OSError where it cannot be read, also where
-    it is no plain file, a pipe would never end, or larger than PLAIN_LIMIT bytes."""
+    """Return the content of a file that the user named, directly or through a link. Raise OSError if it cannot be read,
+    if it is not a plain file (a pipe might never end), or if it is larger than MAX_PLAIN_BYTES."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "not a plain file")
     with path.open("rb") as file:
-        content = file.read(PLAIN_LIMIT + 1)
-    if len(content) > PLAIN_LIMIT:
-        raise OSError(errno.EFBIG, f"larger than {PLAIN_LIMIT >> 20} MiB")
+        content = file.read(MAX_PLAIN_BYTES + 1)
+    if len(content) > MAX_PLAIN_BYTES:
+        raise OSError(errno.EFBIG, f"larger than {MAX_PLAIN_BYTES >> 20} MiB")
     return content
 
 
 def read_untrusted(path: Path, limit: int) -> bytes | None:
-    """The content of a plain file; None where there is none. Links are not followed.
+    """Return the content of a plain file, or None if there is no such file. Do not follow links.
 
-    Raises ValueError where it is not a plain file or larger than `limit` bytes; OSError where it cannot be read.
+    Raise ValueError if it is not a plain file or is larger than `limit` bytes. Raise OSError if it cannot be read.
     """
     try:
         if not stat.S_ISREG(path.lstat().st_mode):

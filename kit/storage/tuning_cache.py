@@ -1,7 +1,4 @@
-"""Settings of tuned cells between runs: what a search found is kept for runs on the same machine; what a person wants
-to be measured with is pinned by a file."""
-
-from __future__ import annotations
+"""Keep what searches for settings found, for later runs on the same machine."""
 
 import hashlib
 import json
@@ -17,48 +14,50 @@ from kit.model.record import Record
 from kit.storage.bounded_cache import keep
 from kit.storage.safe_read import read_untrusted
 from scenarios.contract import allocators
-from scenarios.contract.reasons import Status
 from scenarios.contract.request import Request
 
-FOLDER_LIMIT = 64 << 20
-
-
-RECORD_LIMIT = 4 << 20
+MAX_FOLDER_BYTES = 64 << 20
+MAX_RECORD_BYTES = 4 << 20
 
 
 class TuningCache:
-    """A folder of records of searches, at most FOLDER_LIMIT bytes in all, each named by what its outcome depends on; of
-    the data their kind alone, since which of the settings is fastest hardly depends on what is in the images. machine:
-    that this is. plan: of the run; a record of one that names host and user is not for others."""
+    """A folder with records of searches, at most MAX_FOLDER_BYTES in all.
+
+    The name of each file is a hash over everything that the outcome depends on. The data is represented by its kind
+    only, because the content of the images hardly changes which settings are fastest.
+    """
 
     def __init__(self, folder: Path, machine: Machine, plan: Plan) -> None:
+        """machine: this machine. plan: of the run. A record that names host and user is not used for other runs."""
         self._folder = folder
         self._machine = machine
         self._plan = plan
         self._code = _digest_of(sorted((assets.ROOT / "scenarios").rglob("*.py")))
 
     def find(self, request: Request, environment: Environment) -> Record | None:
-        """What a search for this very request found here; None where there was none, or its record cannot be read or is
-        of something else: the search is made anew then."""
+        """Return the record of a search with exactly this request, or None.
+
+        A record that cannot be read, or that belongs to something else, counts as missing.
+        """
         file = self._file(request, environment)
         try:
-            content = read_untrusted(file, RECORD_LIMIT)
+            content = read_untrusted(file, MAX_RECORD_BYTES)
             if content is None:
                 return None
             record = Record.from_json(content, str(file))
             os.utime(file)
         except (OSError, ValueError, UsageError):
             return None
-        asked = Status.OK, request.key, request.launch, request
-        return record if (record.status, record.key, record.launch, record.request) == asked else None
+        return record if record.ok and record.request == request else None
 
     def keep(self, record: Record, environment: Environment) -> None:
-        """Keep what a search found. Raises OSError."""
-        keep(self._file(record.request, environment), record.to_json().encode(), FOLDER_LIMIT)
+        """Keep the record of a search. Raise OSError."""
+        assert record.request is not None
+        keep(self._file(record.request, environment), record.to_json().encode(), MAX_FOLDER_BYTES)
 
     def _file(self, request: Request, environment: Environment) -> Path:
         parts = {
-            "key": request.key,
+            "key": request.cell.key,
             "spec": request.spec,
             "threads": request.threads,
             "data": request.data,

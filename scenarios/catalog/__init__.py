@@ -1,17 +1,19 @@
-"""The scenarios, one module each. A module defines `SCENARIO` and, where it has any, `VARIANTS` (a tuple)."""
-
-from __future__ import annotations
+"""Load the scenarios. Each module of this folder defines `SCENARIO` and, optionally, `VARIANTS` (a tuple)."""
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 
+from scenarios.contract.cell import CEILINGS
 from scenarios.spec import Scenario
+
+Scenarios = Mapping[str, Mapping[str, Scenario]]  # by name, then by variant
 
 
 def load() -> dict[str, dict[str, Scenario]]:
-    """All scenarios found in this folder: {name: {variant: scenario}}, sorted; the default has variant "".
+    """Return all scenarios in this folder: {name: {variant: scenario}}, sorted by name. The default variant is "".
 
-    Raises ValueError where a module breaks the rules, naming it.
+    Raise ValueError, with the name of the module, if a module breaks the rules.
     """
     found: dict[str, dict[str, Scenario]] = {}
     for module_info in sorted(pkgutil.iter_modules(__path__), key=lambda m: m.name):
@@ -21,13 +23,13 @@ def load() -> dict[str, dict[str, Scenario]]:
             raise ValueError(
                 f"scenarios/catalog/{module_info.name}.py must define SCENARIO, a Scenario without variant"
             )
-        if scenario.name in found:
-            raise ValueError(f"scenarios/catalog/{module_info.name}.py: the name {scenario.name!r} is taken")
+        if scenario.name in {*found, CEILINGS}:
+            raise ValueError(f"scenarios/catalog/{module_info.name}.py: the name {scenario.name!r} is not available")
         variants = {"": scenario}
         for variant in getattr(module, "VARIANTS", ()):
             if variant.name != scenario.name or not variant.variant or variant.variant in variants:
                 raise ValueError(
-                    f"scenarios/catalog/{module_info.name}.py: each of VARIANTS needs a variant name of its own"
+                    f"scenarios/catalog/{module_info.name}.py: each of VARIANTS needs its own variant name"
                 )
             variants[variant.variant] = variant
         found[scenario.name] = variants

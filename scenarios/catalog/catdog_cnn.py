@@ -1,7 +1,7 @@
-"""Study 4, `catdog-depth`: photos through an augmenting pipeline into ever deeper CNNs.
+"""Study 4, `catdog-depth`: photos through an augmenting pipeline into CNNs of increasing depth.
 
-The study names the variants in words; what it leaves open is chosen here: dropout stands before the output layer,
-the 128x128 net keeps dropout and augmentation (its 333 images/s are set against the augmented 425).
+The study describes the variants in words. Two details are open and chosen here: dropout stands before the output layer,
+and the 128x128 net keeps dropout and augmentation, because its 333 images/s are compared with the augmented 425.
 """
 
 from dataclasses import replace

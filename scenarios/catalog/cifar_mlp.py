@@ -1,4 +1,4 @@
-"""Study 5a, `mlp-cpu-vs-gpu`: wide dense network on flattened CIFAR-10."""
+"""Study 5a, `mlp-cpu-vs-gpu`: a wide dense network on flattened CIFAR-10."""
 
 from dataclasses import replace
 

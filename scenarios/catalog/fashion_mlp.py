@@ -6,7 +6,7 @@ from scenarios.spec import Activation, Adam, Dense, Flatten, Layer, Scenario
 
 
 def network(hidden_layers: int, output: Activation) -> tuple[Layer, ...]:
-    """Flatten, `hidden_layers` times 500 units, 10 outputs."""
+    """Return Flatten, `hidden_layers` layers of 500 units, and 10 outputs."""
     return (Flatten(), *(Dense(500) for _ in range(hidden_layers)), Dense(10, activation=output))
 
 

@@ -1,4 +1,6 @@
-"""Study 2, `mnist-batch-sweep`: CNN with dropout on MNIST, Adadelta as Keras had it then (learning rate 1.0)."""
+"""Study 2, `mnist-batch-sweep`: CNN with dropout on MNIST, Adadelta with Keras' default of that time (learning
+rate 1.0).
+"""
 
 from scenarios.spec import Adadelta, Conv, Dense, Dropout, Flatten, MaxPool, Scenario
 

@@ -1,12 +1,8 @@
-"""Memory allocators that a framework can be started with, and the environment variables that choose them.
+"""Name the memory allocators that a launch can start with, and the environment variables that select them.
 
-Training allocates and frees the same arrays at every step. glibc's malloc gives memory back to the system where enough
-of it is free at the end of its heap, and gets it anew at the next step, page by page.
-
-Standard library only: the orchestrator starts launches with these variables, too.
+Training allocates and frees the same arrays in every step. The malloc of glibc returns memory to the system if enough
+of it is free at the end of its heap, and gets it back in the next step, page by page.
 """
-
-from __future__ import annotations
 
 import functools
 import os
@@ -25,15 +21,15 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
     HUGE: {**KEEP, "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"},
     TCMALLOC: {"LD_PRELOAD": LIBRARY},
 }
-LIKELY = (TCMALLOC, KEEPS)  # to gain in whichever framework; the first that there is
-# Before, glibc took no threshold above 32 MiB, and knew nothing of huge pages.
+LIKELY = (TCMALLOC, KEEPS)  # likely to be faster in every framework; the first that is available
+# Older versions accept no threshold above 32 MiB and do not know huge pages.
 MIN_GLIBC = (2, 35)
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 @functools.cache
 def offered() -> tuple[str, ...]:
-    """The allocators that this system has, stock's own first."""
+    """Return the allocators that this system has. The stock allocator is the first."""
     name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
     glibc = name == "glibc" and tuple(map(int, version.split("."))) >= MIN_GLIBC
     asked_for = HUGE_PAGES.is_file() and "[madvise]" in HUGE_PAGES.read_text(encoding="utf-8")
@@ -41,13 +37,21 @@ def offered() -> tuple[str, ...]:
     return (STOCK, *(name for name, here in found.items() if here))
 
 
+def check(settings: Mapping[str, str]) -> None:
+    """Raise ValueError if the settings name an unknown allocator. A launch cannot start with such settings."""
+    if (name := settings.get(AXIS, STOCK)) not in VARIABLES:
+        raise ValueError(f"it has the unknown allocator {name!r:.100}; known are: {', '.join(VARIABLES)}")
+
+
 def variables(settings: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables that settings ask for. Raises KeyError for an allocator that is none of VARIABLES."""
+    """Return the environment variables that the settings need. Raise KeyError for an unknown allocator."""
     return dict(VARIABLES[settings.get(AXIS, STOCK)])
 
 
 def absent(environment: Mapping[str, str]) -> str | None:
-    """The library that the environment asks for and this process runs without, as where it is not installed: the
-    system's loader only warns of that."""
+    """Return the library that the environment preloads if this process runs without it, else None.
+
+    The system's loader only warns if a library is not installed.
+    """
     library = environment.get("LD_PRELOAD", "")
     return library if library and library not in Path("/proc/self/maps").read_text(encoding="utf-8") else None

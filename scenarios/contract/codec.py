@@ -1,13 +1,12 @@
-"""The contract's types to JSON and back. Standard library only.
+"""Convert the contract's types to JSON and back, and write files atomically.
 
-What `to_json` writes `from_json` reads back equal; unknown or missing keys and wrong types are a `ContractError`, so
-that a broken file never passes for a result.
+`from_json` reads back exactly what `to_json` writes. An unknown or missing key, a wrong type, or a number outside its
+range is a ContractError, so a damaged file never counts as a result.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import types
 import typing
@@ -15,37 +14,43 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from scenarios.contract.ranges import MAX_INT, Range
 from scenarios.contract.request import SCHEMA
 
 T = TypeVar("T")
 
 
 class ContractError(ValueError):
-    """A request or result file that is not what this version writes; the text says where."""
+    """A request, a result or a part of them is not valid. The text says where."""
 
 
 def to_json(value: Any) -> str:
-    """Dataclass to JSON text. NaN and infinity are refused with ContractError: they are not JSON."""
+    """Return a dataclass as JSON text. Raise ContractError for NaN and infinity, because JSON does not have them."""
     try:
         return json.dumps(dataclasses.asdict(value), indent=1, sort_keys=True, allow_nan=False)
     except ValueError as error:
-        raise ContractError(f"{type(value).__name__} holds a number that JSON cannot: {error}") from error
+        raise ContractError(f"{type(value).__name__} holds a number that JSON does not have: {error}") from error
 
 
 def from_json(cls: type[T], text: str | bytes) -> T:
-    """JSON text to `cls`. Raises ContractError where it is not exactly that."""
+    """Return JSON text as an instance of `cls`. Raise ContractError if it is not exactly that."""
     try:
         data = json.loads(text)
-    except ValueError as error:
-        raise ContractError(f"not JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ContractError(f"it is not JSON: {error}") from error
     if isinstance(data, dict) and isinstance(data.get("schema"), int) and data["schema"] > SCHEMA:
-        raise ContractError(f"schema {data['schema']} is newer than {SCHEMA}, the newest this version reads")
+        raise ContractError(f"its schema {data['schema']} is newer than {SCHEMA}, the newest that this version reads")
+    return decode(cls, data)
+
+
+def decode(cls: type[T], data: Any) -> T:
+    """Return parsed JSON as an instance of the dataclass `cls`. Raise ContractError if it is not exactly that."""
     decoded: T = _decode(cls, data, cls.__name__)
     return decoded
 
 
 def write(path: Path, value: Any) -> None:
-    """Write atomically: whoever sees `path` sees all of it. Raises OSError, ContractError."""
+    """Write a dataclass as a JSON file. Readers see the whole file or no file. Raise OSError, ContractError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with open(temporary, "w", encoding="utf-8") as file:
         file.write(to_json(value))
@@ -56,6 +61,8 @@ def write(path: Path, value: Any) -> None:
 
 def _decode(kind: Any, data: Any, where: str) -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated:
+        return _in_range(_decode(arguments[0], data, where), arguments[1], where)
     if dataclasses.is_dataclass(kind):
         return _decode_fields(typing.cast("type[Any]", kind), data, where)
     if origin in (typing.Union, types.UnionType):
@@ -68,29 +75,42 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
     if origin is list and isinstance(data, list):
         return [_decode(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(data)]
     if origin is dict and isinstance(data, dict):
-        return {key: _decode(arguments[1], item, f"{where}[{key!r}]") for key, item in data.items()}
-    if isinstance(kind, type):
-        if issubclass(kind, StrEnum) and data in [member.value for member in kind]:
-            return kind(data)
-        if kind is float and type(data) in (int, float):
-            return float(data)
-        if kind in (int, str, bool) and type(data) is kind:
-            return data
-    raise ContractError(f"{where}: {data!r:.80} is not {kind}")
+        return {key: _decode(arguments[1], item, f"{where}[{key!r:.80}]") for key, item in data.items()}
+    if isinstance(kind, type) and _is_scalar(kind, data):
+        return kind(data)
+    raise ContractError(f"{where}: {data!r:.80} is not {_name(kind)}")
+
+
+def _is_scalar(kind: type, data: Any) -> bool:
+    """Return whether parsed JSON is a valid text, number or enumeration member of this type."""
+    if issubclass(kind, StrEnum):
+        return data in [member.value for member in kind]
+    if type(data) is int and kind in (int, float):
+        return abs(data) <= MAX_INT
+    if type(data) is float:
+        return kind is float and math.isfinite(data)
+    return kind in (str, bool) and type(data) is kind
 
 
 def _decode_fields(cls: type[Any], data: Any, where: str) -> Any:
     if not isinstance(data, dict):
-        raise ContractError(f"{where}: expected an object, got {type(data).__name__}")
-    hints = typing.get_type_hints(cls)
+        raise ContractError(f"{where}: it is not an object but {type(data).__name__}")
+    hints = typing.get_type_hints(cls, include_extras=True)
     fields = {f.name: f for f in dataclasses.fields(cls)}
     if unknown := sorted(set(data) - set(fields)):
-        raise ContractError(f"{where}: unknown keys {', '.join(unknown)}")
-    optional = {
-        n
-        for n, f in fields.items()
-        if f.default is not dataclasses.MISSING or f.default_factory is not dataclasses.MISSING
-    }
-    if absent := sorted(set(fields) - set(data) - optional):
+        raise ContractError(f"{where}: unknown keys {', '.join(unknown):.200}")
+    missing = dataclasses.MISSING
+    required = {name for name, f in fields.items() if f.default is missing and f.default_factory is missing}
+    if absent := sorted(required - set(data)):
         raise ContractError(f"{where}: missing keys {', '.join(absent)}")
     return cls(**{name: _decode(hints[name], value, f"{where}.{name}") for name, value in data.items()})
+
+
+def _in_range(number: float, limits: Range, where: str) -> float:
+    if not limits.low <= number <= limits.high:  # NaN is in no range
+        raise ContractError(f"{where}: {number:.6g} is not between {limits.low:g} and {limits.high:g}")
+    return number
+
+
+def _name(kind: Any) -> str:
+    return kind.__name__ if isinstance(kind, type) else str(kind).removeprefix("typing.")

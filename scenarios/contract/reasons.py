@@ -1,13 +1,8 @@
-"""What passes between orchestrator and worker: one request file in, one result file out.
-
-Standard library only. Every type here is a frozen dataclass; `scenarios.codec` writes and reads them.
-Times are seconds unless the name says milliseconds; `*_at` are readings of the monotonic clock.
-"""
-
-from __future__ import annotations
+"""Define how a launch can end, and why."""
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 
 class Status(StrEnum):
@@ -22,27 +17,54 @@ class Status(StrEnum):
     BROKEN_CONTRACT = "broken_contract"
 
 
-class Code(StrEnum):
-    """Why a launch did not end `ok`. The comment names the status it goes with."""
+REPORT = "Read the log. If the kit and the framework are unchanged, report this as a bug."
 
-    WORKER_ERROR = "worker_error"  # failed: an exception or a crash inside the worker
-    REFERENCE_MISMATCH = "reference_mismatch"  # failed: does not compute the scenario's function
-    MISSING_PROOF = "missing_proof"  # failed: a piece of evidence is absent
-    SPEC_MISMATCH = "spec_mismatch"  # failed: the image holds another version of the scenario
-    DATA_UNAVAILABLE = "data_unavailable"  # failed
-    DATA_CORRUPT = "data_corrupt"  # failed
-    IMAGE_FAILED = "image_failed"  # failed: image or environment could not be made
-    ENGINE_FAILED = "engine_failed"  # failed: the engine refused to start the launch or lost it
-    DISK_FULL = "disk_full"  # failed
-    DEADLINE = "deadline"  # timeout
-    MEMORY_LIMIT = "memory_limit"  # out_of_memory
-    DEVICE_MEMORY = "device_memory"  # out_of_memory: the GPU's own memory
-    NO_DEVICE = "no_device"  # skipped: the machine has no such device
-    NO_GPU_RUNTIME = "no_gpu_runtime"  # skipped: the engine cannot hand a GPU to a container
-    NOT_OFFERED = "not_offered"  # skipped: the framework or engine does not offer this
-    WRONG_DEVICE = "wrong_device"  # wrong_device: ran, but elsewhere
-    NO_RESULT = "no_result"  # broken_contract: exit 0 and no result file
-    INVALID_RESULT = "invalid_result"  # broken_contract
+
+class Code(StrEnum):
+    """Why a launch is not `ok`, with the consequences of each reason.
+
+    status: the status of the launch. exit_code: of a run in which nothing is ok and all launches have this reason.
+    remedy: what the user can do if the reason gives no better advice.
+    """
+
+    status: Status
+    exit_code: int
+    remedy: str
+
+    def __new__(cls, value: str, status: Status, exit_code: int, remedy: str) -> Self:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.status, member.exit_code, member.remedy = status, exit_code, remedy
+        return member
+
+    WORKER_ERROR = "worker_error", Status.FAILED, 1, REPORT
+    REFERENCE_MISMATCH = "reference_mismatch", Status.FAILED, 1, REPORT
+    MISSING_PROOF = "missing_proof", Status.FAILED, 1, REPORT
+    SPEC_MISMATCH = "spec_mismatch", Status.FAILED, 1, "Build the images again with `kit build`."
+    ENGINE_FAILED = "engine_failed", Status.FAILED, 3, "Run `kit doctor`. It checks the engine."
+    IMAGE_FAILED = "image_failed", Status.FAILED, 4, "Read the build log."
+    DATA_UNAVAILABLE = "data_unavailable", Status.FAILED, 5, "Run `kit data list`."
+    DATA_CORRUPT = "data_corrupt", Status.FAILED, 5, "Run `kit data verify`."
+    DISK_FULL = "disk_full", Status.FAILED, 6, "Free disk space. Then continue with --resume --retry-failed."
+    DEADLINE = "deadline", Status.TIMEOUT, 1, "Raise --timeout. The log shows how far the launch got."
+    MEMORY_LIMIT = (
+        "memory_limit",
+        Status.OUT_OF_MEMORY,
+        1,
+        "Raise --memory, use a smaller --batch, or use a machine with more memory.",
+    )
+    DEVICE_MEMORY = "device_memory", Status.OUT_OF_MEMORY, 1, "Use a smaller --batch or a larger GPU."
+    NO_DEVICE = "no_device", Status.SKIPPED, 1, "Use a machine with an NVIDIA GPU. `kit doctor` looks for one."
+    NO_GPU_RUNTIME = "no_gpu_runtime", Status.SKIPPED, 1, "Run `kit doctor`. It checks driver, toolkit and engine."
+    NOT_OFFERED = "not_offered", Status.SKIPPED, 1, "Choose another lane, precision, device or settings."
+    WRONG_DEVICE = (
+        "wrong_device",
+        Status.WRONG_DEVICE,
+        1,
+        "Run `kit doctor`. It checks driver, toolkit and GPU. The log shows why the framework used another device.",
+    )
+    NO_RESULT = "no_result", Status.BROKEN_CONTRACT, 1, REPORT
+    INVALID_RESULT = "invalid_result", Status.BROKEN_CONTRACT, 1, REPORT
 
 
 @dataclass(frozen=True)
@@ -52,3 +74,8 @@ class Reason:
     code: Code
     message: str
     remedy: str
+
+    @classmethod
+    def of(cls, code: Code, message: str, remedy: str = "") -> Self:
+        """Return a reason with each text on one line. remedy: empty for the default remedy of the code."""
+        return cls(code, " ".join(message.split()), " ".join((remedy or code.remedy).split()))

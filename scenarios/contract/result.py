@@ -1,89 +1,107 @@
-"""What passes between orchestrator and worker: one request file in, one result file out.
-
-Standard library only. Every type here is a frozen dataclass; `scenarios.codec` writes and reads them.
-Times are seconds unless the name says milliseconds; `*_at` are readings of the monotonic clock.
-"""
-
-from __future__ import annotations
+"""Define the result: what a worker reports about one launch."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
+from scenarios.contract import allocators
+from scenarios.contract.cell import Cell
+from scenarios.contract.ranges import (
+    MAX_CEILING,
+    MIN_POSITIVE,
+    Count,
+    Positive,
+    PositiveTime,
+    Range,
+    Rate,
+    Share,
+    Time,
+)
 from scenarios.contract.reasons import Reason, Status
-from scenarios.contract.request import SCHEMA
+from scenarios.contract.request import SCHEMA, DataKind, Purpose, Request
 
-# Of an `ok` result, by the purpose of its launch.
-PARTS: dict[str, tuple[str, ...]] = {
+# The parts that an `ok` result must have, by the purpose of its launch.
+PARTS: dict[Purpose, tuple[str, ...]] = {
     "measure": ("timings", "training", "inference", "proof", "evidence", "telemetry"),
     "probe": ("ceilings",),
     "tune": ("tuning",),
 }
 
+CeilingValue = Annotated[float, Range(MIN_POSITIVE, MAX_CEILING)]
+
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of training steps between two synchronised clock readings."""
+    """Consecutive training steps between two clock readings. The device is synchronized at both."""
 
-    start_at: float
-    seconds: float
-    steps: int
-    images: int
+    start_at: Time
+    seconds: Time
+    steps: Count
+    images: Count
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """One whole epoch. seconds: training alone. train_*: running means over the epoch, as the framework saw them
-    (before each update, dropout on); test_*: over the test set after the epoch. Losses in nats, accuracies 0 to 1."""
+    """One whole epoch.
 
-    index: int
-    seconds: float
-    images: int
+    seconds: training only. train_loss, train_accuracy: running means over the epoch, taken before each update with
+    dropout on. test_loss, test_accuracy: over the test set after the epoch. Losses are in nats.
+    """
+
+    index: Count
+    seconds: Time
+    images: Count
     train_loss: float
-    train_accuracy: float
+    train_accuracy: Share
     test_loss: float
-    test_accuracy: float
+    test_accuracy: Share
 
 
 @dataclass(frozen=True)
 class Training:
-    """windows: all of them, warm-up too; the first is the first step alone. steady_from: index of the first that
-    counts. images_per_s: median over steady windows (whole epochs: over epochs after the first where there are
-    more). epoch_s: time of one epoch over the real training set; `projected` where no whole epoch was timed.
-    epoch_images: images in one epoch of the published set. final_loss: training loss at the end of the last window
-    or epoch."""
+    """The training part of a launch.
+
+    windows: all windows, including the warm-up; the first window is the first step alone. steady_from: index of the
+    first window that counts. images_per_s: median over the steady windows; with whole epochs, the median over the
+    epochs after the first, if there are more. epoch_s: time of one epoch of the published training set. projected:
+    whether epoch_s is computed from images_per_s because no whole epoch was timed. steps: number of steps in all.
+    final_loss: training loss, in nats, at the end of the last window or epoch. epochs: empty if no whole epoch was
+    trained.
+    """
 
     windows: list[Window]
-    steady_from: int
-    images_per_s: float
-    epoch_s: float
+    steady_from: Count
+    images_per_s: Rate
+    epoch_s: PositiveTime
     projected: bool
-    epoch_images: int
-    steps: int
+    steps: Count
     final_loss: float
     epochs: list[Epoch]
 
 
 @dataclass(frozen=True)
 class Inference:
-    """latency_ms: each call at batch 1, host array to host array; p50, p90, p99 of it. windows: calls at `batch`.
-    test_accuracy and test_loss: of the trained weights on `test_images` images; the launch's training may have
-    been far too short for them to mean anything (see the profile)."""
+    """The inference part of a launch.
 
-    latency_ms: list[float]
-    p50_ms: float
-    p90_ms: float
-    p99_ms: float
-    batch: int
+    latency_ms: duration of each call at batch size 1, from host array to host array. p50_ms, p90_ms, p99_ms:
+    percentiles of these. windows: calls at batch size `batch`. images_per_s: median over these windows. test_loss (in
+    nats), test_accuracy: of the trained weights on `test_images` images. After a short training they mean nothing.
+    """
+
+    latency_ms: list[Time]
+    p50_ms: PositiveTime
+    p90_ms: PositiveTime
+    p99_ms: PositiveTime
+    batch: Positive
     windows: list[Window]
-    images_per_s: float
-    test_images: int
+    images_per_s: Rate
+    test_images: Count
     test_loss: float
-    test_accuracy: float
+    test_accuracy: Share
 
 
 @dataclass(frozen=True)
 class Check:
-    """One comparison with the reference: `error` must not exceed `tolerance`."""
+    """One comparison with the float64 reference. It passes if `error` is at most `tolerance`."""
 
     name: str
     error: float
@@ -93,25 +111,28 @@ class Check:
 
 @dataclass(frozen=True)
 class Proof:
-    """The launch held against `reference.py`. seconds: what the proof cost. cached: reference values were reused."""
+    """The comparison of a launch with the reference.
+
+    optimizer_form: see `scenarios.adapter.Adapter`. seconds: duration of the proof. cached: whether the reference
+    values came from a file.
+    """
 
     passed: bool
     checks: list[Check]
     optimizer_form: str
-    seed: int
-    seconds: float
+    seconds: Time
     cached: bool
 
 
 @dataclass(frozen=True)
 class Placement:
-    """What really ran, as the framework itself tells it (or as probed), never as it was asked for.
+    """What really ran, as the framework or a probe reports it.
 
-    device: where the outputs of a training step lie. provider: execution provider or backend. tf32: whether a probe
-    product was rounded to TF32 (None on the CPU). threads: the framework's own count of intra-op threads.
-    training, loader: what trains and what feeds it, in words for the report. denormals: what a probe on the framework's
-    own threads did to numbers below the smallest normal float32 (unknown: in records of version 1 alone). nodes: how
-    many nodes of the training graph (eager frameworks: parameter tensors) lie on each provider or device.
+    device: device of the outputs of a training step. device_name: name of the processor. provider: execution provider
+    or backend. layout: memory layout of images. tf32: whether a probe product was rounded to TF32; None on the CPU.
+    threads: number of intra-op threads that the framework reports. training, loader: what trains and what feeds it, as
+    text for the report. denormals: what the framework's own threads do with numbers below the smallest normal float32.
+    nodes: number of nodes of the training graph on each provider or device (eager frameworks: parameter tensors).
     """
 
     device: str
@@ -119,24 +140,26 @@ class Placement:
     provider: str
     layout: str
     tf32: bool | None
-    threads: int
+    threads: Count
     training: str
     loader: str
     denormals: Literal["kept", "flushed"]
-    nodes: dict[str, int]
+    nodes: dict[str, Count]
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """placement: see there. versions: package to version, always with `python` and the framework. *_digest: SHA-256
-    over content. environment: the requested variables as the process sees them."""
+    """What the worker used.
+
+    versions: package to version, always with `python` and the framework. data_digest, initial_weights_digest,
+    final_weights_digest: SHA-256 of the content. environment: the requested variables as the process sees them.
+    """
 
     placement: Placement
     versions: dict[str, str]
-    data_kind: str
+    data_kind: DataKind
     data_digest: str
-    train_images: int
-    test_images: int
+    test_images: Count
     initial_weights_digest: str
     final_weights_digest: str
     environment: dict[str, str]
@@ -144,68 +167,78 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Timings:
-    """Where the launch's time went, in seconds: each part once, in the order in which they run."""
+    """The duration of each part of the launch, in the order in which they run.
 
-    import_s: float
-    data_s: float
-    proof_s: float
-    build_s: float
-    first_step_s: float
-    warmup_s: float
-    training_s: float
-    inference_s: float
-    total_s: float
-    step_timing_s: float = 0.0
+    first_step_s and warmup_s are parts of training_s.
+    """
+
+    import_s: Time
+    data_s: Time
+    proof_s: Time
+    build_s: Time
+    first_step_s: Time
+    warmup_s: Time
+    training_s: Time
+    inference_s: Time
+    total_s: Time
+    step_timing_s: Time = 0.0
 
 
 @dataclass(frozen=True)
 class Telemetry:
-    """Of the worker's own process tree while it trained (whole epochs: with their evaluation), which lasted from
-    from_at to to_at. cpu_s: user and system time; cpu_cores: that over the wall time. busy_threads: threads of the
-    worker's process that computed for at least a twentieth of it. throttled_s: time for which the cgroup was held back
-    by its quota, None where it cannot be read. gpu_peak_bytes: the framework's allocator, None on the CPU."""
+    """What the worker's own process tree used while it trained, including the evaluation of whole epochs.
 
-    from_at: float
-    to_at: float
-    peak_rss_bytes: int
-    cpu_s: float
+    from_at, to_at: begin and end of training. peak_rss_bytes: peak of the resident memory. cpu_s: user and system
+    time. cpu_cores: cpu_s divided by the wall time. busy_threads: threads of the worker's process that computed for at
+    least a twentieth of the time. throttled_s: time for which the CPU quota stopped the cgroup; None if it cannot be
+    read. gpu_peak_bytes: peak of the framework's allocator; None on the CPU.
+    """
+
+    from_at: Time
+    to_at: Time
+    peak_rss_bytes: Count
+    cpu_s: Time
     cpu_cores: float
-    busy_threads: int
-    throttled_s: float | None
-    gpu_peak_bytes: int | None
+    busy_threads: Count
+    throttled_s: Time | None
+    gpu_peak_bytes: Count | None
 
 
 @dataclass(frozen=True)
 class StepTime:
-    """Training steps on one batch that lies on the device: nothing is loaded, shuffled or augmented. seconds: of one
-    step, each the mean over a synchronised stretch of steps."""
+    """Training steps on one batch that is already on the device. Nothing is loaded, shuffled or augmented.
 
-    batch: int
-    seconds: list[float]
+    seconds: duration of one step. Each value is the mean over several steps between two synchronizations.
+    """
+
+    batch: Positive
+    seconds: list[PositiveTime]
 
 
 @dataclass(frozen=True)
 class StepTiming:
-    """What a step's time is made of, measured last. resident: at a quarter, half and all of the cell's batch size
-    (fewer where these coincide), ascending."""
+    """The step breakdown, measured last.
+
+    resident: step times at a quarter, half and all of the cell's batch size, ascending, without duplicates.
+    """
 
     resident: list[StepTime]
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The most that this machine does of one thing, through one framework. value: the best of `samples` (for `launch`
-    the least). precision: of the arithmetic, empty where there is none. detail: shapes or sizes, in words.
+    """The most that this machine can do of one thing, measured through one framework.
 
-    matmul, convolution: FLOP/s. memory: B/s read and written by an elementwise kernel on arrays larger than any cache.
-    upload: B/s from host to device. launch: s for one trivial kernel. jpeg: photos/s decoded by one core.
+    matmul, convolution: FLOP/s. memory: B/s that an elementwise kernel reads and writes, on arrays larger than any
+    cache. upload: B/s from host to device. launch: seconds for one trivial kernel. jpeg: photos/s that one core
+    decodes. precision: of the arithmetic, or "". value: the best of `samples`. detail: shapes or sizes, as text.
     """
 
     name: Literal["matmul", "convolution", "memory", "upload", "launch", "jpeg"]
     precision: Literal["fp32", "tf32", "bf16", ""]
     unit: Literal["FLOP/s", "B/s", "s", "images/s"]
-    value: float
-    samples: list[float]
+    value: CeilingValue
+    samples: list[CeilingValue]
     detail: str
 
 
@@ -214,56 +247,65 @@ Objective = Literal["training", "latency", "throughput"]
 
 @dataclass(frozen=True)
 class Tried:
-    """A candidate. settings: those that differ from what the search began with. ratios: its speed over that of the
-    beginning, turn by turn. rates: its own, in images/s (latency: calls/s), of each turn. failure: why it was
-    given up; empty where it was not."""
+    """One candidate of a search.
+
+    settings: how they differ from the settings at the start of the search. ratios: for each turn, the candidate's speed
+    divided by the speed at the start. rates: for each turn, its speed in images/s (latency: calls/s). failure: why the
+    search gave it up, or "".
+    """
 
     settings: dict[str, str]
-    ratios: list[float]
-    rates: list[float]
+    ratios: list[Rate]
+    rates: list[Rate]
     failure: str = ""
 
 
 @dataclass(frozen=True)
 class Search:
-    """A search over settings. objective: what was to be fast: training, one image at a time, or many at once. chosen:
-    the settings that it took, none where nothing was faster beyond doubt. tried: in order, what it began with first;
-    nothing where no time was left for it. seconds: what it took. untried: values of settings for which there was no
-    time."""
+    """A search over settings.
+
+    objective: what the search made fast: training, inference of one image, or inference of many images. chosen: the
+    settings that it chose; empty if no candidate was significantly faster. tried: the candidates in order. The first
+    one is the start of the search. Empty if there was no time left. seconds: duration of the search. untried: number of
+    values of settings for which there was no time.
+    """
 
     objective: Objective
     chosen: dict[str, str]
     tried: list[Tried]
-    seconds: float
-    untried: int = 0
+    seconds: Time
+    untried: Count = 0
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """The settings with which a cell is fastest on this machine, and how they were found."""
+    """The fastest settings of a cell on this machine, and how they were found."""
 
     settings: dict[str, str]
     searches: list[Search]
 
     @property
     def broken(self) -> str:
-        """Why something else than the candidates decided: what a search began with failed. Empty where they did."""
-        began = [search.tried[0].failure for search in self.searches if search.tried]
-        return next(filter(None, began), "")
+        """Return why the start of a search failed, or "". After such a failure the candidates were not compared."""
+        failures = [search.tried[0].failure for search in self.searches if search.tried]
+        return next(filter(None, failures), "")
 
     @property
     def untried(self) -> int:
-        """Values of settings that might gain and were not tried, in searches that found nothing."""
+        """Return how many values were not tried in searches that found nothing."""
         return sum(search.untried for search in self.searches if not search.chosen)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a worker reports. `ok` carries every part that its purpose has; any other status carries a reason and what
-    is known so far. step_timing: None if the budget counts steps. ceilings: for a probe. tuning: for a search."""
+    """What a worker reports about the launch with this cell and number.
 
-    key: str
-    launch: int
+    An `ok` result has all parts of its purpose. Any other status has a reason and the parts that were finished.
+    step_timing: None if the budget counts steps. ceilings: only for a probe. tuning: only for a search.
+    """
+
+    cell: Cell
+    launch: Positive
     status: Status
     reason: Reason | None = None
     timings: Timings | None = None
@@ -277,6 +319,26 @@ class Result:
     tuning: Tuning | None = None
     schema: int = SCHEMA
 
-    def missing(self, purpose: str = "measure") -> list[str]:
-        """Names of the parts that an `ok` result must have and this one lacks."""
-        return [name for name in PARTS[purpose] if not getattr(self, name)]
+    def check_against(self, request: Request) -> None:
+        """Raise ValueError if this is not a complete and consistent result of the request.
+
+        The ranges of single numbers are checked when the file is read. The proof and the evidence are checked by
+        `kit.execution.classify`.
+        """
+        if (self.cell, self.launch) != (request.cell, request.launch):
+            raise ValueError(f"it is the result of another launch: {self.cell.key:.200}, {self.launch}")
+        if self.status is not (self.reason.code.status if self.reason else Status.OK):
+            raise ValueError(f"its status {self.status} does not match its reason")
+        if self.reason:
+            return
+        parts = PARTS[request.purpose]
+        if request.purpose == "measure" and request.budget.steps is None:
+            parts = (*parts, "step_timing")
+        if missing := [name for name in parts if not getattr(self, name)]:
+            raise ValueError(f"it is ok, but has no {' and no '.join(missing)}")
+        if self.training and not self.training.steady_from < len(self.training.windows):
+            raise ValueError("it has no steady window")
+        if self.inference and not (self.inference.windows and self.inference.latency_ms):
+            raise ValueError("it has no inference window or no latency")
+        if self.tuning:
+            allocators.check(self.tuning.settings)

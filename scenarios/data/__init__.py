@@ -1,6 +1,4 @@
-"""Data sets as the worker sees them: real ones from the folder it is given, synthetic ones of its own making."""
-
-from __future__ import annotations
+"""Load data sets in the worker: real ones from the data folder, or synthetic ones that it makes itself."""
 
 import hashlib
 from collections.abc import Iterable
@@ -22,8 +20,8 @@ Kind = Literal["real", "synthetic"]
 
 @dataclass(frozen=True)
 class DataSet:
-    """digest: SHA-256 (hex) over the content of both parts in full, whatever part of the test set is taken.
-    note: what a reader of the result should know about it; empty for a whole real set."""
+    """Train and test set of one launch. digest: SHA-256 (hex) over the whole content of both parts, even if `test` is a
+    sample. note: what a reader of the result must know about the data, empty for real data."""
 
     train: TrainSet
     test: TrainSet
@@ -33,19 +31,18 @@ class DataSet:
 
 
 def load(scenario: Scenario, kind: Kind, folder: Path | None, scratch: Path, test_images: int | None) -> DataSet:
-    """The data set of a scenario, values divided by 255.
+    """Return the data set of a scenario, with values divided by 255.
 
-    folder: where the prepared real sets lie, one folder each. scratch: where synthetic photos are written.
-    test_images: takes that many images of the test set, the first of a fixed random order, so that the classes are
-    about as frequent as in the whole; None, or more than there are, takes all.
-    Raises DataUnavailable, DataCorrupt.
+    folder: holds one folder per prepared real set. scratch: folder for synthetic photos. test_images: number of test
+    images to use. They are the first of a fixed random order, so their class frequencies are about those of the whole
+    set. None, or a number above the size of the set, uses all. Raise DataUnavailable or DataCorrupt.
     """
     dataset = DATASETS[scenario.dataset]
     if kind == "real":
         if folder is None:
             raise DataUnavailable(
-                f"Real data was asked for ({dataset.title}), and no data folder was given.",
-                "Name the folder with the prepared data sets, or measure with `--data synthetic`.",
+                f"Real data was requested ({dataset.title}), but there is no data folder.",
+                "Give the folder with the prepared data sets, or measure with `--data synthetic`.",
             )
         note = ""
     else:
@@ -84,8 +81,8 @@ def _load_photos(
 
 
 def part_of(images: TrainSet, count: int) -> TrainSet:
-    """So many of a set, or all where it has fewer: always the same ones, which are a fair sample. The first ones are
-    not: photos are sorted by class."""
+    """Return `count` images of a set, or all if it has fewer. The images are a fixed random sample: the first images
+    would not be representative, because photos are sorted by class."""
     chosen = _choose(len(images), count)
     if isinstance(images, Photos):
         return replace(images, paths=[images.paths[i] for i in chosen], labels=images.labels[chosen])

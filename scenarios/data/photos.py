@@ -1,9 +1,7 @@
-"""Photos to batches: decode, scale, augment in worker threads.
+"""Load batches of photos: decode, scale and augment them in worker threads.
 
-OpenCV lets go of the interpreter lock while it decodes, scales and warps, so threads do run side by side.
+OpenCV releases the interpreter lock while it decodes, scales and warps, so the threads run in parallel.
 """
-
-from __future__ import annotations
 
 import functools
 import os
@@ -20,39 +18,39 @@ import numpy.typing as npt
 from PIL import Image
 
 from scenarios.adapter import Images, Labels, Photos
-from scenarios.data.augment import Bytes, Matrix, draw_maps, framed, warp_framed
+from scenarios.data.augment import Bytes, Matrix, add_frame, draw_maps, warp_framed
 from scenarios.data.errors import PHOTO_REMEDY, DataCorrupt, unreadable
 from scenarios.data.readers import short
 
 Batch = tuple[Images, Labels]
 
 END = b"\xff\xd9"  # of a JPEG file
-# The flags that reduce are named for grey pictures, or for blue, green, red; the one for red, green, blue goes with the
-# former alone, and then it is what counts.
+# OpenCV has flags for reduced decoding to gray and to BGR, but none to RGB. The RGB flag works only together with those
+# for gray, and then decides the colors.
 REDUCED = {
     1: cv2.IMREAD_COLOR_RGB,
     2: cv2.IMREAD_COLOR_RGB | cv2.IMREAD_REDUCED_GRAYSCALE_2,
     4: cv2.IMREAD_COLOR_RGB | cv2.IMREAD_REDUCED_GRAYSCALE_4,
     8: cv2.IMREAD_COLOR_RGB | cv2.IMREAD_REDUCED_GRAYSCALE_8,
 }
-AHEAD = 2  # batches per worker that may be finished or under way while one is being used
+AHEAD = 2  # batches per worker that are loaded, or being loaded, in advance
 
 
 def decode(path: Path, size: tuple[int, int]) -> Bytes:
-    """One JPEG file as RGB, scaled to `size` (H, W) whatever its aspect: (H, W, 3). EXIF orientation is ignored, as the
-    frameworks' loaders do.
+    """Decode one JPEG file to RGB (H, W, 3), scaled to `size` (H, W) without keeping the aspect ratio.
 
-    A large photo is decoded at 1/2, 1/4 or 1/8 of its resolution, never below `size`, which averages over the pixels
-    that are dropped; what is left is scaled bilinearly. Raises DataCorrupt, naming the file, where it is not a
-    whole JPEG; one that was cut and still ends like a whole one is told by its picture alone.
+    EXIF orientation is ignored, as in the frameworks' loaders. A large photo is decoded at 1/2, 1/4 or 1/8 of its
+    resolution, never below `size`. This averages over the dropped pixels. The rest is scaled bilinearly. Raise
+    DataCorrupt, which names the file, if it is not a whole JPEG file. A truncated file that ends with the end marker is
+    not detected.
     """
     height, width = size
     try:
         data = _content(path)
         if not data.endswith(END):
             _require_whole(path)
-        how = REDUCED[_reduction(path, size)] | cv2.IMREAD_IGNORE_ORIENTATION
-        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), how)
+        flags = REDUCED[_reduction(path, size)] | cv2.IMREAD_IGNORE_ORIENTATION
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     except (OSError, SyntaxError, Image.DecompressionBombError, cv2.error) as error:
         raise _unreadable(path, error) from error
     if pixels is None:
@@ -61,7 +59,8 @@ def decode(path: Path, size: tuple[int, int]) -> Bytes:
 
 
 def _content(path: Path) -> bytes:
-    """In two thirds of the time that `Path.read_bytes` takes for a few kB; numpy's `fromfile` takes twice as long."""
+    """Read a file. For a few kB, this takes two thirds of the time of `Path.read_bytes`. numpy's `fromfile` takes twice
+    as long."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return os.read(descriptor, os.fstat(descriptor).st_size)
@@ -71,14 +70,14 @@ def _content(path: Path) -> bytes:
 
 @functools.cache
 def _reduction(path: Path, size: tuple[int, int]) -> int:
-    """By what a photo can be reduced: kept, since only its first bytes, read anew each time, tell how large it is."""
+    """Return the factor by which a photo can be reduced. The result is cached, to read each file's header only once."""
     with Image.open(path, formats=["JPEG"]) as image:
         room = min(image.width // size[1], image.height // size[0])
     return max(factor for factor in REDUCED if factor <= max(1, room))
 
 
 def _require_whole(path: Path) -> None:
-    """Raise OSError for a file that ends too early; OpenCV would paint the rest grey."""
+    """Raise OSError if the file is truncated. OpenCV would fill the rest with gray."""
     with Image.open(path, formats=["JPEG"]) as image:
         image.load()
 
@@ -88,38 +87,38 @@ def _unreadable(path: Path, error: Exception) -> DataCorrupt:
     return DataCorrupt(unreadable(short(path), reason), PHOTO_REMEDY)
 
 
-def decode_all(
+def decode_photos(
     photos: Photos, workers: int, read: Callable[[Path, tuple[int, int]], Bytes] = decode
 ) -> Iterator[Bytes]:
-    """Every photo in its own order, (H, W, 3) each, not augmented."""
+    """Yield the decoded photos (H, W, 3) in their order, without augmentation."""
     with ThreadPoolExecutor(max(1, workers), thread_name_prefix="photos") as pool:
         yield from pool.map(lambda path: read(path, photos.size), photos.paths)
 
 
-def kept(photos: Photos, decoded: Iterable[Bytes]) -> list[Bytes]:
-    """These photos, (H, W, 3) each and not augmented, as a `PhotoLoader` takes them for its cache: 12 kB each at 64x64;
-    26 kB where they will be warped, for which they are made ready once."""
-    return [_ready(photos, image) for image in decoded]
+def cache_photos(photos: Photos, decoded: Iterable[Bytes]) -> list[Bytes]:
+    """Return the cache of a `PhotoLoader` from decoded photos (H, W, 3) without augmentation. A photo of 64x64 takes
+    12 kB, or 26 kB if it will be augmented, because its frame is stored, too."""
+    return [_prepare(photos, image) for image in decoded]
 
 
-def _ready(photos: Photos, image: Bytes) -> Bytes:
-    return framed(image) if photos.augment else image
+def _prepare(photos: Photos, image: Bytes) -> Bytes:
+    return add_frame(image) if photos.augment else image
 
 
-def drawn(photos: Photos, seed: int, epoch: int) -> tuple[npt.NDArray[np.int64], Matrix | None]:
-    """What is random in an epoch: the order of the photos (N,), and the map of each, by its own place, (N, 2, 3)."""
+def draw_epoch(photos: Photos, seed: int, epoch: int) -> tuple[npt.NDArray[np.int64], Matrix | None]:
+    """Draw the order of the photos (N,) and their augmentation maps (N, 2, 3). `maps[i]` is the map of photo i. Return
+    None for the maps if the photos are not augmented."""
     rng = np.random.default_rng([seed, epoch])
     order = rng.permutation(len(photos))
     return order, draw_maps(photos.augment, photos.size, len(photos), rng) if photos.augment else None
 
 
 class PhotoLoader:
-    """The batches of one epoch: (images (b, H, W, 3) float32 in [0, 1], labels (b,)), the short last one included.
+    """The batches of one epoch: (images (b, H, W, 3) float32 in [0, 1], labels (b,)), including the short last one.
 
-    Order and augmentation depend on (seed, epoch) alone, not on the number of threads. At most AHEAD * workers
-    batches are held in advance; an iteration that is given up stops its threads. What goes wrong in a thread is
-    raised where the batch would have come: DataCorrupt for an unreadable photo. cache: these photos as `kept` gives
-    them; None to decode each when it is needed.
+    Order and augmentation depend only on (seed, epoch), not on the number of threads. At most AHEAD * workers batches
+    are loaded in advance. Closing an iterator stops its threads. An error in a thread is raised instead of its batch:
+    DataCorrupt for an unreadable photo. cache: the result of `cache_photos`, or None to decode each photo when needed.
     """
 
     def __init__(
@@ -128,7 +127,7 @@ class PhotoLoader:
         self._photos = photos
         self._cache = cache
         self._workers = max(1, workers)
-        order, self._maps = drawn(photos, seed, epoch)
+        order, self._maps = draw_epoch(photos, seed, epoch)
         self._batches = [order[start : start + batch] for start in range(0, len(order), batch)]
 
     def __len__(self) -> int:
@@ -150,16 +149,16 @@ class PhotoLoader:
 
     def _load(self, indices: npt.NDArray[np.int64]) -> Batch:
         paths, size, cache = self._photos.paths, self._photos.size, self._cache
-        ready = [
-            cache[index] if cache else _ready(self._photos, decode(paths[index], size)) for index in indices.tolist()
+        photos = [
+            cache[index] if cache else _prepare(self._photos, decode(paths[index], size)) for index in indices.tolist()
         ]
-        seen = np.stack(ready) if self._maps is None else warp_framed(ready, self._maps[indices], size)
-        return np.divide(seen, np.float32(255)), self._photos.labels[indices]
+        images = np.stack(photos) if self._maps is None else warp_framed(photos, self._maps[indices], size)
+        return np.divide(images, np.float32(255)), self._photos.labels[indices]
 
 
 def read_photos(photos: Photos, workers: int) -> Images:
-    """All photos in their own order, without augmentation: (N, H, W, 3) float32 in [0, 1]."""
+    """Return all photos in their order, without augmentation: (N, H, W, 3) float32 in [0, 1]."""
     images = np.empty((len(photos), *photos.size, 3), np.float32)
-    for index, pixels in enumerate(decode_all(photos, workers)):
+    for index, pixels in enumerate(decode_photos(photos, workers)):
         np.divide(pixels, np.float32(255), out=images[index])
     return images

@@ -1,10 +1,8 @@
-"""Readers of prepared data sets: IDX, the binary version of CIFAR-10, folders of photos. Nothing is ever unpickled.
+"""Read prepared data sets: IDX files, the binary version of CIFAR-10, folders of photos. Never unpickle anything.
 
-Each reads one file (or folder) completely and strictly: a file that is too short, too long or otherwise not what was
-asked for is `DataCorrupt`, one that is absent `DataUnavailable`.
+Each function reads whole files and checks them strictly. It raises DataCorrupt if a file is too short, too long or
+otherwise wrong, and DataUnavailable if it is missing.
 """
-
-from __future__ import annotations
 
 import gzip
 import math
@@ -32,7 +30,7 @@ IDX_UBYTE = 0x08  # IDX type code of unsigned bytes
 
 
 def read_images(folder: Path, dataset: Dataset, part: str) -> tuple[Bytes, Bytes]:
-    """Images (N, H, W, C) and labels (N,) as bytes of one part, "train" or "test", of a set with a fixed shape."""
+    """Return images (N, H, W, C) and labels (N,) of one part, "train" or "test", of a set of images of one shape."""
     count = dataset.train if part == "train" else dataset.test
     assert dataset.shape is not None
     if dataset.name == "cifar-10":
@@ -44,14 +42,15 @@ def read_images(folder: Path, dataset: Dataset, part: str) -> tuple[Bytes, Bytes
         images = read_idx(folder / image_file, (count, *dataset.shape[:2]))[..., np.newaxis]
         labels = read_idx(folder / label_file, (count,))
     if labels.max() >= len(dataset.classes):
-        raise _corrupt(folder, f"there is a label {labels.max()}, with {len(dataset.classes)} classes")
+        raise _corrupt(folder, f"it has the label {labels.max()}, but there are only {len(dataset.classes)} classes")
     return images, labels
 
 
 def read_idx(path: Path, shape: tuple[int, ...]) -> Bytes:
-    """A gzip'ed IDX file of unsigned bytes with exactly these dimensions.
+    """Read a gzip'ed IDX file of unsigned bytes that has exactly this shape.
 
-    Format: two zero bytes, type code, number of dimensions; each dimension as a big-endian 32-bit number; the data.
+    Format: two zero bytes, the type code, the number of dimensions, each dimension as a big-endian 32-bit number, then
+    the data.
     """
     size = math.prod(shape)
     try:
@@ -59,58 +58,59 @@ def read_idx(path: Path, shape: tuple[int, ...]) -> Bytes:
             header = file.read(4 + 4 * len(shape))
             body = file.read(size + 1)
     except FileNotFoundError as error:
-        raise _absent(path) from error
+        raise _missing(path) from error
     except (OSError, EOFError, zlib.error) as error:
-        raise _corrupt(path, f"not a whole gzip file ({error})") from error
+        raise _corrupt(path, f"it is not a complete gzip file ({error})") from error
     expected = struct.pack(f">BBBB{len(shape)}I", 0, 0, IDX_UBYTE, len(shape), *shape)
     if header != expected:
-        raise _corrupt(path, f"the IDX header is {header.hex()}, for {shape} it is {expected.hex()}")
+        raise _corrupt(path, f"the IDX header is {header.hex()}, expected {expected.hex()} for {shape}")
     if len(body) != size:
-        raise _corrupt(path, f"{'fewer' if len(body) < size else 'more'} than {size:,} bytes of data")
+        raise _corrupt(path, f"it has {'fewer' if len(body) < size else 'more'} than {size:,} bytes of data")
     return np.frombuffer(body, np.uint8).reshape(shape)
 
 
 def read_cifar(path: Path, count: int) -> tuple[Bytes, Bytes]:
-    """One file of CIFAR-10's binary version: images (count, 32, 32, 3), labels (count,).
+    """Read one file of CIFAR-10's binary version: images (count, 32, 32, 3), labels (count,).
 
-    Format: records of one label byte and 3072 pixel bytes, the planes red, green, blue, each 32 x 32 by rows.
+    Format: records of one label byte and 3072 pixel bytes, which are the red, green and blue planes, each 32 x 32 by
+    rows.
     """
     try:
         data = np.fromfile(path, np.uint8)
     except FileNotFoundError as error:
-        raise _absent(path) from error
+        raise _missing(path) from error
     if data.size != count * 3073:
-        raise _corrupt(path, f"{data.size:,} bytes, expected {count * 3073:,}")
+        raise _corrupt(path, f"it has {data.size:,} bytes, expected {count * 3073:,}")
     records = data.reshape(count, 3073)
     return records[:, 1:].reshape(count, 3, 32, 32).transpose(0, 2, 3, 1), records[:, 0]
 
 
 def list_photos(folder: Path, dataset: Dataset, part: str) -> tuple[list[Path], npt.NDArray[np.int64]]:
-    """The JPEG files of `folder/part/<class>` sorted by class, then name, and their labels."""
+    """Return the JPEG files of `folder/part/<class>`, sorted by class, then by name, and their labels (N,)."""
     paths: list[Path] = []
     labels: list[int] = []
     for label, name in enumerate(dataset.classes):
         found = sorted((folder / part / name).glob("*.jpg"))
         if not found:
-            raise _absent(folder / part / name / "*.jpg")
+            raise _missing(folder / part / name / "*.jpg")
         paths += found
         labels += [label] * len(found)
     return paths, np.array(labels, np.int64)
 
 
 def short(path: Path) -> str:
-    """The end of a path, which names the file without telling where somebody keeps it."""
+    """Return the last three parts of a path. They identify the file but do not reveal the user's folders."""
     return "/".join(path.parts[-3:])
 
 
-def _absent(path: Path) -> DataUnavailable:
+def _missing(path: Path) -> DataUnavailable:
     return DataUnavailable(
-        f"There is no {short(path)}.", "Get the data set with `kit data fetch`, or measure with `--data synthetic`."
+        f"{short(path)} is missing.", "Get the data set with `kit data fetch`, or measure with `--data synthetic`."
     )
 
 
 def _corrupt(path: Path, what: str) -> DataCorrupt:
     return DataCorrupt(
         f"{short(path)}: {what}.",
-        "`kit data verify` checks the data set; remove it and get it anew with `kit data fetch`.",
+        "Check the data set with `kit data verify`. If it is damaged, remove it and run `kit data fetch`.",
     )

@@ -1,12 +1,12 @@
-"""Synthetic sets: learnable, the same on every machine, in the shapes and sizes of the real ones.
+"""Make synthetic data sets that can be learned, have the shapes of the real sets, and are the same on every machine.
 
-Each class has a prototype, a smooth random field. An image is its class's prototype, shifted, mixed with a fainter
-one of any class, in noise. Photos are stripes on a coloured ground: cats lie, dogs stand. Whole-number arithmetic
-on the raw output of PCG64 (which numpy keeps stable) throughout, so that the bytes, and with them the digests, do
-not depend on the processor, the seed of a launch or the version of numpy.
+Sets of arrays also have the sizes of the real sets. Sets of photos are smaller.
+
+Each class has a prototype, which is a smooth random field. An image is the shifted prototype of its class, mixed with a
+fainter prototype of any class and with noise. Photos are stripes on a colored ground: horizontal for cats, vertical for
+dogs. All arithmetic is on integers from the raw output of PCG64, which numpy keeps stable. So the bytes and their
+digests do not depend on the processor, the seed of a launch or the version of numpy.
 """
-
-from __future__ import annotations
 
 import zlib
 from pathlib import Path
@@ -21,11 +21,11 @@ from scenarios.spec import Dataset
 PHOTOS = {"train": 1_000, "test": 400}
 PHOTO_SHAPE = (128, 160)
 SHIFT = 2  # pixels in each direction
-GRID = 4  # pixels between the random values that make a field
+GRID = 4  # pixels between the random values of a field
 
 
 class _Stream:
-    """Random bytes and small integers of one data set, one after the other."""
+    """The random bytes and small integers of one data set."""
 
     def __init__(self, name: str) -> None:
         self._bits = np.random.PCG64(zlib.crc32(name.encode()))
@@ -42,14 +42,14 @@ class _Stream:
 
 
 def images(dataset: Dataset) -> dict[str, tuple[Bytes, Bytes]]:
-    """{"train": (images (N, H, W, C), labels (N,)), "test": ...} of a data set with a fixed shape."""
+    """Return {"train": (images (N, H, W, C), labels (N,)), "test": ...} for a set of images of one shape."""
     assert dataset.shape is not None
     stream = _Stream(dataset.name)
     height, width, channels = dataset.shape
     places = 2 * SHIFT + 1
     fields = _fields(stream, len(dataset.classes), height + 2 * SHIFT, width + 2 * SHIFT, channels)
     windows = np.lib.stride_tricks.sliding_window_view(fields, (height, width), axis=(1, 2))
-    # (class, row shift, column shift, C, H, W) to one row of a table for each (class, shift)
+    # from (class, row shift, column shift, C, H, W) to a table with one row per (class, shift)
     table = np.ascontiguousarray(windows.transpose(0, 1, 2, 4, 5, 3)).reshape(-1, *dataset.shape)
     shifts = places * places
     made = {}
@@ -65,7 +65,7 @@ def images(dataset: Dataset) -> dict[str, tuple[Bytes, Bytes]]:
 
 
 def write_photos(dataset: Dataset, folder: Path) -> None:
-    """Write PHOTOS JPEG files as `folder/<part>/<class>/<number>.jpg`, the classes in turn."""
+    """Write PHOTOS JPEG files as `folder/<part>/<class>/<number>.jpg`. The classes alternate."""
     stream = _Stream(dataset.name)
     for part, count in PHOTOS.items():
         for name in dataset.classes:
@@ -73,11 +73,11 @@ def write_photos(dataset: Dataset, folder: Path) -> None:
         for number in range(count):
             label = number % len(dataset.classes)
             path = folder / part / dataset.classes[label] / f"{number:04}.jpg"
-            Image.fromarray(_striped(stream, standing=label == 1)).save(path, quality=85)
+            Image.fromarray(_striped(stream, vertical=label == 1)).save(path, quality=85)
 
 
 def _fields(stream: _Stream, count: int, height: int, width: int, channels: int) -> Bytes:
-    """Smooth random fields (count, H, W, C): random bytes GRID pixels apart, bilinear between them."""
+    """Return smooth random fields (count, H, W, C): random bytes GRID pixels apart, interpolated bilinearly."""
     rows, columns = -(-height // GRID) + 1, -(-width // GRID) + 1
     field = stream.bytes(count, rows, columns, channels).astype(np.int64)
     for axis, length in ((1, height), (2, width)):
@@ -88,16 +88,16 @@ def _fields(stream: _Stream, count: int, height: int, width: int, channels: int)
     return (field // GRID**2).astype(np.uint8)
 
 
-def _striped(stream: _Stream, *, standing: bool) -> Bytes:
-    """A photo (H, W, 3): a random ground, over it dark stripes of random colour, strength, width and place, and
+def _striped(stream: _Stream, *, vertical: bool) -> Bytes:
+    """Return a photo (H, W, 3): a random ground, dark stripes of random color, strength, width and position, and
     noise."""
     height, width = PHOTO_SHAPE
     ground = stream.bytes(4, 5, 3).repeat(32, axis=0).repeat(32, axis=1).astype(np.int64)
-    period, phase, faint = (int(v) for v in stream.below(24, 3))
-    along = np.arange(width) if standing else np.arange(height)[:, np.newaxis]
+    period, phase, offset = (int(v) for v in stream.below(24, 3))
+    along = np.arange(width) if vertical else np.arange(height)[:, np.newaxis]
     stripe = np.broadcast_to((along + phase) % (period + 12) < (period + 12) // 2, PHOTO_SHAPE)
-    colour = stream.bytes(3).astype(np.int64) >> 2  # a dark one
-    strength = 4 + faint // 6  # 4 to 7 eighths
-    mixed = np.where(stripe[..., np.newaxis], (ground * (8 - strength) + colour * strength) // 8, ground)
+    color = stream.bytes(3).astype(np.int64) >> 2  # dark
+    strength = 4 + offset // 6  # 4 to 7 eighths
+    mixed = np.where(stripe[..., np.newaxis], (ground * (8 - strength) + color * strength) // 8, ground)
     photo: Bytes = (mixed - (mixed >> 2) + (stream.bytes(height, width, 3) >> 2)).astype(np.uint8)
     return photo

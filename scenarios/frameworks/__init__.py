@@ -1,6 +1,6 @@
-"""The adapters, one module a framework: see `base.py`."""
+"""The adapters, one folder per framework. `scenarios.adapter` defines their protocol."""
 
 import os
 
-# Before anything imports it: ONNX Runtime's telemetry would leave a device id in the cache folder, and send it.
+# Set before anything imports ONNX Runtime, whose telemetry would store a device id in the cache folder and send it.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"

@@ -1,10 +1,8 @@
-"""The most that this machine does of one thing: single kernels through the framework, and photos through OpenCV.
+"""Measure the machine's ceilings: single kernels through the framework, and the decoding of photos through OpenCV.
 
-A ceiling is the best of several samples: what other load, clocks or an unlucky size take away is no property of the
-machine. Each is what this framework's kernel reaches; cells are held against the best of all frameworks' probes.
+A ceiling is the best of several samples, because other load, clocks or an unlucky size only make a sample worse. Each
+ceiling is what this framework's kernel reaches. Cells are compared with the best probe over all frameworks.
 """
-
-from __future__ import annotations
 
 import io
 import os
@@ -15,38 +13,41 @@ import numpy as np
 from PIL import Image
 
 from scenarios.adapter import Adapter, KernelName, NotOffered
+from scenarios.contract.cell import Device, Precision
 from scenarios.contract.result import Ceiling
 from scenarios.linux.caches import last_cache_bytes
-from scenarios.measuring.measure import time_stretches
+from scenarios.measuring.step_timing import time_interleaved
 
-SECONDS = 1.0  # for each ceiling, its sizes together
-STRETCH_S = 0.1
+SECONDS = 1.0  # for each ceiling, all its sizes together
+SAMPLE_S = 0.1
 MEBIBYTE = 1 << 20
 MIN_MEMORY_BYTES = 256 * MEBIBYTE
 MAX_MEMORY_BYTES = 2048 * MEBIBYTE
-PHOTO = (375, 500)  # height and width, as many of the photos of cats and dogs have
+PHOTO = (375, 500)  # height and width of many photos of cats and dogs
 PHOTO_QUALITY = 92
 PHOTO_OCTAVES = 8  # the finest detail is two pixels wide
-PHOTO_FADING = 0.7  # amplitude of detail falls with this power of its frequency: makes the file about 30 kB
-
-Device = Literal["cpu", "cuda"]
-Precision = Literal["fp32", "tf32", "bf16"]
+PHOTO_FADING = 0.7  # the amplitude of detail falls with this power of its frequency; gives a file of about 30 kB
 
 
 def measure(adapter: Adapter, device: Device, precision: Precision) -> list[Ceiling]:
-    """All ceilings that the adapter offers, and `jpeg`; about SECONDS each."""
+    """Return all ceilings that the adapter offers, and `jpeg`. Each takes about SECONDS."""
     found = []
     for name, sizes in _sizes(device).items():
         try:
-            found.append(_kernel(adapter, name, sizes, precision))
+            ceilings = [_measure_kernel(adapter, name, size, precision, SECONDS / len(sizes)) for size in sizes]
         except NotOffered as reason:
             print(f"{name}: {reason}", flush=True)  # noqa: T201 - the worker's log
-    return [*found, _jpeg()]
+        else:
+            found.append((min if name == "launch" else max)(ceilings, key=lambda ceiling: ceiling.value))
+    return [*found, _measure_jpeg()]
 
 
 def encode_photo() -> bytes:
-    """A JPEG of PHOTO's size with random detail at every scale, fainter the finer, which takes about as many bytes as
-    a photo of cats and dogs does on average (25,000 in 825 MB): they decide what decoding costs."""
+    """Return a JPEG of PHOTO's size with random detail at every scale; finer detail is fainter.
+
+    It has about as many bytes as an average photo of cats and dogs (25,000 photos in 825 MB). The number of bytes
+    determines the cost of decoding.
+    """
     random = np.random.default_rng(0)
     height, width = PHOTO
     field = np.zeros((height, width, 3), np.float32)
@@ -62,7 +63,7 @@ def encode_photo() -> bytes:
 
 
 def _sizes(device: Device) -> dict[KernelName, tuple[int, ...]]:
-    """What `Adapter.kernel` is asked for. CUDA: large enough to fill a GPU and to leave its caches behind."""
+    """Return the sizes for `Adapter.kernel`. With CUDA they fill a GPU and exceed its caches."""
     if device == "cuda":
         return {
             "matmul": (4096, 8192),
@@ -75,15 +76,8 @@ def _sizes(device: Device) -> dict[KernelName, tuple[int, ...]]:
     return {"matmul": (1024, 2048), "convolution": (32,), "memory": (memory,), "launch": (1,)}
 
 
-def _kernel(adapter: Adapter, name: KernelName, sizes: tuple[int, ...], precision: Precision) -> Ceiling:
-    """The best over the sizes, with the samples of the size that it was reached at. Raises NotOffered."""
-    made = [_sized(adapter, name, size, precision, SECONDS / len(sizes)) for size in sizes]
-    best = min if name == "launch" else max
-    return best(made, key=lambda ceiling: ceiling.value)
-
-
-def _sized(adapter: Adapter, name: KernelName, size: int, precision: Precision, seconds: float) -> Ceiling:
-    times = time_stretches(adapter.kernel(name, size), STRETCH_S, seconds)
+def _measure_kernel(adapter: Adapter, name: KernelName, size: int, precision: Precision, seconds: float) -> Ceiling:
+    [times] = time_interleaved([adapter.kernel(name, size)], SAMPLE_S, seconds)
     match name:
         case "matmul":
             return _rate(name, precision, "FLOP/s", 2 * size**3, times, f"{size} x {size} by {size} x {size}")
@@ -107,12 +101,12 @@ def _rate(
     times: list[float],
     detail: str,
 ) -> Ceiling:
-    """`amount` of work in each of `times`, seconds."""
+    """Return the ceiling of a rate. times: seconds that `amount` of work took, one value per sample."""
     samples = [amount / seconds for seconds in times]
     return Ceiling(name, precision, unit, max(samples), samples, detail)
 
 
-def _jpeg() -> Ceiling:
+def _measure_jpeg() -> Ceiling:
     photo = np.frombuffer(encode_photo(), np.uint8)
 
     def decode(count: int) -> None:
@@ -120,4 +114,5 @@ def _jpeg() -> Ceiling:
             cv2.imdecode(photo, cv2.IMREAD_COLOR)
 
     detail = f"{PHOTO[1]}x{PHOTO[0]}, {len(photo) / 1000:.0f} kB, by OpenCV on one core"
-    return _rate("jpeg", "", "images/s", 1, time_stretches(decode, STRETCH_S, SECONDS), detail)
+    [times] = time_interleaved([decode], SAMPLE_S, SECONDS)
+    return _rate("jpeg", "", "images/s", 1, times, detail)

@@ -1,6 +1,4 @@
-"""What the worker can see of itself: CPU time and memory of its own process tree, throttling of its cgroup."""
-
-from __future__ import annotations
+"""Read what the worker uses: CPU time and memory of its own process tree, throttling of its cgroup."""
 
 import os
 import resource
@@ -12,15 +10,17 @@ from pathlib import Path
 import psutil
 
 from scenarios.contract.result import Telemetry
+from scenarios.linux import cgroup
+from scenarios.linux.files import text
 
 BUSY_SHARE = 1 / 20
 
-Thread = tuple[int, int]  # thread id and start in clock ticks: ids are used again
+Thread = tuple[int, int]  # thread id and start in clock ticks, because ids are used again
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What had been used up at `at` (monotonic). threads: CPU seconds of each thread of this process."""
+    """What the worker had used by `at` (monotonic clock). threads: CPU seconds of each thread of this process."""
 
     at: float
     cpu_s: float
@@ -34,7 +34,7 @@ def read() -> Reading:
 
 
 def between(start: Reading, end: Reading, gpu_peak_bytes: int | None) -> Telemetry:
-    """What happened between two readings, and the peak of memory until now. Threads that have ended are not seen."""
+    """Return what happened between two readings, and the peak memory until now. Threads that have ended are missing."""
     wall_s = end.at - start.at
     spent = [cpu_s - start.threads.get(thread, 0.0) for thread, cpu_s in end.threads.items()]
     throttled_s = None
@@ -53,8 +53,8 @@ def between(start: Reading, end: Reading, gpu_peak_bytes: int | None) -> Telemet
 
 
 def thread_cpu_seconds(tasks: Path = Path("/proc/self/task")) -> dict[Thread, float]:
-    """User and system time of each living thread of this process, to the kernel's clock tick (a hundredth of a
-    second, as a rule)."""
+    """Return user and system time of each living thread of this process, in seconds. The resolution is the kernel's
+    clock tick, usually 0.01 s."""
     ticks = os.sysconf("SC_CLK_TCK")
     found: dict[Thread, float] = {}
     for task in tasks.iterdir():
@@ -62,30 +62,30 @@ def thread_cpu_seconds(tasks: Path = Path("/proc/self/task")) -> dict[Thread, fl
             content = (task / "stat").read_text()
         except (FileNotFoundError, ProcessLookupError):  # ended since the listing
             continue
-        fields = content.rpartition(")")[2].split()  # the name before it may hold anything; from field 3, see proc(5)
+        fields = content.rpartition(")")[2].split()  # the name before it may have spaces; from field 3, see proc(5)
         utime, stime, started = (int(fields[number - 3]) for number in (14, 15, 22))
         found[int(task.name), started] = (utime + stime) / ticks
     return found
 
 
 def tree_cpu_seconds() -> float:
-    """User and system time of this process, its finished children and its living descendants, in seconds."""
+    """Return user and system time of this process, its finished children and its living descendants, in seconds."""
     own = psutil.Process()
     times = own.cpu_times()
     total = times.user + times.system + times.children_user + times.children_system
     for child in own.children(recursive=True):
         try:
             spent = child.cpu_times()
-        except psutil.NoSuchProcess:  # ended since the listing: it now counts as a finished child
+        except psutil.NoSuchProcess:  # ended since the listing; it now counts as a finished child
             continue
         total += spent.user + spent.system
     return float(total)
 
 
 def peak_rss_bytes() -> int:
-    """Peak resident set of this process plus that of its largest finished child.
+    """Return the peak resident set of this process plus that of its largest finished child, in bytes.
 
-    VmHWM rather than getrusage for the process itself: ru_maxrss survives fork and exec, and so would count the
+    For the process itself this reads VmHWM. getrusage's ru_maxrss survives fork and exec, so it would count the
     orchestrator's memory.
     """
     for line in Path("/proc/self/status").read_text().splitlines():
@@ -95,27 +95,14 @@ def peak_rss_bytes() -> int:
     raise RuntimeError("/proc/self/status has no VmHWM line")
 
 
-def throttled_seconds(
-    root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
-) -> float | None:
-    """Time for which this process' cgroup was held back by its CPU quota, in seconds; None where no file tells.
+def throttled_seconds() -> float | None:
+    """Return the seconds for which the CPU quota of this process's cgroup held it back, None if no file shows them.
 
-    Inside a container the cgroup is mounted as the root; on the host it lies below it.
+    If the cgroup itself does not count them, the nearest parent that does is used.
     """
-    for line in membership.read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            candidates = (root / path.lstrip("/") / "cpu.stat", root / "cpu.stat")
-        elif "cpu" in controllers.split(","):
-            base = root / "cpu"
-            candidates = (base / path.lstrip("/") / "cpu.stat", base / "cpu.stat")
-        else:
-            continue
-        for file in candidates:
-            if file.is_file():
-                fields = dict(pair.split() for pair in file.read_text().splitlines())
-                if "throttled_usec" in fields:
-                    return int(fields["throttled_usec"]) / 1e6
-                if "throttled_time" in fields:
-                    return int(fields["throttled_time"]) / 1e9
+    for folder in cgroup.own_folders("cpu")[1]:
+        fields = dict(pair.split() for pair in (text(folder / "cpu.stat") or "").splitlines())
+        for name, per_second in (("throttled_usec", 1e6), ("throttled_time", 1e9)):
+            if name in fields:
+                return int(fields[name]) / per_second
     return None

@@ -1,18 +1,18 @@
-"""The proof before the clock starts: does this adapter, in this process, compute the scenario's function?
+"""Prove, before anything is measured, that this adapter in this process computes the scenario's function.
 
-Two models are built, both without dropout and augmentation. The first has SGD with learning rate 1, so that one step
-shows the gradient; the second has the scenario's own optimizer. What must agree with `reference.py`:
+The proof builds two models, both without dropout and augmentation. The first has SGD with learning rate 1, so that one
+step shows the gradient. The second has the scenario's own optimizer. These must agree with `reference.py`:
 
-weights   read back equal, by digest, to those loaded
-logits    of continuous noise; with the loss and the gradients, the whole of training but the update
-output    of the frozen predictor at batch 1 and at the proof batch: what inference times
-update    of the scenario's optimizer over three steps, in the form that the adapter declares; the gradient is the
-          framework's own (the first model at the same weights), so that its rounding does not count twice
+weights   The weights read back have the digest of the loaded ones.
+logits    The input is continuous noise. Loss and gradients are compared as well. Together they cover all of training
+          except the update.
+output    The output of the frozen predictor at batch 1 and at the proof batch. This is what inference measures.
+update    The update of the scenario's optimizer over three steps, in the form that the adapter declares. The gradient
+          is the framework's own (from the first model at the same weights), so that its rounding does not count twice.
 
-Of many tensors, the worst is named. A NaN or a wrong shape counts as the largest float: JSON knows no infinity.
+Of several tensors, the check names the worst. A NaN or a wrong shape counts as the largest float, because JSON has no
+infinity.
 """
-
-from __future__ import annotations
 
 import hashlib
 import sys
@@ -22,11 +22,12 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from scenarios.adapter import Adapter, Images, Labels, Model
+from scenarios.contract.cell import Precision
 from scenarios.contract.result import Check, Proof
 from scenarios.proof import reference
 from scenarios.proof.reference import Array, Floats, Values
@@ -34,27 +35,26 @@ from scenarios.spec import Adam, Conv, Dense, Scenario, Sgd, digest, without_ran
 from scenarios.weights import Weights, check_weights
 from scenarios.weights import digest as weights_digest
 
-Precision = Literal["fp32", "tf32", "bf16"]
-
 WRONG = sys.float_info.max
-# Measured in fp32 on three frameworks, ten seeds (the two networks at 128x128: one): logits within 4e-6, losses 7e-7,
-# gradients 3e-3 (the deep network 1e-2), updates 3e-4. A learning rate 1 % off shows as 1e-2.
-LOGITS_TOLERANCE = {"fp32": 5e-4, "tf32": 2e-3, "bf16": 3e-2}  # fp32: of the largest; else L2
+# Measured in fp32 with three frameworks and ten seeds (the two networks at 128x128: one seed): the errors are at most
+# 4e-6 for logits, 7e-7 for losses, 3e-3 for gradients (the deep network 1e-2) and 3e-4 for updates. A learning rate
+# that is 1% off has an error of 1e-2.
+LOGITS_TOLERANCE = {"fp32": 5e-4, "tf32": 2e-3, "bf16": 3e-2}  # fp32: relative to the largest; else relative L2
 LOSS_TOLERANCE = {"fp32": 1e-4, "tf32": 2e-3, "bf16": 3e-2}  # relative
 GRADIENT_TOLERANCE = {"fp32": 1e-2, "tf32": 5e-2, "bf16": 5e-1}  # relative L2
 DEEP_GRADIENT_TOLERANCE = {"fp32": 5e-2, "tf32": 2e-1, "bf16": 5e-1}
-DEEP = 20
+DEEP_LAYERS = 20
 UPDATE_TOLERANCE = 1e-3  # relative L2
-UPDATE_STEPS = 3  # from the second on, both moments and their corrections count
-READABLE = 1000  # units in the last place of the weight that a gradient must have to be read from it
+UPDATE_STEPS = 3  # from the second step on, both moments and their corrections count
+MIN_READABLE = 1000  # size of a gradient that can be read from a weight, in units in the last place of the weight
 SHRINK = 1e-2
-CACHE_FROM_S = 1.0
+MIN_CACHED_S = 1.0
 UNREADABLE = (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is computed twice: by the adapter and by the reference."""
+    """What both the adapter and the reference compute."""
 
     scenario: Scenario
     weights: Weights
@@ -63,10 +63,10 @@ class Case:
 
 
 def prove(adapter: Adapter, scenario: Scenario, seed: int, precision: Precision, cache: Path | None) -> Proof:
-    """Hold an adapter against the reference; what it raises passes through.
+    """Compare an adapter with the reference. Exceptions of the adapter pass through.
 
-    cache: file of reference values, used where it holds this very case, else replaced where computing took over a
-    second. Raises OSError where it cannot be written.
+    cache: file of reference values. It is used if it has the values of this case. Otherwise it is replaced if computing
+    them took over a second. Raise OSError if it cannot be written.
     """
     started = time.monotonic()
     case = make_case(scenario, seed)
@@ -78,20 +78,22 @@ def prove(adapter: Adapter, scenario: Scenario, seed: int, precision: Precision,
         passed=all(check.passed for check in checks),
         checks=checks,
         optimizer_form=adapter.optimizer_form,
-        seed=seed,
         seconds=time.monotonic() - started,
         cached=cached,
     )
 
 
 def failures(found: Proof) -> str:
-    """The checks that failed, in words."""
+    """Return the failed checks as text."""
     return ", ".join(f"{c.name} ({c.error:.2g} > {c.tolerance:.2g})" for c in found.checks if not c.passed)
 
 
 def make_case(scenario: Scenario, seed: int) -> Case:
-    """The scenario without randomness, weights made for checking, one batch of noise: uniform in [0, 1), float32,
-    (proof_batch, H, W, C), with labels drawn evenly. Noise, because equal pixels would tie in the pools."""
+    """Return the scenario without randomness, weights for checking, and one batch of noise.
+
+    The noise is uniform in [0, 1), float32, (proof_batch, H, W, C). It avoids ties in the pools, which equal pixels
+    would cause. The labels are uniformly distributed.
+    """
     generator = np.random.default_rng([seed, zlib.crc32(b"proof batch")])
     images = generator.random((scenario.proof_batch, *scenario.image), dtype=np.float32)
     labels = generator.integers(0, max(2, scenario.output.units), scenario.proof_batch)
@@ -99,33 +101,33 @@ def make_case(scenario: Scenario, seed: int) -> Case:
 
 
 def gradient_tolerance(scenario: Scenario, precision: Precision) -> float:
-    """Relative L2 distance allowed to each tensor's gradient.
+    """Return the allowed relative L2 distance of each tensor's gradient.
 
-    A value within rounding of a ReLU's kink, or two of a pooling window within rounding of each other, send their
-    gradient elsewhere, all of it. Each layer adds such flips to those before it: with more than 20 layers of weights,
-    a tensor can be some per cent off although every operation is right.
+    If a value is within rounding of a ReLU's kink, or two values of a pooling window are within rounding of each other,
+    their whole gradient goes elsewhere. Every layer adds such flips. With more than 20 layers of weights, a tensor can
+    be several percent off although every operation is correct.
     """
     depth = sum(isinstance(layer, Conv | Dense) for layer in scenario.layers)
-    return (DEEP_GRADIENT_TOLERANCE if depth > DEEP else GRADIENT_TOLERANCE)[precision]
+    return (DEEP_GRADIENT_TOLERANCE if depth > DEEP_LAYERS else GRADIENT_TOLERANCE)[precision]
 
 
 # ---- expected values -------------------------------------------------------------------------------------------
 
 
 def expected_values(case: Case, cache: Path | None) -> tuple[Values, bool]:
-    """The reference's values, and whether they came from the cache."""
+    """Return the reference's values, and whether they came from the cache."""
     key = _cache_key(case)
     if cache is not None and (known := _read_cache(cache, key, case)) is not None:
         return known, True
     started = time.monotonic()
     values = reference.evaluate(case.scenario, case.weights, case.images, case.labels)
-    if cache is not None and time.monotonic() - started > CACHE_FROM_S:
+    if cache is not None and time.monotonic() - started > MIN_CACHED_S:
         _write_cache(cache, key, values)
     return values, False
 
 
 def _cache_key(case: Case) -> str:
-    """Over all that the values depend on; batch size, epochs and optimizer are not among it."""
+    """Return a digest of all that the values depend on. Batch size, epochs and optimizer do not belong to it."""
     same = replace(case.scenario, batch=1, epochs=1, inference_batch=1, optimizer=Sgd(1.0))
     found = hashlib.sha256(digest(same).encode())
     found.update(weights_digest(case.weights | {"images": case.images}).encode())
@@ -141,7 +143,7 @@ def _read_cache(cache: Path, key: str, case: Case) -> Values | None:
                 return None
             gradients = {name: stored[f"gradient {name}"] for name in case.weights}
             return Values(stored["logits"], float(stored["loss"]), gradients)
-    except UNREADABLE:  # a cache that cannot be read is no cache: the values are computed anew
+    except UNREADABLE:  # a damaged cache is ignored, and the values are computed again
         return None
 
 
@@ -162,7 +164,7 @@ def _check(name: str, error: float, tolerance: float) -> Check:
 
 
 def _weights_check(model: Model, loaded: Weights) -> Check:
-    """Error: how many tensors are not those loaded."""
+    """Check the weights. The error is the number of tensors that differ from the loaded ones."""
     found = model.weights()
     names = loaded.keys() | found.keys()
     differing = [
@@ -180,7 +182,7 @@ def _function_checks(model: Model, case: Case, expected: Values, precision: Prec
     outputs = reference.output(case.scenario, expected.logits)
     for batch in sorted({1, len(case.images)}):
         found = model.predictor(batch)(case.images[:batch])
-        # probabilities follow differences of logits, which can be twice as far off
+        # probabilities depend on differences of logits, whose error can be twice as large
         yield _check(f"output at batch {batch}", of_outputs(found, outputs[:batch]), 2 * tolerance)
     loss = np.array(model.step(case.images, case.labels))
     yield _check("loss", _relative(loss, np.array(expected.loss)), LOSS_TOLERANCE[precision])
@@ -195,10 +197,11 @@ def _function_checks(model: Model, case: Case, expected: Values, precision: Prec
 
 
 def _update_check(adapter: Adapter, sgd: Model, case: Case) -> Check:
-    """Steps of the scenario's optimizer, each held against the reference's update by the gradient at its weights.
+    """Compare each step of the scenario's optimizer with the reference's update by the gradient at the same weights.
 
-    A gradient read from float32 weights is known to a unit in the last place of the weight. Adam makes a whole step of
-    even the smallest one, so only weights are compared whose gradients were well above that at every step so far.
+    A gradient read from float32 weights is known to one unit in the last place of the weight. Adam makes a full step
+    even for the smallest gradient. So only those weights are compared whose gradients were well above that unit at
+    every step so far.
     """
     before = _update_weights(case)
     own = adapter.build(case.scenario, before)
@@ -213,7 +216,7 @@ def _update_check(adapter: Adapter, sgd: Model, case: Case) -> Check:
         own.step(case.images, case.labels)
         after = own.weights()
         for name, value in before.items():
-            readable[name] &= np.abs(gradients[name]) >= READABLE * np.spacing(np.abs(value))
+            readable[name] &= np.abs(gradients[name]) >= MIN_READABLE * np.spacing(np.abs(value))
             mask = readable[name]
             if mask.any():
                 errors[f"update {name} at step {step}"] = _relative(
@@ -225,8 +228,11 @@ def _update_check(adapter: Adapter, sgd: Model, case: Case) -> Check:
 
 
 def _update_weights(case: Case) -> Weights:
-    """Where the update is compared. For Adam the last kernel is shrunk, and with it every gradient behind it, so that
-    epsilon counts: beside a gradient of 0.01 both forms, and any epsilon, would pass for each other."""
+    """Return the weights at which the update is compared.
+
+    For Adam the last kernel is scaled down, and with it every gradient behind it. Otherwise epsilon would not matter:
+    at a gradient of 0.01, both forms and any epsilon give the same update within the tolerance.
+    """
     if not isinstance(case.scenario.optimizer, Adam):
         return case.weights
     last = f"{len(case.scenario.layers) - 1}/kernel"
@@ -237,14 +243,14 @@ def _update_weights(case: Case) -> Weights:
 
 
 def _of_largest(found: Floats, expected: Array) -> float:
-    """Largest difference over the largest expected value."""
+    """Return the largest difference divided by the largest expected value."""
     if found.shape != expected.shape or not np.isfinite(found).all():
         return WRONG
     return float(np.abs(found - expected).max() / np.abs(expected).max())
 
 
 def _relative(found: Floats, expected: Array, forgiven: float = 0.0) -> float:
-    """L2 norm of the difference over that of the expected values plus `forgiven`."""
+    """Return the L2 norm of the difference, divided by that of the expected values plus `forgiven`."""
     if found.shape != expected.shape or not np.isfinite(found).all():
         return WRONG
     difference, norm = float(np.linalg.norm(found - expected)), float(np.linalg.norm(expected)) + forgiven
@@ -252,11 +258,14 @@ def _relative(found: Floats, expected: Array, forgiven: float = 0.0) -> float:
 
 
 def _relative_to_one(found: Floats, expected: Array) -> float:
-    """As `_relative`, or to ones where those are larger: a single unit's logits can all happen to be near 0, the sum of
-    large terms that cancel, and then a low precision is no measure of itself."""
+    """Return the same as `_relative`, but relative to ones if these have a larger norm.
+
+    The logits of a single unit can all be near 0, because large terms cancel. At low precision, an error relative to
+    them would mean nothing.
+    """
     return _relative(found, expected, forgiven=max(0.0, expected.size**0.5 - float(np.linalg.norm(expected))))
 
 
 def _rounding(weights: Floats) -> float:
-    """L2 norm of one unit in the last place of each weight: what a change read from float32 weights cannot show."""
+    """Return the L2 norm of one unit in the last place of each weight, the resolution of changes of float32 weights."""
     return float(np.linalg.norm(np.spacing(np.abs(weights)).astype(np.float64)))

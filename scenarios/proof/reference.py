@@ -1,14 +1,12 @@
-"""The scenario's mathematics in numpy float64: what every adapter is held against.
+"""Compute a scenario's function in numpy float64. Every adapter is compared with this reference.
 
-Layers, losses and their derivatives are written out by hand, so that no framework is its own judge. The derivative
-of ReLU at 0 is 0; of equal maxima in a pooling window, the first in row-major order takes the whole gradient.
-Convolutions are matrix products over unrolled windows, a few images at a time so that memory stays small.
+Layers, losses and their derivatives are written out by hand, so that no framework judges itself. The derivative of ReLU
+at 0 is 0. Of equal maxima in a pooling window, the first in row-major order gets the whole gradient. Convolutions are
+matrix products over unrolled windows, for a few images at a time to limit memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -32,7 +30,10 @@ COLUMN_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class Values:
-    """logits: (N, units). loss: the mean over the batch, in nats. gradients: of that mean, one a parameter."""
+    """What the reference computes on one batch.
+
+    logits: (N, units). loss: mean over the batch, in nats. gradients: of that mean, for each parameter.
+    """
 
     logits: Array
     loss: float
@@ -40,7 +41,7 @@ class Values:
 
 
 def forward(scenario: Scenario, weights: Mapping[str, Floats], images: Floats) -> Array:
-    """Logits (N, units) of images (N, H, W, C), dropout off."""
+    """Return the logits (N, units) of images (N, H, W, C), dropout off."""
     x = np.asarray(images, np.float64)
     for _, operation in _operations(scenario, weights, {}):
         x, _ = operation(x)
@@ -54,10 +55,10 @@ def evaluate(
     labels: Labels,
     masks: Mapping[int, Array] | None = None,
 ) -> Values:
-    """Logits, loss and gradients on one batch.
+    """Return logits, loss and gradients on one batch.
 
-    images: (N, H, W, C); labels: (N,). masks: what the Dropout layer of that index multiplies its input by
-    (0 or 1 / (1 - rate) for each value); a layer without a mask drops nothing.
+    images: (N, H, W, C). labels: (N,). masks: factors for the input of the Dropout layer with that index (0 or
+    1 / (1 - rate) for each value). A layer without a mask drops nothing.
     """
     x = np.asarray(images, np.float64)
     tape: list[tuple[int, Pull]] = []
@@ -75,7 +76,7 @@ def evaluate(
 
 
 def output(scenario: Scenario, logits: Floats) -> Array:
-    """What the network returns, (N, units): the last activation of its logits."""
+    """Return the output of the network, (N, units): the last activation applied to the logits."""
     exact = np.asarray(logits, np.float64)
     match scenario.output.activation:
         case "softmax":
@@ -87,24 +88,24 @@ def output(scenario: Scenario, logits: Floats) -> Array:
 
 
 def predictions(scenario: Scenario, logits: Floats) -> Labels:
-    """The predicted label of each image, (N,): the largest logit; with one unit, 1 where the logit is positive."""
+    """Return the predicted label of each image, (N,): the largest logit; with one unit, 1 if the logit is positive."""
     if scenario.loss == "binary":
         return (logits[:, 0] > 0).astype(np.int64)
     return np.asarray(logits.argmax(axis=1), np.int64)
 
 
 def losses(scenario: Scenario, logits: Floats, labels: Labels) -> Array:
-    """The loss of each image, (N,), in nats."""
+    """Return the loss of each image, (N,), in nats."""
     return _loss(scenario, np.asarray(logits, np.float64), labels)[0]
 
 
-# ---- layers: each takes x and returns y and the function that takes dL/dy back ---------------------------------
+# ---- layers: each takes x, and returns y and the function that maps dL/dy to dL/dx ------------------------------
 
 
 def _operations(
     scenario: Scenario, weights: Mapping[str, Floats], masks: Mapping[int, Array]
 ) -> Iterator[tuple[int, Operation]]:
-    """The network up to its logits, each operation with the index of its layer."""
+    """Yield the operations of the network up to its logits, each with the index of its layer."""
     for index, layer in enumerate(scenario.layers):
         match layer:
             case Conv() | Dense():
@@ -155,7 +156,7 @@ def _parts(images: int, bytes_each: int) -> list[slice]:
 
 
 def _columns(x: Array, size: int) -> Array:
-    """(N, H, W, C) to (N, H - size + 1, W - size + 1, size * size * C): each window as a row, in HWI order."""
+    """Map (N, H, W, C) to (N, H - size + 1, W - size + 1, size * size * C): each window as a row, in HWI order."""
     windows = sliding_window_view(x, (size, size), axis=(1, 2))
     return windows.transpose(0, 1, 2, 4, 5, 3).reshape(*windows.shape[:3], -1)
 
@@ -195,7 +196,7 @@ def _flatten(x: Array) -> tuple[Array, Pull]:
     return x.reshape(len(x), -1), lambda dy: (dy.reshape(x.shape), ())
 
 
-# ---- losses: each returns the loss of each image and its derivative by the logits ------------------------------
+# ---- losses: each returns the loss of each image and its derivative with respect to the logits ------------------
 
 
 def _loss(scenario: Scenario, logits: Array, labels: Labels) -> tuple[Array, Array]:
@@ -207,7 +208,7 @@ def _loss(scenario: Scenario, logits: Array, labels: Labels) -> tuple[Array, Arr
 
 
 def _binary_loss(logits: Array, labels: Labels) -> tuple[Array, Array]:
-    """Cross-entropy of the sigmoid of one logit: softplus(z) - y z."""
+    """Return the cross-entropy of the sigmoid of one logit: softplus(z) - y z."""
     target = labels.reshape(-1, 1)
     return (np.logaddexp(0, logits) - target * logits)[:, 0], _sigmoid(logits) - target
 
@@ -218,7 +219,7 @@ def _softmax_loss(logits: Array, target: Array) -> tuple[Array, Array]:
 
 
 def _share_loss(logits: Array, target: Array) -> tuple[Array, Array]:
-    """Keras' sparse categorical cross-entropy of probabilities, here after a sigmoid: clip, normalise, -log."""
+    """Return Keras' sparse categorical cross-entropy of probabilities, here after a sigmoid: clip, normalize, -log."""
     chances = _sigmoid(logits)
     clipped = chances.clip(SHARE_CLIP, 1 - SHARE_CLIP)
     total = clipped.sum(axis=1, keepdims=True)
@@ -241,8 +242,11 @@ def _sigmoid(logits: Array) -> Array:
 
 @dataclass(frozen=True)
 class State:
-    """What an optimizer remembers. Adam: step count and the moments m, v. Adadelta: the decaying averages of squared
-    gradients (first) and squared updates (second). SGD: nothing."""
+    """The state of an optimizer.
+
+    Adam: step count and the moments m, v. Adadelta: the decaying averages of squared gradients (first) and squared
+    updates (second). SGD: nothing.
+    """
 
     step: int
     first: Tensors
@@ -250,27 +254,24 @@ class State:
 
 
 def start(weights: Mapping[str, Floats]) -> State:
-    """The state before the first step: zeros."""
+    """Return the state before the first step: zeros."""
     zeros = {name: np.zeros(value.shape) for name, value in weights.items()}
     return State(0, zeros, zeros)
 
 
 def update(optimizer: Optimizer, form: Form, state: State, gradients: Mapping[str, Floats]) -> tuple[Tensors, State]:
-    """One step: what is added to each weight, and the state after it. `form` says where Adam's epsilon stands:
+    """Return what one step adds to each weight, and the state after it. `form` is the position of Adam's epsilon:
 
     keras: -lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + eps), the "epsilon hat" of Kingma and Ba 2014, section 2;
     torch: -lr m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps), their algorithm 1.
     """
-    state = replace(state, step=state.step + 1)
-    changes: Tensors = {}
-    first: Tensors = {}
-    second: Tensors = {}
-    for name, value in gradients.items():
-        change, first[name], second[name] = _update_one(
-            optimizer, form, state.step, np.asarray(value, np.float64), state.first[name], state.second[name]
-        )
-        changes[name] = change
-    return changes, replace(state, first=first, second=second)
+    step = state.step + 1
+    updates = {
+        name: _update_one(optimizer, form, step, np.asarray(value, np.float64), state.first[name], state.second[name])
+        for name, value in gradients.items()
+    }
+    changes, first, second = ({name: parts[index] for name, parts in updates.items()} for index in range(3))
+    return changes, State(step, first, second)
 
 
 def _update_one(

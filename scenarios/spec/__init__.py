@@ -1,11 +1,9 @@
-"""What a scenario is: data set, preprocessing, network, loss, optimizer. Says nothing about a framework.
+"""Define what a scenario is: data set, preprocessing, network, loss and optimizer, independent of any framework.
 
-Standard library only: both the orchestrator and the worker import it.
-Images are NHWC, pixel values are divided by 255, convolution kernels are HWIO, dense kernels (in, out), and
-`Flatten` keeps NHWC order, whatever a framework prefers inside.
+Standard library only, because both the orchestrator and the worker import it. Images are NHWC, pixel values are divided
+by 255, convolution kernels are HWIO, dense kernels are (in, out), and `Flatten` keeps NHWC order, whatever layout a
+framework uses inside.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -32,21 +30,21 @@ class Conv:
 
 @dataclass(frozen=True)
 class MaxPool:
-    """Max pooling; the stride is the window; rows and columns that fill no window are dropped."""
+    """Max pooling. The stride is the window size. Rows and columns that do not fill a window are dropped."""
 
     size: int = 2
 
 
 @dataclass(frozen=True)
 class Dropout:
-    """While training, zeroes each value with probability `rate` and scales the rest by 1 / (1 - rate)."""
+    """In training, set each value to zero with probability `rate` and scale the rest by 1 / (1 - rate)."""
 
     rate: float
 
 
 @dataclass(frozen=True)
 class Flatten:
-    """(H, W, C) to (H * W * C), in that order."""
+    """Reshape (H, W, C) to (H * W * C), in that order."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ class Sgd:
 
 @dataclass(frozen=True)
 class Adam:
-    """Kingma and Ba 2014. Where epsilon stands is the framework's own and is declared by its adapter."""
+    """Kingma and Ba 2014. The position of epsilon differs between frameworks. The adapter declares it."""
 
     learning_rate: float = 1e-3
     beta_1: float = 0.9
@@ -92,10 +90,11 @@ Optimizer = Sgd | Adam | Adadelta
 
 @dataclass(frozen=True)
 class Augment:
-    """Random augmentation of each training photo, as Keras' `ImageDataGenerator` draws it.
+    """Random augmentation of each training photo, with the distribution of Keras' `ImageDataGenerator`.
 
-    shear: angle drawn from +-shear degrees. zoom: height and width factors drawn independently from 1 +- zoom;
-    above 1 shows more of the picture (edge pixels repeated). flip: mirrored left to right in half of the cases.
+    shear: the angle is drawn from +-shear degrees. zoom: the factors of height and width are drawn independently from
+    1 +- zoom; a factor above 1 shows more of the picture (edge pixels are repeated). flip: half of the photos are
+    mirrored left to right.
     """
 
     shear: float = 0.2
@@ -105,9 +104,9 @@ class Augment:
 
 @dataclass(frozen=True)
 class Dataset:
-    """The facts of a labelled image set that both sides need; where it is downloaded is the orchestrator's business.
+    """The facts of a labeled image set that orchestrator and worker need.
 
-    train, test: images in each part. shape: (H, W, C) of one image; None for photos of varying size.
+    train, test: number of images in each part. shape: (H, W, C) of one image; None for photos of varying size.
     """
 
     name: str
@@ -156,7 +155,7 @@ DATASETS: dict[str, Dataset] = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """One trainable tensor in canonical layout. fan_in and fan_out are those of the initialiser's formula."""
+    """One trainable tensor in canonical layout. fan_in and fan_out belong to the formula of its initializer."""
 
     name: str
     shape: Shape
@@ -167,15 +166,15 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """A frozen specification of one training task. A variant is a scenario with a `variant` name and changed fields.
+    """The specification of one training task. A variant is a scenario with a `variant` name and changed fields.
 
-    The last layer is a `Dense` whose activation names what the network returns; the loss is always taken from its
-    input, the logits, in a stable form. `categorical`: softmax cross-entropy; after a `sigmoid` of several units
-    Keras' rule: clip to [1e-7, 1 - 1e-7], normalise to sum 1, -log of the label's share. `binary`: one unit,
-    sigmoid cross-entropy.
+    The last layer is a `Dense` whose activation gives the output of the network. The loss is always computed from the
+    input of this activation, the logits, in a stable form. `categorical`: softmax cross-entropy. After a `sigmoid` of
+    several units Keras' rule applies: clip to [1e-7, 1 - 1e-7], normalize to sum 1, -log of the label's share.
+    `binary`: sigmoid cross-entropy of one unit.
 
-    inference_batch: images in one call when throughput is measured. proof_batch: images in the reference check.
-    Raises ValueError where the parts do not fit together.
+    inference_batch: images per call when throughput is measured. proof_batch: images in the proof. Raise ValueError if
+    the parts do not fit together.
     """
 
     name: str
@@ -200,22 +199,21 @@ class Scenario:
         if self.dataset not in DATASETS:
             raise ValueError(f"{self.label}: unknown data set {self.dataset!r}, known: {', '.join(DATASETS)}")
         if (self.loss == "binary") != (last.units == 1):
-            raise ValueError(f"{self.label}: binary loss goes with one output unit, categorical with several")
+            raise ValueError(f"{self.label}: binary loss needs one output unit, categorical loss needs several")
         if any(isinstance(x, Conv | Dense) and x.activation in ("softmax", "sigmoid") for x in self.layers[:-1]):
-            raise ValueError(f"{self.label}: softmax and sigmoid are for the last layer")
+            raise ValueError(f"{self.label}: only the last layer may have softmax or sigmoid activation")
         if min(self.batch, self.epochs, self.inference_batch, self.proof_batch) < 1:
-            raise ValueError(f"{self.label}: batch sizes and epochs are at least 1")
-        for _ in shapes(self):  # raises where a layer does not fit its input
-            pass
+            raise ValueError(f"{self.label}: batch sizes and epochs must be at least 1")
+        list(shapes(self))  # raises if a layer does not fit its input
 
     @property
     def label(self) -> str:
-        """`name` or `name+variant`, as in keys and file names."""
+        """Return `name` or `name+variant`, the form used in keys and file names."""
         return f"{self.name}+{self.variant}" if self.variant else self.name
 
     @property
     def output(self) -> Dense:
-        """The last layer."""
+        """Return the last layer."""
         last = self.layers[-1]
         assert isinstance(last, Dense)
         return last
@@ -224,7 +222,7 @@ class Scenario:
 def shapes(scenario: Scenario) -> Iterator[tuple[int, Layer, Shape, Shape]]:
     """Yield (index, layer, input shape, output shape) of each layer, without the batch axis.
 
-    Raises ValueError where a layer cannot take its input.
+    Raise ValueError if a layer does not fit its input.
     """
     shape: Shape = scenario.image
     for index, layer in enumerate(scenario.layers):
@@ -252,7 +250,7 @@ def shapes(scenario: Scenario) -> Iterator[tuple[int, Layer, Shape, Shape]]:
 
 
 def parameters(scenario: Scenario) -> list[Parameter]:
-    """The trainable tensors in order: for each Conv and Dense layer `<index>/kernel`, then `<index>/bias`."""
+    """Return the trainable tensors in order: for each Conv and Dense layer `<index>/kernel`, then `<index>/bias`."""
     found = []
     for index, layer, before, _ in shapes(scenario):
         if isinstance(layer, Conv):
@@ -269,16 +267,16 @@ def parameters(scenario: Scenario) -> list[Parameter]:
 
 
 def without_randomness(scenario: Scenario) -> Scenario:
-    """The same scenario with dropout at rate 0 and no augmentation: what the reference check compares.
+    """Return the scenario with dropout at rate 0 and no augmentation, for the proof.
 
-    Layers keep their places, so parameter names stay the same.
+    The layers keep their positions, so parameter names stay the same.
     """
     layers = tuple(Dropout(0.0) if isinstance(layer, Dropout) else layer for layer in scenario.layers)
     return replace(scenario, layers=layers, augment=None)
 
 
 def digest(scenario: Scenario) -> str:
-    """SHA-256 (hex) of every field that changes what is computed; titles and study names do not count."""
+    """Return the SHA-256 (hex) of every field that changes what is computed, that is all but title and study."""
 
     def tagged(part: object) -> dict[str, object]:
         return {"type": type(part).__name__, **asdict(part)}  # type: ignore[call-overload]

@@ -1,12 +1,10 @@
-"""What passes between a search, its fork servers and their forks: JSON over pairs of Unix sockets, a message at a time.
+"""Define what a search, its fork servers and their forks send each other: JSON messages over pairs of Unix sockets.
 
-search -> server   an `Order`, and with it the file through which the fork talks
-server -> search   its `Offer`, once; to each order `Forked`
-fork -> search     an `Answer` as soon as it is ready, and to each `Turn`
-search -> fork     a `Turn`; a fork whose other end is closed ends
+server -> search   one `SearchSpace`; then `ForkStarted` after each request
+search -> server   `ForkRequest`, together with the socket of the new fork
+fork -> search     `TurnResult` when it is ready, and after each turn
+search -> fork     `TurnRequest`; a fork ends when this socket is closed
 """
-
-from __future__ import annotations
 
 import socket
 from dataclasses import dataclass
@@ -22,63 +20,68 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Axis:
-    """A setting and its values, stock's own first."""
+    """A setting and its values, the stock value first. A list of these keeps its order, unlike the keys in JSON."""
 
     name: str
     values: list[str]
 
 
 @dataclass(frozen=True)
-class Offer:
-    """axes: of each objective, the settings that the framework has for this cell, in the order in which to try them.
-    likely: those of them that are to be tried together before all others."""
+class SearchSpace:
+    """The settings of one cell.
+
+    axes: for each objective, the settings of the framework, in the order in which to try them. likely: for each
+    objective, the settings to try together before all others.
+    """
 
     axes: dict[str, list[Axis]]
     likely: dict[str, dict[str, str]]
 
 
 @dataclass(frozen=True)
-class Order:
-    """What a fork is for."""
+class ForkRequest:
+    """Ask for a fork that does this work under these settings."""
 
     settings: dict[str, str]
     work: Literal[Objective, "proof"]
 
 
 @dataclass(frozen=True)
-class Forked:
-    """A fork was made: the leader of a process group of its own."""
+class ForkStarted:
+    """Report a new fork, which leads its own process group."""
 
     pid: int
 
 
 @dataclass(frozen=True)
-class Turn:
-    """Work for about so long."""
+class TurnRequest:
+    """Ask for about this many seconds of work."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
-class Answer:
-    """rate: of the turn, in images/s (latency: calls/s); 0 where there was none. failure: why there is none and will be
-    none; empty where all is well."""
+class TurnResult:
+    """Report the end of a turn, of the preparation, or of a proof.
+
+    rate: speed in images/s (latency: calls/s); 0 if this was not a turn. failure: why the fork cannot go on, or "".
+    """
 
     rate: float = 0.0
     failure: str = ""
 
 
-def pair() -> tuple[socket.socket, socket.socket]:
-    """Both ends of a connection that keeps messages apart."""
+def socket_pair() -> tuple[socket.socket, socket.socket]:
+    """Return both ends of a connection that keeps messages separate."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
 def send(channel: socket.socket, message: Any, files: list[int] | None = None) -> None:
-    """Send one message. Raises OSError where nobody is there any more."""
+    """Send one message, with open files. Raise OSError if the other end is closed."""
     socket.send_fds(channel, [to_json(message).encode()], files or [])
 
 
 def receive(channel: socket.socket, kind: type[T]) -> T | None:
-    """The next message; None where the other end is closed. Raises TimeoutError, ContractError."""
+    """Return the next message, or None if the other end is closed. Raise TimeoutError or ContractError."""
     found = channel.recv(MESSAGE_BYTES)
     return from_json(kind, found) if found else None

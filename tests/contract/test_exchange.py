@@ -1,4 +1,4 @@
-"""Weights trained in one framework predict the same in the others. Two passes over all frameworks: export, import."""
+"""Weights trained in one framework predict the same in the others: first all frameworks export, then all import."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCENARIOS = [variants[""] for variants in catalog.load().values()]
 def exchange() -> Path:
     folder = os.environ.get("KIT_TEST_EXCHANGE")
     if not folder:
-        pytest.skip("KIT_TEST_EXCHANGE names no folder to exchange weights through")
+        pytest.skip("KIT_TEST_EXCHANGE does not name a folder for the weights")
     return Path(folder)
 
 

@@ -1,4 +1,4 @@
-"""What a single model promises: weights, optimizer state, dropout, ties, prediction, placement."""
+"""A single model: weights, optimizer state, dropout, ties, prediction, placement."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NET = toy(
 HEADS: list[tuple[Activation, int]] = [("softmax", 4), ("linear", 4), ("sigmoid", 4), ("sigmoid", 1)]
 
 
-def test_weights_come_back_as_loaded(adapter: Adapter) -> None:
+def test_weights_are_read_back_as_loaded(adapter: Adapter) -> None:
     first, second = check_weights(NET, 1), initial_weights(NET, 2)
     model = adapter.build(NET, first)
     assert list(model.weights()) == list(first)
@@ -32,14 +32,14 @@ def test_weights_come_back_as_loaded(adapter: Adapter) -> None:
     for value in model.weights().values():
         value[...] = 0
     given = digest(second)
-    assert digest(model.weights()) == given, "the arrays handed out are not copies"
+    assert digest(model.weights()) == given, "the returned arrays are not copies"
     model.step(*noise(NET, 8))
-    assert digest(second) == given, "training wrote into the arrays it was given"
+    assert digest(second) == given, "training changed the loaded arrays"
     assert digest(model.weights()) != given
 
 
 @pytest.mark.parametrize("optimizer", [Adam(), Adadelta()], ids=lambda o: type(o).__name__)
-def test_load_starts_the_optimizer_anew(adapter: Adapter, optimizer: Optimizer) -> None:
+def test_load_resets_the_optimizer(adapter: Adapter, optimizer: Optimizer) -> None:
     scenario = replace(NET, optimizer=optimizer)
     weights, batch = check_weights(scenario, 3), noise(scenario, 8)
     model = adapter.build(scenario, weights)
@@ -67,8 +67,10 @@ def test_step_takes_any_batch_and_returns_the_loss_before_the_update(adapter: Ad
 
 @pytest.mark.parametrize("rate", [0.25, 0.5])
 def test_dropout_drops_at_its_rate_and_scales_the_rest(adapter: Adapter, rate: float) -> None:
-    """With one image, the gradient of a dense kernel is the outer product of its input and a vector, which the bias
-    shows: so each input's factor can be read off."""
+    """With one image, the gradient of a dense kernel is the outer product of its input and the gradient of the bias.
+
+    So the test can compute the factor of each input.
+    """
     scenario = toy((Flatten(), Dropout(rate)), image=(28, 28, 1), optimizer=Sgd(1e-3))
     weights = check_weights(scenario, 5)
     images, labels = noise(scenario, 1)
@@ -92,7 +94,7 @@ def test_dropout_drops_at_its_rate_and_scales_the_rest(adapter: Adapter, rate: f
     assert model.predictor(1)(images) == pytest.approx(output, abs=1e-5)
 
 
-def test_ties_and_zeros_as_the_reference_has_them(adapter: Adapter) -> None:
+def test_ties_and_zeros_are_as_in_the_reference(adapter: Adapter) -> None:
     """On a constant background most pooling windows tie and, without biases, most values are exactly 0."""
     scenario = toy((Conv(4), MaxPool(), Conv(4, padding="same"), MaxPool(3), Flatten()), image=(14, 15, 1))
     images, labels = noise(scenario, 4)
@@ -131,7 +133,7 @@ def test_predictor_returns_the_activated_logits_of_frozen_weights(
         assert found == pytest.approx(expected[:batch], abs=1e-5)
 
 
-def test_models_live_side_by_side(adapter: Adapter) -> None:
+def test_models_are_independent_of_each_other(adapter: Adapter) -> None:
     weights, batch = check_weights(NET, 8), noise(NET, 8)
     first, second = adapter.build(NET, weights), adapter.build(replace(NET, optimizer=Sgd(0.1)), weights)
     first.step(*batch)
@@ -140,7 +142,7 @@ def test_models_live_side_by_side(adapter: Adapter) -> None:
     assert digest(second.weights()) != digest(weights)
 
 
-def test_placement_tells_what_ran(adapter: Adapter, options: Options) -> None:
+def test_placement_reports_what_ran(adapter: Adapter, options: Options) -> None:
     model = adapter.build(NET, initial_weights(NET, 0))
     model.train_epoch(Arrays(*noise(NET, 20)), 0, RecordingMeter())
     placement = model.placement()

@@ -1,5 +1,7 @@
-"""What is ONNX Runtime's own risk: its backward pass is made by hand, operator by operator. It must meet `reference.py`
-on every layer, on ties, and under dropout."""
+"""Test the risk that only ONNX Runtime has: its backward pass is written by hand, operator by operator.
+
+It must agree with `reference.py` on every layer, on ties, and under dropout.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def scenario(*layers, image=(11, 13, 3), loss="categorical", optimizer=GRADIENT,
 
 
 def tied_images(count, shape, seed=0):
-    """Blobs of few grey levels on a constant background: most pooling windows hold their maximum more than once."""
+    """Return blobs of few gray levels on a constant background. Most pooling windows have their maximum repeatedly."""
     noise = np.random.default_rng(seed).random((count, *shape), dtype=np.float32)
     return np.where(noise > 0.7, np.round(noise * 4) / 4, 0).astype(np.float32)
 
@@ -48,7 +50,7 @@ def labels_for(example, count):
 
 
 def step_gradients(example, weights, images, labels, model=None):
-    """(w0 - w1) of one step of SGD with learning rate 1."""
+    """Return the loss and the gradients (w0 - w1) of one step of SGD with learning rate 1."""
     model = model or ADAPTER(Options()).build(example, weights)
     model.load(weights)
     loss = model.step(images, labels)
@@ -70,7 +72,7 @@ def assert_gradients(found, expected):
     ],
     ids=["odd pools", "uneven padding", "wide kernels", "dense"],
 )
-def test_every_layer_meets_the_reference_where_pooling_windows_tie(layers):
+def test_every_layer_agrees_with_the_reference_when_pooling_windows_tie(layers):
     example = scenario(*layers, loss="binary" if layers[-1] == TWO_CLASSES else "categorical")
     weights = check_weights(example, seed=3)
     images = tied_images(6, example.image)
@@ -83,7 +85,7 @@ def test_every_layer_meets_the_reference_where_pooling_windows_tie(layers):
     assert_gradients(gradients, expected.gradients)
 
 
-def test_the_pool_gradient_goes_to_the_first_maximum_alone():
+def test_the_pool_gradient_goes_only_to_the_first_maximum():
     example = scenario(
         Conv(1, 1, activation="linear"), MaxPool(3), Flatten(), TWO_CLASSES, image=(3, 3, 1), loss="binary"
     )
@@ -137,7 +139,7 @@ def test_each_step_draws_a_new_dropout_mask_and_sends_the_gradient_through_it():
 
 
 class Recorder:
-    """A meter that ends a window at every step and stops after `limit` of them."""
+    """A meter that ends a window at every step and stops after `limit` steps."""
 
     def __init__(self, limit):
         self.batches, self.limit = [], limit
@@ -157,7 +159,7 @@ class Recorder:
 
 
 @pytest.mark.parametrize(("limit", "batches"), [(99, [4, 4, 2]), (2, [4, 4])])
-def test_an_epoch_counts_every_image_once_and_ends_where_the_meter_says(limit, batches):
+def test_an_epoch_counts_every_image_once_and_ends_when_the_meter_says(limit, batches):
     example = scenario(Flatten(), SOFTMAX, optimizer=Sgd(1e-30))
     weights = check_weights(example, seed=0)
     images = tied_images(10, example.image)
@@ -172,7 +174,7 @@ def test_an_epoch_counts_every_image_once_and_ends_where_the_meter_says(limit, b
         assert sums.correct == (reference.predictions(example, logits) == labels).sum()
 
 
-def test_the_order_of_an_epoch_hangs_on_seed_and_epoch():
+def test_the_order_of_an_epoch_depends_on_seed_and_epoch():
     example = scenario(Flatten(), SOFTMAX, optimizer=Sgd(0.1))
     weights = check_weights(example, seed=0)
     images = tied_images(12, example.image)
@@ -188,7 +190,7 @@ def test_the_order_of_an_epoch_hangs_on_seed_and_epoch():
     assert not np.array_equal(trained(0, 0), trained(1, 0))
 
 
-def test_loading_starts_the_optimizer_anew_and_a_predictor_keeps_its_weights():
+def test_loading_resets_the_optimizer_and_a_predictor_keeps_its_weights():
     example = scenario(Conv(4), MaxPool(), Flatten(), SOFTMAX, optimizer=Adam())
     weights = check_weights(example, seed=0)
     images, labels = tied_images(4, example.image), labels_for(example, 4)
@@ -217,7 +219,7 @@ def test_what_is_not_offered_is_refused():
             ADAPTER(replace(Options(), **refused))
 
 
-def test_the_placement_tells_provider_device_and_threads():
+def test_the_placement_names_provider_device_and_threads():
     example = scenario(Flatten(), SOFTMAX)
     model = ADAPTER(Options(threads=2)).build(example, check_weights(example, seed=0))
     placement = model.placement()
@@ -242,7 +244,7 @@ def test_cuda_without_a_gpu_is_an_error():
         ({"memory": "planned"}, (True, True, "1", "")),
         ({"memory": "no arena"}, (False, False, "1", "")),
         ({"idle": "sleep"}, (False, True, "0", "")),
-        ({"denormals": "flushed"}, (False, True, "1", "1")),  # takes effect in a process' first session alone
+        ({"denormals": "flushed"}, (False, True, "1", "1")),  # takes effect only in a process' first session
     ],
 )
 def test_each_setting_reaches_the_session(setting, seen):

@@ -19,7 +19,7 @@ from scenarios.spec import Adadelta, Adam, Conv, Dense, Flatten, MaxPool, Scenar
 from scenarios.weights import Weights
 
 SEEDS = int(os.environ.get("KIT_TEST_SEEDS", "2"))
-LARGE = 100 * 100  # pixels: scenarios from here on take up to minutes, and so have one seed unless told otherwise
+LARGE = 100 * 100  # pixels; a larger scenario takes up to minutes, so it has one seed unless KIT_TEST_SEEDS is set
 LARGE_SEEDS = SEEDS if "KIT_TEST_SEEDS" in os.environ else 1
 CASES = [
     pytest.param(scenario, seed, id=f"{scenario.label}-{seed}")
@@ -52,7 +52,7 @@ def layer(index: int, **changes: Any) -> Callable[[Scenario], Scenario]:
 
 
 def optimizer(**factors: float) -> Callable[[Scenario], Scenario]:
-    """The scenario's optimizer with changed numbers; the SGD that shows the gradient stays."""
+    """Return a change of the optimizer's numbers. The SGD that shows the gradient stays the same."""
 
     def changed(scenario: Scenario) -> Scenario:
         present = scenario.optimizer
@@ -64,7 +64,7 @@ def optimizer(**factors: float) -> Callable[[Scenario], Scenario]:
 
 
 def flip_one(name: str) -> Callable[[Weights], Weights]:
-    """Change the sign of the largest weight of a tensor: twice done is undone, to the bit."""
+    """Return a change of the sign of the largest weight of a tensor. Applied twice, it changes nothing."""
 
     def flipped(weights: Weights) -> Weights:
         kernel = weights[name].copy()
@@ -76,7 +76,7 @@ def flip_one(name: str) -> Callable[[Weights], Weights]:
 
 
 def channels_first(weights: Weights, *, back: bool = False) -> Weights:
-    """The rows of NET's first dense kernel, which follow (H, W, C), in the order (C, H, W)."""
+    """Reorder the rows of NET's first dense kernel from (H, W, C) to (C, H, W), or back."""
     kernel = weights["3/kernel"]
     shape, axes = ((4, 2, 2, 8), (1, 2, 0, 3)) if back else ((2, 2, 4, 8), (2, 0, 1, 3))
     return weights | {"3/kernel": kernel.reshape(shape).transpose(axes).reshape(kernel.shape)}
@@ -117,16 +117,16 @@ CHEATS: dict[str, tuple[Scenario, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("scenario", [NET, DELTA, TINY, BINARY], ids=["net", "delta", "tiny", "binary"])
-def test_proof_passes_for_what_the_cheats_start_from(adapter: Adapter, scenario: Scenario) -> None:
+def test_proof_passes_for_the_scenarios_of_the_cheats(adapter: Adapter, scenario: Scenario) -> None:
     found = checks.prove(adapter, scenario, 0, "fp32", None)
     assert found.passed, found.checks
 
 
 @pytest.mark.parametrize("name", CHEATS)
-def test_proof_fails_where_something_else_is_computed(adapter: Adapter, name: str) -> None:
+def test_proof_fails_if_something_else_is_computed(adapter: Adapter, name: str) -> None:
     scenario, changes, check = CHEATS[name]
     found = checks.prove(Cheat(adapter, **changes), scenario, 0, "fp32", None)
     failed = [found_check.name for found_check in found.checks if not found_check.passed]
     assert not found.passed
     assert any(name.startswith(check) for name in failed), found.checks
-    assert check == "weights" or "weights" not in failed, "the cheat was to be invisible in the weights"
+    assert check == "weights" or "weights" not in failed, "the cheat must be invisible in the weights"

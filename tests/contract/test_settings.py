@@ -1,6 +1,6 @@
 """Every setting that an adapter offers computes the scenario's function, in steps, epochs and predictions.
 
-Of those that a net without dropout and photos does not have, `test_torch` and the tuned pass of `test_training` tell.
+The net has no dropout and no photos. `test_torch` and the tuned pass of `test_training` test the settings for these.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from scenarios.spec import Adam, Conv, Dense, Flatten, MaxPool, Scenario, Sgd
 from scenarios.weights import check_weights
 
 NET = toy((Conv(4), MaxPool(4), Flatten(), Dense(8)), optimizer=Adam())
-PLAIN = replace(NET, optimizer=Sgd(0.1))  # for what it alone has
-OF_THE_PROCESS = {allocators.AXIS, "threads"}  # can be set once, before it does anything
+PLAIN = replace(NET, optimizer=Sgd(0.1))  # for the settings that exist only with SGD
+PROCESS_WIDE = {allocators.AXIS, "threads"}  # can be set only once, at the start of the process
 
 
 def offered(net: Scenario) -> set[tuple[str, str, str]]:
-    """Objective, name and value of what the adapter has for a net."""
+    """Return objective, name and value of each setting that the adapter has for a net."""
     axes = named_adapter().axes(Options(device=os.environ.get("KIT_TEST_DEVICE", "cpu")), net)  # type: ignore[arg-type]
     return {
         (objective, name, value) for objective in axes for name in axes[objective] for value in axes[objective][name]
@@ -37,7 +37,7 @@ VALUES = [
     pytest.param(net, *value, id="-".join(value))
     for net, values in ((NET, offered(NET)), (PLAIN, offered(PLAIN) - offered(NET)))
     for value in sorted(values)
-    if value[1] not in OF_THE_PROCESS
+    if value[1] not in PROCESS_WIDE
 ]
 
 pytestmark = pytest.mark.skipif("KIT_TEST_TUNED" in os.environ, reason="sets its own settings")
@@ -48,7 +48,7 @@ def tuned(adapters: type[Adapter], options: Options, name: str, value: str) -> A
     return adapters(replace(options, lane="tuned", settings={name: value}))
 
 
-def test_what_is_likely_to_gain_is_offered_somewhere(adapters: type[Adapter]) -> None:
+def test_likely_settings_are_offered_for_some_cell(adapters: type[Adapter]) -> None:
     offered = (
         {
             (name, value)
@@ -65,7 +65,7 @@ def test_what_is_likely_to_gain_is_offered_somewhere(adapters: type[Adapter]) ->
 
 
 @pytest.mark.parametrize(("net", "objective", "name", "value"), VALUES)
-def test_a_setting_changes_nothing_of_what_is_computed(
+def test_a_setting_does_not_change_what_is_computed(
     tuned: Adapter, net: Scenario, objective: str, tmp_path: Path
 ) -> None:
     if objective == "training":
@@ -87,6 +87,6 @@ def test_a_setting_changes_nothing_of_what_is_computed(
 
 
 @pytest.mark.parametrize("settings", [{"colour": "red"}, {"threads": "7"}, {allocators.AXIS: "mine"}])
-def test_a_setting_that_is_none_is_refused(adapters: type[Adapter], options: Options, settings: dict[str, str]) -> None:
+def test_an_unknown_setting_is_refused(adapters: type[Adapter], options: Options, settings: dict[str, str]) -> None:
     with pytest.raises(NotOffered, match=r"setting (colour = red|threads = 7|allocator = mine)"):
         adapters(replace(options, lane="tuned", settings=settings)).build(NET, check_weights(NET, seed=0))

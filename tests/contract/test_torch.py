@@ -1,10 +1,10 @@
-"""What is PyTorch's own risk: a step that is recorded once and replayed, a setting that nobody heeds."""
+"""Test what only PyTorch's adapter has: captured steps, tuned layers, feeds, and whether each setting takes effect."""
 
 from __future__ import annotations
 
-import functools
 import importlib
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -20,37 +20,51 @@ from scenarios.measuring.ceilings import Precision
 from scenarios.spec import Adadelta, Adam, Augment, Conv, Dense, Flatten, Layer, MaxPool, Optimizer, Sgd
 from scenarios.weights import check_weights
 
-CAPTURE = "scenarios.frameworks.torch.capture"
+
+def torch_module(name: str) -> ModuleType:
+    return importlib.import_module(f"scenarios.frameworks.torch.{name}")
 
 
 @pytest.fixture
-def capture(adapter: Adapter) -> ModuleType:
+def torch(adapter: Adapter) -> ModuleType:
     if adapter.name != "torch":
         pytest.skip("another adapter is under test")
-    return importlib.import_module(CAPTURE)
+    return importlib.import_module("torch")
 
 
-def played_back(work: Any) -> Any:
-    """Stands for a CUDA graph: works on the same tensors in each call, and fills the same ones."""
+def record_without_graph(work: Any) -> Any:
+    """Replace a CUDA graph: every replay works on the same tensors and fills the same outputs."""
     for _ in range(3):
         outputs = tuple(tensor.clone() for tensor in work())
 
     def replay() -> None:
-        for kept, new in zip(outputs, work(), strict=True):
-            kept.copy_(new)
+        for output, new in zip(outputs, work(), strict=True):
+            output.copy_(new)
 
     return replay, outputs
+
+
+@pytest.fixture
+def capture(torch: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, Any], Any]:
+    """Capture steps on any device, also of a model whose own settings do not."""
+    module = torch_module("capture")
+    monkeypatch.setattr(module, "record_graph", record_without_graph)
+    return lambda model, batch: module.CapturedStep(model._train_step, model._net, model._optimizer, batch)
 
 
 @pytest.mark.parametrize(
     ("optimizer", "settings"),
     [(Sgd(0.1), {}), (Adam(), {}), (Adam(), {"optimizer": "fused"}), (Adadelta(), {})],
 )
-def test_recording_a_step_leaves_no_trace_in_weights_or_optimizer(
-    capture: ModuleType, adapters: type[Adapter], options: Options, optimizer: Optimizer, settings: dict[str, str]
+def test_recording_a_step_changes_neither_weights_nor_optimizer(
+    torch: ModuleType,
+    capture: Callable[[Any, Any], Any],
+    adapters: type[Adapter],
+    options: Options,
+    optimizer: Optimizer,
+    settings: dict[str, str],
 ) -> None:
-    """Recorded in the middle of training, too, when the optimizer has a past; and one step beside another."""
-    torch, feeds = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks.torch.feeds")
+    """Test also the recording of a second step in the middle of training, when the optimizer has a state."""
     scenario = toy((Flatten(), Dense(8)), optimizer=optimizer)
     model, plain = (
         adapters(replace(options, lane="tuned", settings=each)).build(scenario, check_weights(scenario, seed=0))
@@ -59,11 +73,9 @@ def test_recording_a_step_leaves_no_trace_in_weights_or_optimizer(
     steps = {}
     for seed, size in enumerate((8, 8, 4, 8, 4)):
         images, labels = noise(scenario, size, seed)
-        batch = feeds.nchw(images), torch.from_numpy(labels)
+        batch = torch_module("model").to_nchw(images), torch.from_numpy(labels)
         if size not in steps:
-            steps[size] = capture.CapturedStep(
-                model._launched_step, model._net, model._optimizer, batch, record=played_back
-            )
+            steps[size] = capture(model, batch)
         loss, _ = steps[size](*batch)
         assert float(loss) == pytest.approx(plain.step(images, labels), rel=1e-5)
     for name, values in plain.weights().items():
@@ -71,49 +83,47 @@ def test_recording_a_step_leaves_no_trace_in_weights_or_optimizer(
 
 
 @pytest.mark.usefixtures("capture")
-@pytest.mark.parametrize("way", ["eager", "captured", "compiled", "onednn", "bf16"])
+@pytest.mark.parametrize("variant", ["eager", "captured", "compiled", "onednn", "bf16"])
 def test_updates_in_the_backward_pass_are_those_of_plain_sgd(
-    adapters: type[Adapter], options: Options, way: str, monkeypatch: pytest.MonkeyPatch
+    adapters: type[Adapter], options: Options, variant: str
 ) -> None:
     scenario = toy((Flatten(), Dense(8)), optimizer=Sgd(0.1))
     settings = {"kernels": "stepped backward"}
-    if way == "bf16":
+    if variant == "bf16":
         options = replace(options, precision="bf16")
-    elif way != "captured":
-        name = "dense" if way == "onednn" else "network"
-        settings[name] = way
-        if way not in adapters.axes(options, scenario)["training"][name]:
-            pytest.skip("there is no compiler, or no oneDNN")
+    elif variant != "captured":
+        name = "dense" if variant == "onednn" else "network"
+        settings[name] = variant
+        if variant not in adapters.axes(options, scenario)["training"][name]:
+            pytest.skip("there is no compiler or no oneDNN")
     weights, (images, labels) = check_weights(scenario, seed=0), noise(scenario, 20)
     model = adapters(replace(options, lane="tuned", settings=settings)).build(scenario, weights)
-    if way == "captured":  # by what stands for a graph
-        record = functools.partial(importlib.import_module(CAPTURE).CapturedStep, record=played_back)
-        monkeypatch.setattr(importlib.import_module("scenarios.frameworks.torch.adapter"), "CapturedStep", record)
+    if variant == "captured":
         model._captures = True
     plain = adapters(options).build(scenario, weights)
-    for epoch in range(2):  # whole batches, and a short one
+    for epoch in range(2):  # each has full batches and a short one
         for trained in (model, plain):
             trained.train_epoch(Arrays(images, labels), epoch, RecordingMeter())
         assert all(layer.weight.grad is None for layer in model._net if hasattr(layer, "weight"))
+    assert bool(model._captured) == (variant == "captured")
     for name, values in plain.weights().items():
-        # in bf16 another order of summing up may round another way
-        rtol, atol = (2e-2, 2e-3) if way == "bf16" else (1e-5, 1e-6)
+        # In bf16 another order of summation may round differently.
+        rtol, atol = (2e-2, 2e-3) if variant == "bf16" else (1e-5, 1e-6)
         np.testing.assert_allclose(model.weights()[name], values, rtol, atol, err_msg=name)
     model._net.eval()
     before = model.weights()
-    model._net(importlib.import_module("scenarios.frameworks.torch.feeds").nchw(images)).sum().backward()
+    model._net(torch_module("model").to_nchw(images)).sum().backward()
     assert all(np.array_equal(values, before[name]) for name, values in model.weights().items())
 
 
-def test_weights_that_are_loaded_begin_anew_in_the_memory_that_recorded_steps_write_to(
-    capture: ModuleType, adapter: Adapter
+def test_load_resets_the_optimizer_in_the_memory_of_captured_steps(
+    torch: ModuleType, capture: Callable[[Any, Any], Any], adapters: type[Adapter], options: Options
 ) -> None:
-    torch, feeds = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks.torch.feeds")
     scenario = toy((Flatten(), Dense(8)), optimizer=Adam())
     weights, (images, labels) = check_weights(scenario, seed=0), noise(scenario, 8)
-    model, plain = (adapter.build(scenario, weights) for _ in range(2))
-    batch = feeds.nchw(images), torch.from_numpy(labels)
-    step = capture.CapturedStep(model._launched_step, model._net, model._optimizer, batch, record=played_back)
+    model, plain = (adapters(replace(options, lane="tuned")).build(scenario, weights) for _ in range(2))
+    batch = torch_module("model").to_nchw(images), torch.from_numpy(labels)
+    step = capture(model, batch)
     model._captured[8] = step
     step(*batch)
     optimizer = model._optimizer
@@ -126,13 +136,16 @@ def test_weights_that_are_loaded_begin_anew_in_the_memory_that_recorded_steps_wr
         np.testing.assert_allclose(model.weights()[name], values, rtol=1e-5, atol=1e-7, err_msg=name)
 
 
-@pytest.mark.usefixtures("capture")
+@pytest.mark.usefixtures("torch")
 def test_each_setting_of_the_network_changes_the_network() -> None:
-    network, layers = (importlib.import_module(f"scenarios.frameworks.torch.{name}") for name in ("network", "layers"))
-    scenario = catalog.load()["mnist-cnn-dropout"][""]
+    model, layers = torch_module("model"), torch_module("layers")
+
+    def tuned(name: str, **settings: str) -> Any:
+        scenario = catalog.load()[name][""]
+        return layers.tune_layers(model.build_layers(scenario), scenario.optimizer, settings)
 
     def kinds(**settings: str) -> list[str]:
-        return [type(module).__name__ for module in network.build_net(scenario, settings)]
+        return [type(module).__name__ for module in tuned("mnist-cnn-dropout", **settings)]
 
     plain = [
         "Conv2d",
@@ -154,26 +167,25 @@ def test_each_setting_of_the_network_changes_the_network() -> None:
     assert found == [others[kind].__name__ if kind in others else kind for kind in plain]
     assert kinds(layout="blocked") == ["Blocked", *plain[5:]]
     assert kinds(layout="blocked", relu="after pooling") == ["Blocked", "ReLU", *plain[5:]]
-    for dense, product in (
-        ("linear", importlib.import_module("torch").nn.functional.linear),
-        ("onednn", layers.onednn_product),
-    ):
-        stepped = network.build_net(catalog.load()["cifar-mlp"][""], {"kernels": "stepped backward", "dense": dense})
-        found = [(m.product, m.learning_rate) for m in stepped if isinstance(m, layers.TunedLinear)]
-        assert found == [(product, 0.01)] * 3
-    rectified = [module for module in network.build_net(scenario, {"relu": "in place"}) if "ReLU" in repr(module)]
-    assert [module.inplace for module in rectified] == [True] * 3
+    for dense, function in (("linear", layers.F.linear), ("onednn", layers.onednn_linear)):
+        stepped = tuned("cifar-mlp", kernels="stepped backward", dense=dense)
+        found = [(m.function, m.learning_rate) for m in stepped if isinstance(m, layers.TunedLinear)]
+        assert found == [(function, 0.01)] * 3
+    relus = [module for module in tuned("mnist-cnn-dropout", relu="in place") if "ReLU" in repr(module)]
+    assert [module.inplace for module in relus] == [True] * 3
 
 
 @pytest.mark.skipif("KIT_TEST_TUNED" in os.environ, reason="sets its own settings")
-@pytest.mark.usefixtures("capture")
-def test_each_setting_of_the_process_is_what_runs(
-    adapters: type[Adapter], options: Options, monkeypatch: pytest.MonkeyPatch
+def test_each_setting_of_the_process_takes_effect(
+    torch: ModuleType, adapters: type[Adapter], options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    torch, used = (importlib.import_module(name) for name in ("torch", "scenarios.frameworks.torch.settings"))
     scenario = toy((Flatten(), Dense(8)), optimizer=Adam())
     chosen = []
-    monkeypatch.setattr(used, "for_inference", lambda net, example, how, options: chosen.append(how) or net)
+    monkeypatch.setattr(
+        torch_module("compilers"),
+        "compile_for_inference",
+        lambda net, example, name, options: chosen.append(name) or net,
+    )
     monkeypatch.setattr(torch, "compile", lambda net, **named: net.forward)
 
     def trained(**settings: str) -> Any:
@@ -181,13 +193,13 @@ def test_each_setting_of_the_process_is_what_runs(
         model.step(*noise(scenario, 8))
         return model
 
-    own = trained().placement().training
-    assert own == "eager loop, torch.optim.Adam"
+    stock = trained().placement().training
+    assert stock == "eager loop, torch.optim.Adam"
     assert trained(optimizer="fused").placement().training == "eager loop, the kit's FusedAdam"
     foreach, loop = (trained(optimizer=name)._optimizer.defaults["foreach"] for name in ("foreach", "loop"))
     assert (foreach, loop) == (True, False)
-    if "compiled" in used.offered(options, scenario)["training"]["network"]:
-        assert trained(network="compiled").placement().training == own.replace("eager", "compiled")
+    if "compiled" in adapters.axes(options, scenario)["training"]["network"]:
+        assert trained(network="compiled").placement().training == stock.replace("eager", "compiled")
     if options.device == "cpu":
         kept, flushed = (trained(denormals=name).placement().denormals for name in ("kept", "flushed"))
         torch.set_flush_denormal(False)
@@ -200,22 +212,27 @@ def test_each_setting_of_the_process_is_what_runs(
 
 
 @pytest.mark.skipif("KIT_TEST_TUNED" in os.environ, reason="sets its own settings")
-@pytest.mark.usefixtures("capture")
+@pytest.mark.usefixtures("torch")
 @pytest.mark.parametrize("relu", ["apart", "after pooling", "in place"])
 @pytest.mark.parametrize("layers", [(Conv(16), MaxPool(), Conv(16), Conv(16)), (Conv(16), Conv(16), MaxPool())])
-@pytest.mark.parametrize(("precision", "near"), [("fp32", 1e-5), ("bf16", 0.1)])
-def test_blocked_layers_train_as_others_do(
-    adapters: type[Adapter], options: Options, layers: tuple[Layer, ...], relu: str, precision: Precision, near: float
+@pytest.mark.parametrize(("precision", "error"), [("fp32", 1e-5), ("bf16", 0.1)])
+def test_blocked_layers_train_as_plain_layers_do(
+    adapters: type[Adapter],
+    options: Options,
+    layers: tuple[Layer, ...],
+    relu: str,
+    precision: Precision,
+    error: float,
 ) -> None:
     scenario = toy((*layers, Flatten(), Dense(4)), image=(13, 13, 1), optimizer=Sgd(0.1))
     if options.device != "cpu":
         pytest.skip("oneDNN computes on the CPU")
-    if not importlib.import_module("scenarios.frameworks.torch.layers").Blocked.offered(precision):
-        pytest.skip("oneDNN does not have it here")
+    if not torch_module("layers").Blocked.offered(precision):
+        pytest.skip("oneDNN has no blocked layouts of this precision here")
     found, start = {}, check_weights(scenario, 0)
     for layout in ("nchw", "blocked"):
-        how = replace(options, lane="tuned", settings={"layout": layout, "relu": relu}, precision=precision)
-        model = adapters(how).build(scenario, start)
+        tuned = replace(options, lane="tuned", settings={"layout": layout, "relu": relu}, precision=precision)
+        model = adapters(tuned).build(scenario, start)
         losses = [model.step(*noise(scenario, 8)) for _ in range(3)]
         logits = model.logits(noise(scenario, 5)[0])
         found[layout] = losses, logits, model.weights()
@@ -224,13 +241,11 @@ def test_blocked_layers_train_as_others_do(
     pairs = {"losses": (others, losses), "logits": (other_logits, logits)}
     pairs.update({name: (other_weights[name] - start[name], weights[name] - start[name]) for name in start})
     for name, (other, expected) in pairs.items():
-        np.testing.assert_allclose(other, expected, rtol=0, atol=near * np.abs(expected).max(), err_msg=name)
+        np.testing.assert_allclose(other, expected, rtol=0, atol=error * np.abs(expected).max(), err_msg=name)
 
 
-@pytest.mark.usefixtures("capture")
-def test_a_compiled_net_keeps_to_layouts_that_the_compiler_knows() -> None:
-    torch, made = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks.torch.layers")
-    layers = made.Blocked(torch.nn.Conv2d(1, 4, 3), torch.nn.MaxPool2d(2))
+def test_a_compiled_net_uses_no_blocked_layouts(torch: ModuleType) -> None:
+    layers = torch_module("layers").Blocked(torch.nn.Conv2d(1, 4, 3), torch.nn.MaxPool2d(2))
     images = torch.rand(2, 1, 9, 9)
     compiled = torch.compile(layers, backend="eager", fullgraph=True)(images)
     assert not layers.ran
@@ -238,33 +253,31 @@ def test_a_compiled_net_keeps_to_layouts_that_the_compiler_knows() -> None:
     assert layers.ran
 
 
-@pytest.mark.usefixtures("capture")
 @pytest.mark.parametrize("augment", [None, Augment(shear=20.0, zoom=0.3, flip=True)])
 def test_photos_augmented_on_the_device_are_those_augmented_by_the_loader(
-    options: Options, tmp_path: Path, augment: Augment | None
+    torch: ModuleType, options: Options, tmp_path: Path, augment: Augment | None
 ) -> None:
-    torch, feeds = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks.torch.feeds")
+    feeds = torch_module("feeds")
     pixels = np.random.default_rng(0).integers(0, 256, (5, 24, 32, 3), dtype=np.uint8)
     paths = [save_photo(tmp_path / f"{index}.jpg", photo) for index, photo in enumerate(pixels)]
     photos = Photos(paths, np.arange(5) % 2, (24, 32), augment)
-    for seed, last in ((0, False), (1, True)):
-        loaded = feeds.CachedFeed(photos, 2, 1, channels_last=last)
-        resident = feeds.ResidentPhotos(photos, 2, 1, torch.device(options.device), channels_last=last)
+    for seed, layout in enumerate((torch.contiguous_format, torch.channels_last)):
+        loaded = feeds.cached_photos(photos, 2, 1, layout)
+        resident = feeds.resident_photos(photos, 2, 1, layout, torch.device(options.device))
         batches = list(zip(resident.batches(seed), loaded.batches(seed), strict=True))
         assert [len(labels) for (_, labels), _ in batches] == [2, 2, 1]
         for (images, labels), (expected, classes) in batches:
             assert torch.equal(labels.cpu(), classes)
-            layout = torch.channels_last if last else torch.contiguous_format
             assert all(fed.is_contiguous(memory_format=layout) for fed in (images, expected))
             assert float((images.cpu() - expected).abs().max()) < 0.51 / 255  # the loader rounds to bytes
 
 
-@pytest.mark.usefixtures("capture")
+@pytest.mark.usefixtures("torch")
 @pytest.mark.parametrize(
-    ("feed", "words"), [("cached", "loader over decoded"), ("resident", "augmented on the device")]
+    ("feed", "description"), [("cached", "loader over decoded"), ("resident", "augmented on the device")]
 )
-def test_a_feed_that_is_set_is_the_one_that_feeds(
-    adapters: type[Adapter], options: Options, tmp_path: Path, feed: str, words: str
+def test_the_setting_of_the_feed_takes_effect(
+    adapters: type[Adapter], options: Options, tmp_path: Path, feed: str, description: str
 ) -> None:
     scenario = toy(image=(16, 16, 3), dataset="cats-dogs")
     paths = [save_photo(tmp_path / f"{index}.jpg", np.full((16, 16, 3), index, np.uint8)) for index in range(9)]
@@ -273,33 +286,30 @@ def test_a_feed_that_is_set_is_the_one_that_feeds(
         scenario, check_weights(scenario, 0)
     )
     assert model.train_epoch(photos, 0, RecordingMeter()).images == 9
-    assert words in model.placement().loader
+    assert description in model.placement().loader
 
 
-@pytest.mark.usefixtures("capture")
-def test_a_dense_layer_takes_its_product_both_ways() -> None:
-    torch, layers = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks.torch.layers")
-    taken = []
+def test_a_dense_layer_uses_its_function_forward_and_backward(torch: ModuleType) -> None:
+    shapes = []
 
     def recording(x: Any, kernel: Any, bias: Any) -> Any:
-        taken.append(tuple(kernel.shape))
+        shapes.append(tuple(kernel.shape))
         return torch.nn.functional.linear(x, kernel, bias)
 
-    layer = layers.TunedLinear(3, 2, recording, None)
+    layer = torch_module("layers").TunedLinear(torch.nn.Linear(3, 2), recording, None)
     layer(torch.ones(4, 3, requires_grad=True)).sum().backward()
-    assert taken == [(2, 3), (3, 2)]
+    assert shapes == [(2, 3), (3, 2)]
     layer.eval()(torch.ones(4, 3))
-    assert len(taken) == 2
+    assert len(shapes) == 2
 
 
-@pytest.mark.usefixtures("capture")
-def test_fused_adam_is_adam() -> None:
-    """In each step that of PyTorch's, and with the moments of each parameter its own."""
-    torch, network = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks.torch.network")
+def test_fused_adam_is_adam(torch: ModuleType) -> None:
+    """Compare each step with PyTorch's Adam. Each parameter has its own moments."""
+    build = torch_module("optimizers").build_tuned_optimizer
     torch.manual_seed(0)
     nets = [torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Linear(4, 3)) for _ in range(2)]
     nets[1].load_state_dict(nets[0].state_dict())
-    optimizers = [network.build_optimizer(Adam(), net, how) for net, how in zip(nets, ("fused", "loop"), strict=True)]
+    optimizers = [build(Adam(), net, name, capturable=False) for net, name in zip(nets, ("fused", "loop"), strict=True)]
     assert [type(optimizer).__name__ for optimizer in optimizers] == ["FusedAdam", "Adam"]
     for step in range(4):
         x = torch.randn(6, 5) * 10**step
@@ -311,31 +321,18 @@ def test_fused_adam_is_adam() -> None:
             torch.testing.assert_close(nets[0].state_dict()[name], values, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.usefixtures("capture")
 @pytest.mark.parametrize("rate", [0.25, 0.5])
-def test_dropout_by_bytes_zeroes_its_share_and_scales_the_rest(rate: float) -> None:
-    torch, layers = importlib.import_module("torch"), importlib.import_module("scenarios.frameworks.torch.layers")
+def test_dropout_by_bytes_zeroes_its_share_and_scales_the_rest(torch: ModuleType, rate: float) -> None:
     x = torch.full((64, 8, 9, 25), 3.0).to(memory_format=torch.channels_last)
-    dropout = layers.ByteDropout(rate)
+    dropout = torch_module("layers").ByteDropout(rate)
     torch.manual_seed(0)
     dropped = dropout(x)
     kept = dropped != 0
     torch.testing.assert_close(dropped[kept], torch.full_like(dropped[kept], 3.0 / (1 - rate)))
     spread = (rate * (1 - rate) / x.numel()) ** 0.5
     assert float(kept.double().mean()) == pytest.approx(1 - rate, abs=4 * spread)
-    for axis in range(4):  # each place has its own byte
+    for axis in range(4):  # each value has its own byte
         others = [other for other in range(4) if other != axis]
         shares = kept.double().mean(others)
         assert float(shares.std()) == pytest.approx(spread * len(shares) ** 0.5, rel=1)
     assert torch.equal(dropout.eval()(x), x)
-
-
-@pytest.mark.usefixtures("capture")
-def test_what_a_profile_does_again_is_what_was_named_on_the_same_tensors() -> None:
-    profiler = importlib.import_module("benchmarks.torch_profile")  # imports PyTorch
-    numbers = profiler.torch.zeros(3)
-    with profiler.Replay({"aten::add_"}) as added, profiler.Replay({"aten::div_"}) as divided:
-        numbers.add_(2).mul_(3)
-    assert not divided.calls
-    added.again(2)
-    assert numbers.tolist() == [10, 10, 10]

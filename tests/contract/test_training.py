@@ -1,8 +1,8 @@
-"""What an epoch promises: every image once, in an order of its own, counted and timed as agreed, and learnt from.
+"""Training: an epoch has every image once, in its own order, and counts and times the steps; and the model learns.
 
-Which images a step saw is read from the weights. A dense network without hidden layer that starts from zero, with a
-tiny learning rate, adds (1 - 1/classes) * rate / batch * image to the column of each image's label: an image with a
-single bright pixel leaves its mark there, as large as its batch was small.
+The weights show which images a step used. A dense network without hidden layer starts from zero and has a tiny learning
+rate. Each image adds (1 - 1/classes) * rate / batch * image to the column of its label. An image with a single bright
+pixel leaves a mark there, which is larger if its batch was smaller.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def marked_arrays() -> Arrays:
 
 
 def marked_photos(folder: Path) -> Photos:
-    """Black photos with one white square each, on JPEG's own grid of 8 x 8 blocks."""
+    """Return black photos with one white square each, aligned to JPEG's blocks of 8 x 8 pixels."""
     paths = []
     for index in range(COUNT):
         pixels = np.zeros((48, 48, 3), np.uint8)
@@ -46,7 +46,7 @@ def marked_photos(folder: Path) -> Photos:
 
 
 def shares(model: Model) -> npt.NDArray[np.float64]:
-    """What each marked image weighed in all its steps together: 1 / batch for one visit."""
+    """Return the weight of each marked image over all steps: 1 / batch for each time that it was used."""
     kernel = model.weights()["1/kernel"]
     if len(kernel) > 36:
         kernel = kernel.reshape(6, 8, 6, 8, 3, 4)[:, 4, :, 4, 0].reshape(36, 4)
@@ -54,7 +54,7 @@ def shares(model: Model) -> npt.NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("kind", ["arrays", "photos"])
-def test_an_epoch_shows_every_image_once_in_its_own_order(adapter: Adapter, kind: str, tmp_path: Path) -> None:
+def test_an_epoch_has_every_image_once_in_its_own_order(adapter: Adapter, kind: str, tmp_path: Path) -> None:
     scenario = ARRAYS if kind == "arrays" else PHOTOS
     train: TrainSet = marked_arrays() if kind == "arrays" else marked_photos(tmp_path)
     model = adapter.build(scenario, zeros(scenario))
@@ -72,10 +72,10 @@ def test_an_epoch_shows_every_image_once_in_its_own_order(adapter: Adapter, kind
         assert found[~in_last] == pytest.approx(1 / BATCH, rel=0.03)
         last.append(set(np.flatnonzero(in_last)))
     assert last[0] != last[1], "two epochs in the same order"
-    assert last[0] == last[2], "the order must follow from seed and epoch"
+    assert last[0] == last[2], "the order must depend only on seed and epoch"
 
 
-def test_equal_seed_and_epoch_train_the_same(adapter: Adapter) -> None:
+def test_the_same_seed_and_epoch_train_the_same(adapter: Adapter) -> None:
     scenario = toy(optimizer=Sgd(1.0))
     train, weights = Arrays(*noise(scenario, 44)), check_weights(scenario, 1)
 
@@ -96,14 +96,14 @@ def test_sums_are_those_of_the_network(adapter: Adapter, activation: Activation,
     weights, (images, labels) = check_weights(scenario, 2), noise(scenario, count)
     logits = reference.forward(scenario, weights, images)
     model = adapter.build(scenario, weights)
-    for epoch in range(2):  # each has its own
+    for epoch in range(2):  # each has its own sums
         sums = model.train_epoch(Arrays(images, labels), epoch, RecordingMeter())
         assert sums.images == count
         assert sums.loss == pytest.approx(reference.losses(scenario, logits, labels).sum(), rel=1e-4)
         assert sums.correct == (reference.predictions(scenario, logits) == labels).sum()
 
 
-def test_meter_ends_windows_and_stops_training(adapter: Adapter) -> None:
+def test_the_meter_ends_windows_and_stops_training(adapter: Adapter) -> None:
     model = adapter.build(ARRAYS, zeros(ARRAYS))
     meter = RecordingMeter(window=2, windows=2)
     sums = model.train_epoch(marked_arrays(), 0, meter)
@@ -115,23 +115,23 @@ def test_meter_ends_windows_and_stops_training(adapter: Adapter) -> None:
     assert meter.events == ["begin", *[BATCH] * 4, LAST]
 
 
-class Stubborn(RuntimeError):
+class MeterError(RuntimeError):
     """Raised by a meter."""
 
 
-def test_what_the_meter_raises_comes_through(adapter: Adapter) -> None:
+def test_exceptions_of_the_meter_pass_through(adapter: Adapter) -> None:
     class Failing(RecordingMeter):
         def mark(self) -> bool:
-            raise Stubborn
+            raise MeterError
 
     model = adapter.build(ARRAYS, zeros(ARRAYS))
     meter: Meter = Failing(window=2)
-    with pytest.raises(Stubborn):
+    with pytest.raises(MeterError):
         model.train_epoch(marked_arrays(), 0, meter)
 
 
 def test_training_learns(adapter: Adapter) -> None:
-    """Bright quadrants: four classes that a small network tells apart."""
+    """Bright quadrants are four classes that a small network can distinguish."""
     scenario = toy((Conv(8), MaxPool(), Flatten(), Dense(16)), optimizer=Adam(1e-2), batch=16)
     images, _ = noise(scenario, 150)
     labels = np.arange(150) % 4
@@ -148,11 +148,13 @@ def test_training_learns(adapter: Adapter) -> None:
 AUGMENT = Augment(shear=15.0, zoom=0.3, flip=True)
 
 
-def test_photos_are_augmented_as_the_scenario_says(adapter: Adapter, tmp_path: Path) -> None:
-    """The same photo many times, all of one class: the weights show the mean of what was trained on, which is held
-    against the mean over maps drawn by the specification."""
+def test_photos_are_augmented_as_specified(adapter: Adapter, tmp_path: Path) -> None:
+    """With many copies of one photo, all of one class, the weights show the mean of the augmented images.
+
+    It is compared with the mean over maps drawn by the specification.
+    """
     pixels = np.zeros((32, 32, 3), np.uint8)
-    pixels[:3] = pixels[-3:] = 255  # repeated outside, where a zoom shows more of the picture
+    pixels[:3] = pixels[-3:] = 255  # repeated outside, if a zoom shows more of the picture
     pixels[8:24, 2:14] = (255, 160, 80)
     copies, batch = 384, 64
     path = save_photo(tmp_path / "photo.jpg", pixels)
@@ -177,8 +179,8 @@ def test_photos_are_augmented_as_the_scenario_says(adapter: Adapter, tmp_path: P
     assert np.abs(first - second).max() > 1e-3, "two epochs drew the same"
 
 
-def test_photos_are_read_alike(adapter: Adapter, tmp_path: Path) -> None:
-    """Smooth photos of any size, grey ones too: within 2 % of full scale of Pillow's bilinear filter."""
+def test_photos_are_read_like_pillow(adapter: Adapter, tmp_path: Path) -> None:
+    """Smooth photos of any size, also gray ones, are within 2% of full scale of Pillow's bilinear filter."""
     paths, expected = [], []
     for index, (height, width) in enumerate([(32, 32), (40, 56), (30, 90), (64, 48), (20, 20), (200, 150)]):
         y, x = np.mgrid[0 : 1 : height * 1j, 0 : 1 : width * 1j]

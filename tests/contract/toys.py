@@ -1,4 +1,4 @@
-"""Small scenarios, adapters that cheat, and a meter that remembers: what the contract tests are made of."""
+"""Helpers of the contract tests: small scenarios, cheating adapters and a recording meter."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from scenarios.weights import Weights
 
 
 def named_adapter() -> type[Adapter]:
-    """The adapter that the environment names."""
+    """Return the adapter that KIT_TEST_FRAMEWORK names."""
     name = os.environ.get("KIT_TEST_FRAMEWORK")
     if not name:
-        pytest.exit("KIT_TEST_FRAMEWORK must name the adapter to be tested", returncode=2)
-    found: type[Adapter] = importlib.import_module(f"scenarios.frameworks.{name}.adapter").ADAPTER
-    return found
+        pytest.exit("KIT_TEST_FRAMEWORK is not set. Set it to the adapter to test.", returncode=2)
+    adapters: type[Adapter] = importlib.import_module(f"scenarios.frameworks.{name}.adapter").ADAPTER
+    return adapters
 
 
 def toy(
@@ -38,7 +38,7 @@ def toy(
     batch: int = 8,
     dataset: str = "mnist",
 ) -> Scenario:
-    """A scenario of these layers and one Dense layer more."""
+    """Return a scenario of these layers and a final Dense layer."""
     return Scenario(
         name="toy",
         title="Toy",
@@ -53,9 +53,9 @@ def toy(
     )
 
 
-def each_net_tuned(adapters: type[Adapter], left_out: set[str]) -> type[Adapter]:
-    """The adapter in the tuned lane: every net with all the settings that it has, each at its first value that is not
-    stock's."""
+def each_net_tuned(adapters: type[Adapter], excluded: set[str]) -> type[Adapter]:
+    """Return the adapter in the tuned lane. Each setting of a net, except the excluded ones, has the first value that
+    is not the stock lane's."""
 
     class EachNetTuned(adapters):  # type: ignore[valid-type, misc]
         def __init__(self, options: Options) -> None:
@@ -64,7 +64,7 @@ def each_net_tuned(adapters: type[Adapter], left_out: set[str]) -> type[Adapter]
 
         def build(self, scenario: Scenario, weights: Weights) -> Model:
             axes = adapters.axes(self._stock, scenario)["training"]
-            settings = {name: values[1] for name, values in axes.items() if len(values) > 1 and name not in left_out}
+            settings = {name: values[1] for name, values in axes.items() if len(values) > 1 and name not in excluded}
             return adapters(replace(self._stock, lane="tuned", settings=settings)).build(scenario, weights)
 
     return EachNetTuned
@@ -75,7 +75,7 @@ def zeros(scenario: Scenario) -> Weights:
 
 
 def save_photo(path: Path, pixels: npt.NDArray[np.uint8]) -> Path:
-    """Pixels (H, W, 3) as a JPEG file, as little changed as can be."""
+    """Save pixels (H, W, 3) as a JPEG file of the best quality."""
     Image.fromarray(pixels).save(path, quality=100, subsampling=0)
     return path
 
@@ -88,7 +88,7 @@ def noise(scenario: Scenario, count: int, seed: int = 0) -> tuple[Images, Labels
 
 @dataclass
 class RecordingMeter:
-    """Ends a window after every `window` steps and stops training after `windows` of them."""
+    """A meter that ends a window after every `window` steps and stops training after `windows` windows."""
 
     window: int = 1_000_000
     windows: int = 1_000_000
@@ -109,19 +109,22 @@ class RecordingMeter:
         return self.events.count("mark") < self.windows
 
 
-def same(value: Any) -> Any:
+def identity(value: Any) -> Any:
     return value
 
 
 @dataclass
-class Seen:
-    """A model that shows its framework other images, labels or weights than it was given."""
+class AlteredModel:
+    """A model whose framework gets altered images, labels or weights, or that returns altered weights.
+
+    into, out: what alters weights on their way into the framework and out of it.
+    """
 
     inner: Model
-    images: Callable[[Images], Images] = same
-    labels: Callable[[Labels], Labels] = same
-    into: Callable[[Weights], Weights] = same
-    out: Callable[[Weights], Weights] = same
+    images: Callable[[Images], Images] = identity
+    labels: Callable[[Labels], Labels] = identity
+    into: Callable[[Weights], Weights] = identity
+    out: Callable[[Weights], Weights] = identity
 
     def weights(self) -> Weights:
         return self.out(self.inner.weights())
@@ -141,20 +144,20 @@ class Seen:
 
 
 class Cheat:
-    """An adapter that builds another scenario than it is asked for, or shows its model other things (see `Seen`)."""
+    """An adapter that builds another scenario than the requested one, or an `AlteredModel`."""
 
     def __init__(
         self,
         adapter: Adapter,
-        scenario: Callable[[Scenario], Scenario] = same,
+        scenario: Callable[[Scenario], Scenario] = identity,
         *,
         other_form: bool = False,
-        **seen: Any,
+        **alterations: Any,
     ) -> None:
-        self.adapter, self.scenario, self.seen = adapter, scenario, seen
+        self.adapter, self.scenario, self.alterations = adapter, scenario, alterations
         form = adapter.optimizer_form
         self.optimizer_form = {"keras": "torch", "torch": "keras"}[form] if other_form else form
 
-    def build(self, scenario: Scenario, weights: Weights) -> Seen:
-        shown = self.seen.get("into", same)(weights)
-        return Seen(self.adapter.build(self.scenario(scenario), shown), **self.seen)
+    def build(self, scenario: Scenario, weights: Weights) -> AlteredModel:
+        altered = self.alterations.get("into", identity)(weights)
+        return AlteredModel(self.adapter.build(self.scenario(scenario), altered), **self.alterations)

@@ -1,6 +1,6 @@
-"""Real containers of a real daemon. The image is the base image with a worker that each test writes for itself.
+"""Fixtures for tests with real containers. The image is the base image, and each test writes its own worker script.
 
-`KIT_TEST_ENGINE=podman` runs the same tests on Podman's socket.
+`KIT_TEST_ENGINE=podman` runs the same tests with Podman.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kit.model.errors import EngineError
 from kit.model.launch import Completion, LaunchFolder, Limits
 
 RUN = "tests"
-LIMITS = Limits(timeout_s=60, memory_bytes=256 << 20, cpus=(0,))
+LIMITS = Limits(timeout_s=600, memory_bytes=256 << 20, cpus=(0,))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def engine() -> DockerEngine:
-    """The daemon of this machine. Absent: a skip, or a failure where KIT_REQUIRE_DOCKER is set, as in CI."""
+    """Return the engine of this machine. Without its daemon, skip the test, or fail if KIT_REQUIRE_DOCKER is set."""
     name: Any = os.environ.get("KIT_TEST_ENGINE", "docker")
     engine = DockerEngine(Sources.from_environment(), name)
     try:
@@ -46,14 +46,14 @@ def engine() -> DockerEngine:
 
 @pytest.fixture(scope="session")
 def client(engine: DockerEngine) -> Iterator[docker.APIClient]:
-    client = docker.APIClient(base_url=engine._address, version="auto")
+    client = docker.APIClient(base_url=engine.daemon.address, version="auto")
     yield client
     client.close()
 
 
 @pytest.fixture(scope="session")
 def environment(client: docker.APIClient) -> Iterator[Environment]:
-    """An image whose worker is the shell script that a test leaves in the scratch folder."""
+    """Build an image whose worker is the shell script in the scratch folder."""
     recipe = f'FROM {Sources.from_environment().base_image}\nENTRYPOINT ["/bin/sh", "/io/worker.sh"]\n'
     tag = "kit-tests:shell"
     for message in client.build(fileobj=io.BytesIO(recipe.encode()), tag=tag, rm=True, decode=True):
@@ -65,7 +65,7 @@ def environment(client: docker.APIClient) -> Iterator[Environment]:
 
 @dataclass
 class Launcher:
-    """Launches shell scripts as workers."""
+    """Launch a shell script as the worker. Keyword arguments change the limits."""
 
     engine: DockerEngine
     environment: Environment
@@ -102,6 +102,6 @@ def launch(engine: DockerEngine, environment: Environment, tmp_path: Path) -> La
 
 @pytest.fixture(autouse=True)
 def nothing_left(client: docker.APIClient) -> Iterator[None]:
-    """After every test: no container of ours, running or not."""
+    """Check after each test that none of its containers exists, running or stopped."""
     yield
     assert not client.containers(all=True, filters={"label": f"{RUN_LABEL}={RUN}"})

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Brings up a Docker daemon with a base image, for the tests in this folder, where none is: as root on Debian or Ubuntu.
-# Does nothing where one answers and has, or can pull, the base image. A second run finds everything in place.
+# Start a Docker daemon and provide a base image for the tests in this folder. Run this as root on Debian or Ubuntu.
+# If a daemon answers and has the base image, or can pull it, nothing changes. It is safe to run this again.
 set -euo pipefail
 
 base=${KIT_BASE_IMAGE:-debian:bookworm-slim}
@@ -29,7 +29,7 @@ start_daemon() {
   return 1
 }
 
-make_base_image() { # Debian's own tool; the same packages as the published slim image
+make_base_image() { # with Debian's own tool: the same packages as in the published slim image
   install_missing debootstrap:debootstrap
   root=$(mktemp -d)
   trap 'rm -rf "$root"' EXIT

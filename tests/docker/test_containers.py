@@ -1,9 +1,10 @@
-"""What a launch may do, how it can end, and that nothing of it stays."""
+"""Test the confinement of a launch, how it ends, and that it leaves no container."""
 
 from __future__ import annotations
 
 import _thread
 import os
+import threading
 import time
 
 import pytest
@@ -12,7 +13,7 @@ import requests
 from kit.engines.docker import RUN_LABEL
 from kit.model.errors import EngineError
 
-EAT = 'perl -e \'@a = map { "x" x 4194304 } 1..1000; print "ate it all\\n"\''
+EXHAUST_MEMORY = 'perl -e \'@a = map { "x" x 4194304 } 1..1000; print "allocated everything\\n"\''
 
 
 def test_a_worker_is_confined(launch):
@@ -32,8 +33,8 @@ def test_a_worker_is_confined(launch):
     )
     log = launch.log()
     assert completion.exit_code == 0, log
-    own = (os.getuid(), os.getgid()) if os.getuid() else (65534, 65534)
-    assert "uid {} gid {}".format(*own) in log
+    expected_user = (os.getuid(), os.getgid()) if os.getuid() else (65534, 65534)
+    assert "uid {} gid {}".format(*expected_user) in log
     assert log.count("0000000000000000") == 3  # effective, permitted, bounding
     assert "NoNewPrivs:\t1" in log
     assert "Cpus_allowed_list:\t0\n" in log
@@ -47,47 +48,48 @@ def test_a_worker_is_confined(launch):
 
 
 def test_arguments_and_variables_reach_the_worker(launch):
-    launch.variables["ASKED"] = "for"
-    launch("echo arguments $@ $ASKED $USER")
-    assert launch.log() == "arguments /io --data /data for kit\n"
+    launch.variables["VARIABLE"] = "value"
+    launch("echo arguments $@ $VARIABLE $USER")
+    assert launch.log() == "arguments /io --data /data value kit\n"
 
 
-def test_past_its_deadline_it_is_killed(launch):
-    completion = launch("echo begun; sleep 600", timeout_s=1)
+def test_the_deadline_kills_the_worker(launch):
+    completion = launch("sleep 600", timeout_s=1)
     assert completion.timed_out
     assert completion.exit_code == 137
     assert not completion.out_of_memory
-    assert launch.log() == "begun\n"
 
 
-def test_when_stopped_it_is_killed_and_that_is_no_timeout(launch):
-    launch.stopped = (launch.folder.scratch / "begun").exists
-    completion = launch("touch /io/begun; sleep 600")
+def test_a_stop_request_kills_the_worker_and_is_not_a_timeout(launch):
+    launch.stopped = (launch.folder.scratch / "started").exists
+    completion = launch("touch /io/started; sleep 600")
     assert completion.exit_code == 137
     assert not completion.timed_out
 
 
-@pytest.mark.parametrize("script", [f"exec {EAT}", f"{EAT} & wait $!; exit 0"], ids=["itself", "child"])
-def test_at_the_memory_limit_it_is_told_whether_the_worker_or_its_child_was_killed(launch, script):
+@pytest.mark.parametrize(
+    "script", [f"exec {EXHAUST_MEMORY}", f"{EXHAUST_MEMORY} & wait $!; exit 0"], ids=["itself", "child"]
+)
+def test_a_kill_at_the_memory_limit_is_out_of_memory_for_the_worker_and_for_its_child(launch, script):
     completion = launch(script, memory_bytes=64 << 20)
     assert completion.out_of_memory
     assert completion.exit_code == (137 if script.startswith("exec") else 0)
-    assert "ate it all" not in launch.log()
+    assert "allocated everything" not in launch.log()
 
 
-def test_killed_by_something_else_is_not_out_of_memory(launch):
+def test_a_kill_by_another_process_is_not_out_of_memory(launch):
     completion = launch("sh -c 'kill -9 $$'; exit 137")
     assert completion.exit_code == 137
     assert not completion.out_of_memory
 
 
-def test_no_result_is_an_ordinary_end(launch):
+def test_an_end_without_a_result_is_not_an_error(launch):
     completion = launch("exit 0")
     assert (completion.exit_code, completion.timed_out, completion.out_of_memory) == (0, False, False)
     assert completion.warnings == ()
 
 
-def test_a_gpu_without_its_toolkit_is_not_started(launch):
+def test_without_the_toolkit_a_launch_with_a_gpu_is_not_started(launch):
     if launch.engine.name == "podman":
         pytest.skip("Podman's Docker-compatible API ignores requests for GPUs")
     completion = launch("exit 0", gpus=("0",))
@@ -96,7 +98,7 @@ def test_a_gpu_without_its_toolkit_is_not_started(launch):
     assert "could not select device driver" in completion.not_started
 
 
-def test_endless_output_does_not_fill_the_disk(launch):
+def test_the_log_size_is_limited(launch):
     launch("yes | head -c 30000000; echo the end")
     assert 5_000_000 <= launch.folder.log.stat().st_size <= 10_000_100
     assert launch.log().endswith("the end\n")
@@ -104,39 +106,42 @@ def test_endless_output_does_not_fill_the_disk(launch):
 
 
 @pytest.mark.parametrize("moment", ["create_container_from_config", "start", "wait"])
-def test_an_interrupt_at_any_moment_leaves_nothing(launch, monkeypatch, moment):
-    """`nothing_left` looks after it; here Ctrl-C comes just before the request goes out."""
-    client = launch.engine._client
-    original = getattr(client, moment)
+def test_an_interrupt_at_any_moment_leaves_no_container(launch, monkeypatch, moment):
+    """Send Ctrl-C just before the request. The fixture `nothing_left` checks that no container is left."""
+    client = launch.engine.daemon.client
+    original, finished = getattr(client, moment), threading.Event()
 
     def interrupted(*args, **kwargs):
-        _thread.interrupt_main()
-        time.sleep(0.5)
-        return original(*args, **kwargs)
+        try:
+            _thread.interrupt_main()
+            time.sleep(0.5)  # let the main thread handle the interrupt before the request
+            return original(*args, **kwargs)
+        finally:
+            finished.set()
 
     monkeypatch.setattr(client, moment, interrupted)
     with pytest.raises(KeyboardInterrupt):
         launch("sleep 600")
-    time.sleep(1)  # a request that was broken off has had its effect by now
+    assert finished.wait(60), "the interrupted request must have taken effect before containers are counted"
 
 
-def test_a_sweep_removes_the_containers_of_dead_runs_alone(client, environment, engine):
+def test_a_sweep_removes_only_the_containers_of_dead_runs(client, environment, engine):
     names = {}
     for run in ("dead", "living"):
         config = {"Image": environment.digest, "Cmd": [], "Labels": {RUN_LABEL: f"tests-{run}"}}
         names[run] = f"kit-tests-{run}"
         client.create_container_from_config(config, names[run])
     try:
-        assert engine.sweep(lambda run: run != "tests-dead") == [names["dead"]]
+        assert engine.sweep(lambda run: run != "tests-dead") == [f"container {names['dead']}"]
         assert client.inspect_container(names["living"])
     finally:
-        assert engine.sweep(lambda run: run != "tests-living") == [names["living"]]
+        assert engine.sweep(lambda run: run != "tests-living") == [f"container {names['living']}"]
 
 
 def test_a_lost_engine_is_an_engine_error(launch, monkeypatch):
     def lost(*args, **kwargs):
         raise requests.ConnectionError("gone")
 
-    monkeypatch.setattr(launch.engine._client, "wait", lost)
+    monkeypatch.setattr(launch.engine.daemon.client, "wait", lost)
     with pytest.raises(EngineError, match="gone"):
         launch("sleep 600")

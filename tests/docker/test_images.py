@@ -1,4 +1,4 @@
-"""Images built by a real daemon, from the real recipe, around a wheel of one file."""
+"""Images that a real daemon builds from the real recipe, with a wheel of one file."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from kit.model.errors import ImageError
 from kit.model.progress import Silent
 
 WHEEL = "kit_test_wheel-1.0-py3-none-any.whl"
-RUN = secrets.token_hex(4)  # in name and content: runs of these tests on one daemon do not find each other's images
+RUN = secrets.token_hex(4)  # in name and content, so that parallel runs of these tests do not share images
 
 
 class Labels(Silent):
-    """Remembers the steps that were announced."""
+    """Record the steps that were announced."""
 
     def __init__(self) -> None:
         self.labels: list[str] = []
@@ -45,7 +45,7 @@ class Labels(Silent):
 
 @pytest.fixture(scope="module", autouse=True)
 def images_are_removed(client) -> Iterator[None]:
-    """After all tests here, which share what has the same content."""
+    """Remove the images after all tests of this module, because tests share images of the same content."""
     yield
     tags = [tag for image in client.images(f"kit-testing-{RUN}") for tag in image["RepoTags"]]
     for tag in sorted(tags, key=lambda tag: "packages" in tag):
@@ -54,7 +54,7 @@ def images_are_removed(client) -> Iterator[None]:
 
 @pytest.fixture
 def framework(tmp_path, monkeypatch) -> Framework:
-    """A framework whose one package lies in a wheel folder."""
+    """Return a framework whose only package is in a wheel folder."""
     shutil.copytree(assets.ROOT / "docker", tmp_path / "docker")
     (tmp_path / "scenarios").mkdir()
     (tmp_path / "scenarios" / "worker.py").write_text("import kit_test_wheel\nprint(kit_test_wheel.NAME)\n")
@@ -69,28 +69,28 @@ def framework(tmp_path, monkeypatch) -> Framework:
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory) -> Path:
-    """Where the builds of this module leave their logs."""
+    """Return the folder for the build logs of this module."""
     return tmp_path_factory.mktemp("logs")
 
 
 @pytest.fixture
 def builder(engine, client, tmp_path, logs, monkeypatch) -> ImageBuilder:
-    """With a wheel folder, and an index that nobody serves and whose password nobody may see."""
+    """Return a builder with a wheel folder and a missing index whose password must stay secret."""
     monkeypatch.setattr("kit.environments.images.log_folder", lambda: logs)
     base = Sources.from_environment().base_image
     sources = Sources("http://me:secret@mirror.invalid/simple", str(tmp_path / "wheels"), None, base)
-    return ImageBuilder(client, engine._address, sources)
+    return ImageBuilder(engine.daemon, sources)
 
 
 def build_stages(client, framework: Framework) -> list[object]:
-    """What is left of the stage that saw where packages come from."""
+    """Return what is left of the stage that saw where packages come from."""
     base = client.inspect_image(Sources.from_environment().base_image)["Id"]
     identity = build_context.identity(build_context.packages_recipe(framework, "cpu"), base)
     return client.images(filters={"dangling": True, "label": f"kit.packages={identity}"})
 
 
 def write_wheel(path: Path) -> str:
-    """The smallest valid wheel; its SHA-256."""
+    """Write the smallest valid wheel. Return its SHA-256."""
     name = "kit_test_wheel"
     files = {
         f"{name}/__init__.py": f"NAME = {name!r}\nRUN = {RUN!r}\n",
@@ -104,7 +104,7 @@ def write_wheel(path: Path) -> str:
     )
     with zipfile.ZipFile(path, "w") as wheel:
         for file, text in files.items():
-            wheel.writestr(zipfile.ZipInfo(file), text)  # without the time: the same file in every test
+            wheel.writestr(zipfile.ZipInfo(file), text)  # without the time, so that all tests write the same file
         wheel.writestr(zipfile.ZipInfo(f"{name}-1.0.dist-info/RECORD"), record + f"{name}-1.0.dist-info/RECORD,,\n")
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -130,17 +130,17 @@ def test_an_image_is_built_once_and_a_changed_scenario_costs_one_layer(builder, 
     assert layers[0][-1] != layers[1][-1]
 
 
-def test_where_packages_came_from_stays_out_of_image_history_and_log(builder, framework, client, logs):
+def test_image_history_and_log_do_not_show_where_packages_came_from(builder, framework, client, logs):
     environment = builder.ensure(framework, "cpu", Silent())
     assert "secret" not in json.dumps(client.history(environment.digest))
     assert "secret" not in json.dumps(client.inspect_image(environment.digest))
     texts = [log.read_text() for log in logs.glob("*packages*.log")]
-    assert any("mirror.invalid" in text for text in texts), "pip names the index; else there is nothing to hide"
+    assert any("mirror.invalid" in text for text in texts), "pip must name the index, or this test checks nothing"
     assert not [text for text in texts if "secret" in text]
     assert not build_stages(client, framework)
     with tarfile.open(fileobj=io.BytesIO(b"".join(client.get_image(environment.digest)))) as image:
         contents = [image.extractfile(member).read() for member in image if member.isfile()]
-    layers = [content for content in contents if tarfile.is_tarfile(io.BytesIO(content))]  # by name: differs by version
+    layers = [content for content in contents if tarfile.is_tarfile(io.BytesIO(content))]  # names differ by version
     assert layers
     for layer in layers:
         assert b"me:secret@" not in layer
@@ -150,7 +150,7 @@ def test_where_packages_came_from_stays_out_of_image_history_and_log(builder, fr
             ]
 
 
-def test_a_wheel_that_is_not_the_locks_is_refused(builder, framework, client):
+def test_a_wheel_with_another_hash_is_an_error(builder, framework, client):
     lock = framework.folder / "cpu.lock"
     lock.write_text(lock.read_text().replace("sha256:", "sha256:00", 1)[:-3] + "\n")
     with pytest.raises(ImageError) as caught:
@@ -162,23 +162,21 @@ def test_a_wheel_that_is_not_the_locks_is_refused(builder, framework, client):
     assert not build_stages(client, framework)
 
 
-def test_an_absent_base_image_is_an_error_that_says_how_to_make_one(engine, framework, client):
-    builder = ImageBuilder(client, engine._address, Sources(base_image="127.0.0.1:9/no/such:base"))
+def test_a_missing_base_image_is_an_error_that_says_how_to_make_one(engine, framework, client):
+    builder = ImageBuilder(engine.daemon, Sources(base_image="127.0.0.1:9/no/such:base"))
     with pytest.raises(ImageError, match=r"no/such:base cannot be pulled[\s\S]*docker import[\s\S]*KIT_BASE_IMAGE"):
         builder.ensure(framework, "cpu", Silent())
 
 
-def test_the_command_line_builds_where_the_daemons_builder_is_refused(
-    builder, framework, launch, monkeypatch, tmp_path
-):
+def test_the_command_line_builds_if_the_daemon_refuses_its_builder(builder, framework, launch, monkeypatch, tmp_path):
     (tmp_path / "scenarios" / "worker.py").write_text("print('built otherwise')\n")
 
-    def refused(*args, **kwargs):
+    def refuse(*args, **kwargs):
         response = requests.Response()
         response.status_code = 501
         raise docker.errors.APIError("not implemented", response, "use BuildKit")
 
-    monkeypatch.setattr(builder.client, "build", refused)
+    monkeypatch.setattr(builder.daemon.client, "build", refuse)
     launch.environment = builder.ensure(framework, "cpu", Silent())
     assert launch("").exit_code == 0
     assert launch.log() == "built otherwise\n"

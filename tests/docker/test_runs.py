@@ -1,4 +1,4 @@
-"""Whole runs from the command line, in containers with the real frameworks."""
+"""Test whole runs from the command line, in containers with the real frameworks."""
 
 from __future__ import annotations
 
@@ -22,33 +22,35 @@ from kit.engines.docker import RUN_LABEL
 ROOT = Path(__file__).parents[2]
 SMOKE = ("--profile", "smoke", "--data", "synthetic", "--engine", "docker")
 ONE_CELL = ("--scenario", "mnist-cnn", "--framework", "onnxruntime", "--device", "cpu")
-PATIENCE_S = 900
+TIMEOUT_S = 900
 
 pytestmark = pytest.mark.slow
 
 
 def kit(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command and return the finished process."""
     return subprocess.run(
         [sys.executable, "-m", "kit", *arguments],
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
         check=False,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
     )
 
 
 def start(*arguments: str) -> subprocess.Popen[bytes]:
-    """The same in the background, as a process that signals can be sent to."""
+    """Start a command in the background, so that a test can send it signals."""
     return subprocess.Popen([sys.executable, "-m", "kit", *arguments], stdout=subprocess.DEVNULL)
 
 
 def records(out: Path) -> dict[str, dict[str, Any]]:
-    """File name to record, of the one run below `out`."""
+    """Return the records of the only run below `out` by file name."""
     return {path.name: json.loads(path.read_text()) for path in sorted(out.glob("*/records/*.json"))}
 
 
 def report(out: Path) -> str:
+    """Return the HTML of the only run below `out`."""
     (page,) = out.glob("*/index.html")
     return page.read_text()
 
@@ -59,12 +61,12 @@ def no_container_left(client: docker.APIClient) -> Iterator[None]:
     assert not client.containers(all=True, filters={"label": RUN_LABEL})
 
 
-def test_every_stock_cell_is_ok_on_the_cpu_and_skipped_on_a_gpu_that_is_not_there(tmp_path):
-    done = kit("run", "--all", *SMOKE, "--out", str(tmp_path))
+def test_every_stock_cell_is_ok_on_the_cpu_and_skipped_without_a_gpu(tmp_path):
+    finished = kit("run", "--all", *SMOKE, "--out", str(tmp_path))
     found = records(tmp_path)
-    told = {r["key"]: r["reason"] for r in found.values() if r["status"] not in ("ok", "skipped")}
-    assert done.returncode == 0, f"{done.stderr}{told}"
-    assert Counter((r["request"]["device"], r["status"]) for r in found.values()) == {
+    failures = {str(r["cell"]): r["reason"] for r in found.values() if r["status"] not in ("ok", "skipped")}
+    assert finished.returncode == 0, f"{finished.stderr}{failures}"
+    assert Counter((r["cell"]["device"], r["status"]) for r in found.values()) == {
         ("cpu", "ok"): 18,
         ("cuda", "skipped"): 18,
     }
@@ -81,56 +83,56 @@ def test_every_stock_cell_is_ok_on_the_cpu_and_skipped_on_a_gpu_that_is_not_ther
     ("option", "status", "code"),
     [
         (("--memory", "100m"), "out_of_memory", "memory_limit"),
-        (("--timeout", "1s"), "timeout", "deadline"),
+        (("--timeout", "0.1s"), "timeout", "deadline"),  # no worker can end in this time
     ],
 )
 def test_a_launch_that_hits_a_limit_is_recorded_and_reported(tmp_path, option, status, code):
-    done = kit("run", *ONE_CELL, *SMOKE, *option, "--out", str(tmp_path))
-    assert done.returncode == 1
+    finished = kit("run", *ONE_CELL, *SMOKE, *option, "--out", str(tmp_path))
+    assert finished.returncode == 1
     (record,) = records(tmp_path).values()
     assert (record["status"], record["reason"]["code"], record["result"]) == (status, code, None)
     assert record["reason"]["remedy"] in report(tmp_path)
 
 
-def test_cuda_by_name_without_a_gpu_is_an_error_before_anything_runs(tmp_path):
-    done = kit("run", *ONE_CELL[:-1], "cuda", *SMOKE, "--out", str(tmp_path))
-    assert done.returncode == 3
-    assert "GPU" in done.stderr
+def test_requested_cuda_without_a_gpu_is_an_error_before_anything_runs(tmp_path):
+    finished = kit("run", *ONE_CELL[:-1], "cuda", *SMOKE, "--out", str(tmp_path))
+    assert finished.returncode == 3
+    assert "GPU" in finished.stderr
     assert not records(tmp_path)
 
 
-def test_a_worker_that_ends_well_without_a_result_broke_the_contract(tmp_path):
+def test_exit_code_0_without_a_result_breaks_the_contract(tmp_path):
     assets = tmp_path / "assets"
     for source in (ROOT, ROOT / "tests/example"):
         for name in ("docker", "scenarios"):
             shutil.copytree(source / name, assets / name, dirs_exist_ok=True)
-    (assets / "scenarios/frameworks/plain/adapter.py").write_text("import os\nprint('the last words')\nos._exit(0)\n")
+    (assets / "scenarios/frameworks/plain/adapter.py").write_text("import os\nos._exit(0)\n")
     selection = ("--scenario", "mnist-cnn", "--framework", "plain", "--device", "cpu")
-    done = kit("run", *selection, *SMOKE, "--out", str(tmp_path / "out"), KIT_ASSETS=str(assets))
-    assert done.returncode == 1, done.stderr
+    finished = kit("run", *selection, *SMOKE, "--out", str(tmp_path / "out"), KIT_ASSETS=str(assets))
+    assert finished.returncode == 1, finished.stderr
     (record,) = records(tmp_path / "out").values()
     assert (record["status"], record["reason"]["code"]) == ("broken_contract", "no_result")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_an_interrupted_run_is_completed_by_resume_and_leaves_no_container(tmp_path, client, number):
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_resume_completes_an_interrupted_run_and_no_container_is_left(tmp_path, client, signal_number):
     selection = ("--scenario", "mnist-cnn", "--framework", "onnxruntime", "--framework", "torch")
-    running = start("run", *selection, *SMOKE, "--out", str(tmp_path))
-    deadline = time.monotonic() + PATIENCE_S
-    # the first record is there and the second launch's container runs
+    process = start("run", *selection, *SMOKE, "--out", str(tmp_path))
+    deadline = time.monotonic() + TIMEOUT_S
+    # wait until the first record exists and the container of the second launch runs
     while not (any("cpu" in name for name in records(tmp_path)) and client.containers(filters={"label": RUN_LABEL})):
-        assert running.poll() is None, "the run ended before it could be interrupted"
+        assert process.poll() is None, "the run ended before it could be interrupted"
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    running.send_signal(number)
-    assert running.wait(60) == (-signal.SIGKILL if number == signal.SIGKILL else 130)
+    process.send_signal(signal_number)
+    assert process.wait(60) == (-signal.SIGKILL if signal_number == signal.SIGKILL else 130)
     before = records(tmp_path)
     assert kit("clean").returncode == 0
     assert not client.containers(all=True, filters={"label": RUN_LABEL})
 
     (folder,) = tmp_path.iterdir()
-    done = kit("run", "--resume", str(folder))
-    assert done.returncode == 0, done.stderr
+    finished = kit("run", "--resume", str(folder))
+    assert finished.returncode == 0, finished.stderr
     after = records(tmp_path)
     assert sorted(after) == [
         f"mnist-cnn__{framework}__{device}__stock__fp32__b64__001.json"
@@ -138,4 +140,4 @@ def test_an_interrupted_run_is_completed_by_resume_and_leaves_no_container(tmp_p
         for device in ("cpu", "cuda")
     ]
     assert {name: after[name] for name in before} == before
-    assert {r["status"] for r in after.values() if r["request"]["device"] == "cpu"} == {"ok"}
+    assert {r["status"] for r in after.values() if r["cell"]["device"] == "cpu"} == {"ok"}

@@ -1,4 +1,4 @@
-"""CUDA cells for real, in the packages that this machine's `python3` already has, as on a cluster."""
+"""Test CUDA cells on a real GPU, with the packages that `python3` of this machine has, for example on a cluster."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(scope="module", autouse=True)
 def gpu() -> None:
-    """A GPU, or a skip that says why not."""
-    if absent := gpus.absence():
-        pytest.skip(absent)
+    """Skip the tests with the reason if no GPU is available."""
+    if absence := gpus.absence():
+        pytest.skip(absence)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_the_cuda_cells_of_a_framework_that_is_installed_are_ok(framework: str, tmp_path: Path) -> None:
-    wanted = (*FRAMEWORKS[framework].modules, *interpreters.NEEDED)
-    if missing := interpreters.probe(interpreters.find("system"), wanted).missing:
+def test_the_cuda_cells_of_an_installed_framework_are_ok(framework: str, tmp_path: Path) -> None:
+    modules = (*FRAMEWORKS[framework].modules, *interpreters.NEEDED)
+    if missing := interpreters.probe(interpreters.find("system"), modules).missing:
         pytest.skip(f"python3 lacks {', '.join(missing)}")
     command = ("run", "--framework", framework, "--device", "cuda", "--engine", "local", "--env", "system")
     options = ("--profile", "smoke", "--data", "synthetic", "--out", str(tmp_path))
-    done = subprocess.run(
+    finished = subprocess.run(
         [sys.executable, "-m", "kit", *command, *options], text=True, capture_output=True, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert finished.returncode == 0, finished.stdout + finished.stderr
     records = [json.loads(path.read_text()) for path in tmp_path.glob("*/records/*.json")]
     assert len(records) == len(SCENARIOS)
     for record in records:

@@ -1,22 +1,62 @@
-"""What several files of unit tests need around them."""
+"""Define the fixtures that several unit tests share."""
 
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
+from kit import cli
+from kit.engines import registry
 from kit.host import machine_lock
 from kit.planning import catalog
+from tests import fakes
 from tests.campaigns import FRAMEWORKS
+from tests.command import NO_GPU, Called, Kit
+
+settings.register_profile("kit", deadline=None)  # no test depends on the machine's speed
+settings.load_profile("kit")
 
 
 @pytest.fixture
 def machine(tmp_path_factory, monkeypatch):
-    """A machine of our own: lock, cache, frameworks."""
+    """Isolate the test from this machine: its own lock, cache and frameworks."""
     folder = tmp_path_factory.mktemp("machine")
     monkeypatch.setattr(machine_lock, "PATH", folder / "lock")
     monkeypatch.setattr(machine_lock, "PATIENCE_S", 0.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     monkeypatch.setattr(catalog, "frameworks", lambda: FRAMEWORKS)
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a process is killed here, not the power cut
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # tests kill processes, but never cut the power
+
+
+@pytest.fixture
+def kit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Kit:
+    """Call a command in an empty folder with empty caches."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("KIT_CACHE_DIR", "KIT_DATA_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setattr("signal.signal", lambda number, handler: None)
+    monkeypatch.setattr(
+        "kit.environments.package_sources._pip_settings", lambda environment: {}
+    )  # it starts pip, which is slow
+
+    def call(*arguments: str) -> Called:
+        monkeypatch.setattr(sys, "argv", ["kit", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        output = capsys.readouterr()
+        return Called(int(ended.value.code or 0), output.out, output.err)
+
+    return call
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> fakes.FakeEngine:
+    """Give every command a fake engine on a machine without a GPU."""
+    fake = fakes.FakeEngine(refused=NO_GPU)
+    monkeypatch.setattr(registry, "choose", lambda name, environment, sources: (fake, "Using the fake engine."))
+    monkeypatch.setattr("kit.host.machine_lock.PATH", tmp_path / "lock")
+    return fake

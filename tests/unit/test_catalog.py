@@ -1,4 +1,4 @@
-"""What exists is what lies in the folders, and a broken file is named."""
+"""Test that frameworks and scenarios are found in the asset folders, and that errors name the broken file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kit import assets
 from kit.model.errors import UsageError
 from kit.planning import catalog
 
-WHOLE = """
+COMPLETE = """
 title = "Example"
 devices = ["cpu", "cuda"]
 modules = ["example", "other"]
@@ -19,32 +19,32 @@ min_capability = [7, 5]
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """An asset folder with one framework, whose framework.toml it returns."""
+def config(tmp_path, monkeypatch):
+    """Make an asset folder with one framework. Return its framework.toml."""
     monkeypatch.setattr(assets, "ROOT", tmp_path)
     file = tmp_path / "docker" / "example" / "framework.toml"
     adapter = tmp_path / "scenarios" / "frameworks" / "example" / "adapter.py"
-    for path, text in ((file, WHOLE), (adapter, "raise ImportError('adapters are never imported')")):
+    for path, text in ((file, COMPLETE), (adapter, "raise ImportError('adapters are never imported')")):
         path.parent.mkdir(parents=True)
         path.write_text(text)
     return file
 
 
-def test_a_framework_is_its_two_files(folder):
+def test_a_framework_consists_of_two_files(config):
     framework = catalog.frameworks()["example"]
     assert framework.modules == ("example", "other")
     assert (framework.title, framework.devices, framework.cuda_major) == ("Example", ("cpu", "cuda"), 13)
-    assert (framework.min_driver, framework.min_capability, framework.folder) == (580, (7, 5), folder.parent)
+    assert (framework.min_driver, framework.min_capability, framework.folder) == (580, (7, 5), config.parent)
 
 
-def test_a_framework_without_cuda_says_nothing_of_cuda(folder):
-    folder.write_text('title = "Example"\ndevices = ["cpu"]\nmodules = []\n')
+def test_a_framework_without_cuda_needs_no_cuda_fields(config):
+    config.write_text('title = "Example"\ndevices = ["cpu"]\nmodules = []\n')
     framework = catalog.frameworks()["example"]
     assert (framework.devices, framework.cuda_major, framework.min_capability) == (("cpu",), None, None)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("title", "titel", "titel"),
         ("cuda_major = 13", "", "cuda_major"),
@@ -56,20 +56,20 @@ def test_a_framework_without_cuda_says_nothing_of_cuda(folder):
         ('"Example"', "", "framework.toml"),
     ],
 )
-def test_a_wrong_file_is_named_with_what_is_wrong(folder, old, new, told):
-    folder.write_text(WHOLE.replace(old, new))
-    with pytest.raises(UsageError, match=told) as caught:
+def test_the_error_of_an_invalid_file_names_the_file_and_the_field(config, old, new, message):
+    config.write_text(COMPLETE.replace(old, new))
+    with pytest.raises(UsageError, match=message) as caught:
         catalog.frameworks()
-    assert str(folder) in str(caught.value)
+    assert str(config) in str(caught.value)
 
 
-def test_an_absent_adapter_is_named(folder, tmp_path):
+def test_the_error_of_a_missing_adapter_names_its_file(config, tmp_path):
     (tmp_path / "scenarios/frameworks/example/adapter.py").unlink()
     with pytest.raises(UsageError, match=r"scenarios/frameworks/example/adapter\.py"):
         catalog.frameworks()
 
 
-def test_no_framework_at_all_is_an_error_with_the_remedy(tmp_path, monkeypatch):
+def test_no_framework_is_an_error_with_the_remedy(tmp_path, monkeypatch):
     monkeypatch.setattr(assets, "ROOT", tmp_path)
     with pytest.raises(UsageError, match="KIT_ASSETS"):
         catalog.frameworks()

@@ -1,4 +1,4 @@
-"""Cells of two runs side by side: ratios and verdicts, what is refused or flagged, and what the gate lets pass."""
+"""Test comparisons of two runs: ratios, verdicts, refused and flagged cells, and the outcomes of the gate."""
 
 from __future__ import annotations
 
@@ -11,24 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit.analysis.comparison import (
-    Comparison,
-    Gate,
-    GateOutcome,
-    Run,
-    Standing,
-    Verdict,
-    compare,
-    gate,
-    means,
-    parse_share,
-)
+from kit.analysis.comparison import CellStatus, Comparison, compare, group_means
 from kit.analysis.differences import RULES, Difference, Rule, Severity, differences
+from kit.analysis.gate import GateOutcome, GateResult, gate
+from kit.analysis.intervals import Verdict
+from kit.analysis.measured_launch import measured_launches
 from kit.cli import side_by_side
-from kit.model.cell import Cell
 from kit.model.errors import UsageError
 from kit.model.record import Image, Record
-from scenarios.contract.reasons import Status
+from kit.model.run import Run
+from scenarios.contract.cell import Cell
+from scenarios.contract.reasons import Code, Status
 from scenarios.contract.request import Budget
 from tests import examples
 
@@ -40,14 +33,14 @@ GPU = examples.gpu(name="Example GPU")
 
 
 def run(cells: Mapping[Cell, Sequence[float]], failed: Sequence[Cell] = (), **changes: Any) -> Run:
-    """A run with one `ok` launch a speed, and one launch that failed of each of `failed`, all of them planned."""
+    """Return a run with one `ok` launch per speed and one failed launch per cell in `failed`, all of them planned."""
     records = [
         examples.record(examples.request(cell, launch=number), speed, **changes)
         for cell, speeds in cells.items()
         for number, speed in enumerate(speeds, start=1)
     ]
     records += [examples.failed(examples.request(cell, launch=99)) for cell in failed]
-    plan = examples.plan([examples.planned(r.launch, **vars(Cell.of(r.request))) for r in records])
+    plan = examples.plan([examples.planned(r.launch, **vars(r.cell)) for r in records])
     return Run(plan, examples.machine(), records)
 
 
@@ -134,7 +127,7 @@ def image(digest: str) -> Callable[[Record], Record]:
     return known(image=Image(kind="image", reference="kit-torch:cpu", digest=digest, size_bytes=1))
 
 
-REFUSED, FLAGGED, NAMED = Severity
+REFUSED, FLAGGED, NOTED = Severity
 DIFFERENT = [
     ("scenario", REFUSED, asked(spec="1111"), asked(spec="2222")),
     ("kind of data", REFUSED, asked(data="real"), asked(data="synthetic")),
@@ -152,20 +145,20 @@ DIFFERENT = [
     ("denormals", FLAGGED, found(denormals="kept"), found(denormals="flushed")),
     ("profile", FLAGGED, known(profile="quick"), known(profile="standard")),
     ("profile", FLAGGED, asked(budget=Budget(seconds=6)), asked(budget=Budget(seconds=20))),
-    ("machine", NAMED, known(), known(machine=examples.machine(gpus=[GPU], id="f" * 16))),
-    ("system", NAMED, known(), known(machine=examples.machine(kernel="6.8"))),
+    ("machine", NOTED, known(), known(machine=examples.machine(gpus=[GPU], id="f" * 16))),
+    ("system", NOTED, known(), known(machine=examples.machine(kernel="6.8"))),
 ]
 ALIKE = {
     "seed": (asked(seed=0), asked(seed=1)),
     "weights": (found(initial_weights_digest="1"), found(initial_weights_digest="2", final_weights_digest="3")),
     "index of the GPU": (found(device="cuda:0"), found(device="cuda:1")),
-    "rounding that no probe told": (found(tf32=None), found(tf32=True)),
-    "environment that is not known": (known(), image("sha256:2")),
+    "unknown rounding": (found(tf32=None), found(tf32=True)),
+    "unknown environment": (known(), image("sha256:2")),
 }
 
 
 @pytest.mark.parametrize(("field", "severity", "of_base", "of_new"), DIFFERENT)
-def test_what_differs_is_refused_flagged_or_named(
+def test_a_difference_is_refused_flagged_or_noted(
     field: str, severity: Severity, of_base: Callable[[Record], Record], of_new: Callable[[Record], Record]
 ) -> None:
     base, new = (
@@ -184,60 +177,62 @@ def test_what_differs_is_refused_flagged_or_named(
 
 
 @pytest.mark.parametrize("name", ALIKE)
-def test_what_has_no_say_in_speed_or_is_unknown_is_no_difference(name: str) -> None:
+def test_unknown_values_and_those_without_effect_on_speed_are_no_difference(name: str) -> None:
     base, new = (change(examples.record()) for change in ALIKE[name])
-    assert differences([base], [new]) == []
+    assert differences(measured_launches([base]), measured_launches([new])) == []
 
 
-def test_the_gpu_and_its_driver_are_named() -> None:
+def test_the_gpu_and_its_driver_are_noted() -> None:
     cell = examples.cell(device="cuda")
     base, new = (
         found(device_name=name)(examples.record(examples.request(cell), machine=examples.machine(driver=driver)))
         for name, driver in (("T4", "570.1"), ("L4", "580.2"))
     )
-    named = [(d.field, d.severity, d.base, d.new) for d in differences([base], [new])]
-    assert named == [("GPU", NAMED, "T4", "L4"), ("driver", NAMED, "570.1", "580.2")]
+    noted = [
+        (d.field, d.severity, d.base, d.new) for d in differences(measured_launches([base]), measured_launches([new]))
+    ]
+    assert noted == [("GPU", NOTED, "T4", "L4"), ("driver", NOTED, "570.1", "580.2")]
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_has_a_case(rule: Rule) -> None:
     example = examples.record()
-    assert any(field in rule.facts(of_base(example)) for field, _, of_base, _ in DIFFERENT)
+    assert any(field in rule.facts(*measured_launches([of_base(example)])) for field, _, of_base, _ in DIFFERENT)
 
 
-def test_cells_of_one_run_only_are_missing_with_the_reason() -> None:
+def test_cells_of_only_one_run_are_missing_with_the_reason() -> None:
     a_third = examples.cell("fashion-mlp")
     base, new = run({CELL: STEADY, a_third: STEADY}), run({OTHER: STEADY}, failed=[CELL])
     comparisons = {comparison.key: comparison for comparison in compare(base, new)}
     assert list(comparisons) == [CELL.key, a_third.key, OTHER.key]
     assert {comparison.verdict for comparison in comparisons.values()} == {Verdict.MISSING}
     assert comparisons[CELL.key].new.failures == ("failed: It failed.",)
-    assert comparisons[a_third.key].new.failures == ("absent: there is no record of it",)
-    assert comparisons[OTHER.key].base.standing is Standing.NOT_OK
+    assert comparisons[a_third.key].new.failures == ("absent: it has no record",)
+    assert comparisons[OTHER.key].base.status is CellStatus.NOT_OK
     section = side_by_side.comparison_section(list(comparisons.values()), [base, new], 1)
     assert [row[2] for row in section.rows] == ["failed", "absent", "1,000"]
     assert "Not ok in B (mnist-cnn/torch/cpu): failed: It failed." in section.notes
 
 
-def test_cells_that_were_skipped_in_both_runs_are_told_apart() -> None:
+def test_cells_skipped_in_both_runs_are_counted_separately() -> None:
     base = run({CELL: STEADY}, failed=[OTHER, examples.cell("cifar-mlp")])
-    skipped = examples.failed(examples.request(OTHER), Status.SKIPPED)
+    skipped = examples.failed(examples.request(OTHER), Status.SKIPPED, Code.NOT_OFFERED)
     base = replace(base, records=[skipped if record.key == OTHER.key else record for record in base.records])
-    for new in (base, run({CELL: STEADY})):  # absent is as good as skipped
+    for new in (base, run({CELL: STEADY})):  # absent counts like skipped
         notes = side_by_side.comparison_section(compare(base, new), [base, new], 1).notes
         assert "Ok in neither run: 2 cells, 1 of them skipped" in notes
 
 
-def test_a_mean_over_cells_is_of_one_framework_and_device_and_of_three_cells_or_more() -> None:
+def test_a_group_mean_needs_three_cells_of_one_framework_and_device() -> None:
     torch = [examples.cell(name) for name in ("mnist-cnn", "cifar-cnn", "fashion-mlp")]
     tensorflow = [examples.cell(name, "tensorflow") for name in ("mnist-cnn", "cifar-cnn")]
     base = run(dict.fromkeys([*torch, *tensorflow], STEADY))
     factors = dict(zip(torch, (1.0, 2.0, 4.0), strict=True))
     new = run({cell: scaled(STEADY, factors.get(cell, 9.0)) for cell in (*torch, *tensorflow)})
-    (mean,) = means(compare(base, new))
+    (mean,) = group_means(compare(base, new))
     assert (mean.group, mean.cells) == ("torch/cpu/stock/fp32", 3)
     assert mean.interval.estimate == pytest.approx(2)
-    # By hand: logarithms 0, ln 2, 2 ln 2, of which sd = ln 2; t(0.975, 2) = 4.303; half-width = 4.303 ln 2 / sqrt(3).
+    # By hand: logarithms 0, ln 2, 2 ln 2, so sd = ln 2; t(0.975, 2) = 4.303; half-width = 4.303 ln 2 / sqrt(3).
     assert math.log(mean.interval.high / 2) == pytest.approx(4.303 * math.log(2) / math.sqrt(3), rel=1e-3)
 
 
@@ -252,7 +247,7 @@ def test_a_mean_over_cells_is_of_one_framework_and_device_and_of_three_cells_or_
         ((), GateOutcome.LOST),
     ],
 )
-def test_the_gate_fails_what_is_slower_than_allowed_beyond_the_noise(
+def test_the_gate_fails_a_cell_that_is_slower_than_allowed_beyond_the_noise(
     new: Sequence[float], outcome: GateOutcome
 ) -> None:
     judged = gate(run({CELL: STEADY, OTHER: STEADY}), run({CELL: new, OTHER: STEADY}), 0.05)
@@ -260,11 +255,11 @@ def test_the_gate_fails_what_is_slower_than_allowed_beyond_the_noise(
     assert judged.exit_code == {GateOutcome.REGRESSION: 1, GateOutcome.LOST: 2}.get(outcome, 0)
 
 
-def outcomes(judged: Gate) -> list[GateOutcome]:
+def outcomes(judged: GateResult) -> list[GateOutcome]:
     return [outcome for _, outcome in judged.cells]
 
 
-def test_the_gate_fails_a_cell_of_which_launches_fail_that_did_not() -> None:
+def test_the_gate_fails_a_cell_that_lost_launches() -> None:
     whole, broken = run({CELL: STEADY}), run({CELL: STEADY[:4]}, failed=[CELL])
     assert outcomes(gate(whole, broken, 0.05)) == [GateOutcome.LOST]
     assert outcomes(gate(broken, broken, 0.05)) == [GateOutcome.PASSED]
@@ -272,7 +267,7 @@ def test_the_gate_fails_a_cell_of_which_launches_fail_that_did_not() -> None:
     assert outcomes(gate(whole, repeated, 0.05)) == [GateOutcome.PASSED]
 
 
-def test_an_interrupted_run_has_lost_the_cells_that_it_did_not_finish() -> None:
+def test_an_interrupted_run_loses_its_unfinished_cells() -> None:
     base, new = run({CELL: STEADY, OTHER: STEADY}), run({CELL: STEADY, OTHER: STEADY})
     of_other = [record for record in new.records if record.key == OTHER.key]
     cut = replace(new, records=[record for record in new.records if record not in of_other[1:]])
@@ -283,7 +278,7 @@ def test_an_interrupted_run_has_lost_the_cells_that_it_did_not_finish() -> None:
     assert outcomes(gate(also_cut, cut, 0.05)) == [GateOutcome.PASSED, GateOutcome.LOST]
 
 
-def test_cells_that_are_each_slower_within_the_noise_are_together_slower_beyond_it() -> None:
+def test_cells_slower_within_the_noise_can_fail_as_a_group() -> None:
     cells = [examples.cell(name) for name in ("mnist-cnn", "cifar-cnn", "cifar-mlp", "fashion-mlp")]
     base = run(dict.fromkeys(cells, NOISY))
     new = run({cell: scaled(NOISY, factor) for cell, factor in zip(cells, (0.86, 0.88, 0.87, 0.89), strict=True)})
@@ -292,8 +287,8 @@ def test_cells_that_are_each_slower_within_the_noise_are_together_slower_beyond_
     assert [group.cells for group in judged.groups] == [4]
     assert judged.exit_code == 1
     assert gate(base, new, 0.15).exit_code == 0
-    told = side_by_side.gate_section(judged, [base, new]).notes
-    assert "Failed: 1 group of cells; 4 of 4 cells judged." in told
+    notes = side_by_side.gate_section(judged, [base, new]).notes
+    assert "Failed: 1 group of cells; 4 of 4 cells judged." in notes
 
 
 def test_a_cell_that_is_slower_and_lost_launches_is_a_regression() -> None:
@@ -302,14 +297,14 @@ def test_a_cell_that_is_slower_and_lost_launches_is_a_regression() -> None:
     assert (outcomes(judged), judged.exit_code) == ([GateOutcome.REGRESSION], 1)
 
 
-def test_the_gate_fails_what_it_cannot_compare() -> None:
+def test_the_gate_fails_cells_that_are_not_comparable() -> None:
     base, new = run({CELL: STEADY}), run({CELL: STEADY})
     real = replace(new, records=[asked(data="real")(record) for record in new.records])
     assert outcomes(gate(base, real, 0.05)) == [GateOutcome.REFUSED]
     assert gate(base, real, 0.05).exit_code == 2
 
 
-def test_the_gate_looks_at_the_cells_of_the_base_alone() -> None:
+def test_the_gate_judges_only_the_cells_of_the_base() -> None:
     judged = gate(run({CELL: STEADY}, failed=[OTHER]), run({CELL: STEADY}), 0.05)
     assert [comparison.key for comparison, _ in judged.cells] == [CELL.key]
 
@@ -318,35 +313,23 @@ def test_the_gate_looks_at_the_cells_of_the_base_alone() -> None:
     ("base", "new", "words"),
     [
         (run({CELL: STEADY[:1]}), run({CELL: STEADY}), "--profile standard"),
-        (run({}, failed=[CELL]), run({CELL: STEADY}), "no cell that ended ok"),
+        (run({}, failed=[CELL]), run({CELL: STEADY}), "no cell with an ok launch"),
     ],
 )
-def test_a_gate_that_can_judge_nothing_says_so(base: Run, new: Run, words: str) -> None:
+def test_a_gate_without_a_judged_cell_raises_an_error(base: Run, new: Run, words: str) -> None:
     with pytest.raises(UsageError) as raised:
         gate(base, new, 0.05)
     assert words in str(raised.value)
 
 
-@pytest.mark.parametrize("text", ["5%", "5 %", "0.05", " 5.0% "])
-def test_a_share_is_read_in_every_way_it_is_written(text: str) -> None:
-    assert parse_share(text) == pytest.approx(0.05)
-    assert parse_share("0%") == 0
-
-
-@pytest.mark.parametrize("text", ["5", "1", "100%", "-5%", "five", "", "%", "5%%", "0,05", "1e-2", "nan"])
-def test_what_is_no_share_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is not a share"):
-        parse_share(text)
-
-
-@pytest.mark.parametrize(("launches", "told"), [(1, False), (4, True), (5, False)])
-def test_few_launches_are_told(launches: int, told: bool) -> None:
+@pytest.mark.parametrize(("launches", "noted"), [(1, False), (4, True), (5, False)])
+def test_few_launches_are_noted(launches: int, noted: bool) -> None:
     base, new = run({CELL: STEADY}), run({CELL: STEADY[:launches]})
     notes = side_by_side.comparison_section(compare(base, new), [base, new], 1).notes
-    assert any(line.startswith("Fewer than 5 launches on a side (mnist-cnn/torch/cpu)") for line in notes) == told
+    assert any(line.startswith("Fewer than 5 launches in a run (mnist-cnn/torch/cpu)") for line in notes) == noted
 
 
-def test_notes_name_a_difference_once_and_fit_80_columns() -> None:
+def test_notes_name_each_difference_once_and_fit_80_columns() -> None:
     cells = [examples.cell(name, f) for name in ("mnist-cnn", "cifar-cnn") for f in ("torch", "tensorflow")]
     base, new = run(dict.fromkeys(cells, STEADY)), run(dict.fromkeys(cells, STEADY), engine="other " * 20)
     comparisons = compare(base, new)

@@ -1,18 +1,17 @@
-"""What a launch's container is asked to be, and what its control group and output tell. No engine here."""
+"""Test the options of a container, its memory watch and its log. No daemon is needed."""
 
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kit.engines import cgroup, containers
-from kit.engines.cgroup import MemoryWatch, memory_folder
-from kit.engines.docker import DockerEngine
+from kit.engines import containers
+from kit.engines.docker import RUN_LABEL, DockerEngine
 from kit.engines.launch_log import CUT, copy_output
+from kit.engines.memory import MemoryWatch
 from kit.environments.package_sources import Sources
 from kit.model.environment import Environment, Framework
 from kit.model.errors import DiskError, EngineError
@@ -27,19 +26,22 @@ def folder(tmp_path) -> LaunchFolder:
     return LaunchFolder(tmp_path, None, tmp_path / "log")
 
 
-def test_limits_that_the_engine_cannot_set_are_left_out_with_a_warning_each(folder):
-    able, none = containers.Host.of({}), containers.Host.of({"CPUSet": False, "PidsLimit": False, "SwapLimit": False})
-    options, warnings = containers.host_options(able, folder, LIMITS)
+def test_each_limit_that_the_engine_cannot_set_is_omitted_with_a_warning(folder):
+    full, limited = (
+        containers.Host.of({}),
+        containers.Host.of({"CPUSet": False, "PidsLimit": False, "SwapLimit": False}),
+    )
+    options, warnings = containers.host_options(full, folder, LIMITS)
     assert warnings == []
     assert options["CpusetCpus"] == "0,2"
     assert options["Memory"] == options["MemorySwap"] == 1 << 30
-    options, warnings = containers.host_options(none, folder, LIMITS)
+    options, warnings = containers.host_options(limited, folder, LIMITS)
     assert options["Memory"] == 1 << 30
     assert not {"CpusetCpus", "PidsLimit", "MemorySwap"} & set(options)
     assert len(warnings) == 3
 
 
-def test_gpus_are_asked_for_by_cdi_where_the_engine_knows_them_so_and_by_driver_elsewhere(tmp_path):
+def test_gpus_are_requested_by_cdi_if_the_engine_supports_it_else_by_driver(tmp_path):
     (tmp_path / "nvidia.yaml").touch()
     for info in (
         {"DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]},
@@ -59,36 +61,35 @@ def test_gpus_are_asked_for_by_cdi_where_the_engine_knows_them_so_and_by_driver_
         (["name=rootless"], 1000, (0, 0)),
     ],
 )
-def test_the_worker_is_the_caller_and_never_root(monkeypatch, options, uid, expected):
+def test_the_worker_runs_as_the_caller_and_never_as_root(monkeypatch, options, uid, expected):
     monkeypatch.setattr("os.getuid", lambda: uid)
     monkeypatch.setattr("os.getgid", lambda: 100)
     assert containers.user(containers.Host.of({"SecurityOptions": options})) == expected
 
 
-def test_no_request_moves_a_cache_out_of_the_scratch_mount():
+def test_a_request_cannot_move_a_cache_out_of_the_scratch_folder():
     assert containers.variables({"HOME": "/root", "LD_PRELOAD": "x"})["HOME"] == "/io/home"
     assert containers.variables({"LD_PRELOAD": "x"})["LD_PRELOAD"] == "x"
 
 
-def test_memory_is_watched_in_either_version_of_control_groups(tmp_path, monkeypatch):
-    monkeypatch.setattr(cgroup, "ROOT", tmp_path)
-    first = memory_folder("11:cpu,cpuacct:/docker/a\n5:memory:/docker/a\n0::/x\n")
-    second = memory_folder("0::/system.slice/docker-a.scope\n")
-    assert (first, second) == (tmp_path / "memory/docker/a", tmp_path / "system.slice/docker-a.scope")
-    for group, events, peak in (
-        (first, "memory.oom_control", "memory.max_usage_in_bytes"),
-        (second, "memory.events", "memory.peak"),
-    ):
-        group.mkdir(parents=True)
-        (group / events).write_text("oom_kill_disable 0\nunder_oom 0\noom 5\noom_kill 2\noom_group_kill 7\n")
-        (group / peak).write_text("123456\n")
-        watch = MemoryWatch(group)
-        watch.read()
-        assert (watch.kills, watch.peak_bytes) == (2, 123456)
-        for file in group.iterdir():
+@pytest.mark.parametrize(
+    ("events", "peak"), [("memory.oom_control", "memory.max_usage_in_bytes"), ("memory.events", "memory.peak")]
+)
+def test_memory_is_watched_in_both_cgroup_versions(tmp_path, events, peak):
+    (tmp_path / events).write_text("oom_kill_disable 0\nunder_oom 0\noom 5\noom_kill 2\noom_group_kill 7\n")
+    (tmp_path / peak).write_text("123456\n")
+    watch = MemoryWatch(tmp_path)
+    for _ in range(2):
+        assert not watch.over_limit()
+        assert (watch.kills, watch.peak_bytes) == (2, 123456), "the values must remain after the cgroup is removed"
+        for file in tmp_path.iterdir():
             file.unlink()
-        watch.read()
-        assert (watch.kills, watch.peak_bytes) == (2, 123456), "what was seen stays when the group goes"
+
+
+def test_a_hidden_cgroup_counts_as_zero():
+    watch = MemoryWatch(None)
+    assert not watch.over_limit()
+    assert (watch.kills, watch.peak_bytes) == (0, 0)
 
 
 def test_a_log_keeps_the_newest_output(tmp_path):
@@ -100,14 +101,18 @@ def test_a_log_keeps_the_newest_output(tmp_path):
 
 
 class StuckDaemon:
-    """An engine whose container prints without end, and which tells of its end only when it was killed and nobody
-    has its output open. calls: what was asked of it after the start."""
+    """A daemon whose container prints endless output.
+
+    It reports the end only after the container is killed and its output is closed. calls: requests after the start.
+    config: configuration of the container.
+    """
 
     def __init__(self):
-        self.calls, self._response = [], self
+        self.calls, self.config, self._response = [], {}, self
         self._closed, self._killed = threading.Event(), threading.Event()
 
     def create_container_from_config(self, config, name):
+        self.config = config
         return {}
 
     def attach(self, name, stream):
@@ -138,19 +143,19 @@ class StuckDaemon:
         self.calls.append("remove")
 
 
-def test_a_log_that_cannot_be_written_stops_the_launch_at_once_as_a_disk_error(tmp_path, monkeypatch):
-    monkeypatch.setattr("kit.engines.docker.KILL_S", 2)
+def test_a_log_that_cannot_be_written_ends_the_launch_with_a_disk_error(tmp_path):
     engine, daemon = DockerEngine(Sources()), StuckDaemon()
-    engine.__dict__ |= {"_client": daemon, "_info": {}}
+    engine.daemon.__dict__ |= {"client": daemon, "info": {}}
     folder = LaunchFolder(tmp_path / "io", None, Path("/dev/full"))
-    limits, began = replace(LIMITS, timeout_s=20), time.monotonic()
+    environment = Environment("tiny", "cpu", "image", "tiny", "sha256:0")
+    polls = iter(range(100))  # StopIteration if the broken log does not end the launch
     with pytest.raises(DiskError, match="No space left"):
-        engine.launch(Environment("tiny", "cpu", "image", "tiny", "sha256:0"), folder, limits, {}, {}, lambda: False)
-    assert time.monotonic() - began < limits.timeout_s / 2
+        engine.launch(environment, folder, replace(LIMITS, timeout_s=1e6), {}, {"run": "r1"}, lambda: next(polls) < 0)
     assert daemon.calls == ["kill", "remove"]
+    assert daemon.config["Labels"][RUN_LABEL] == "r1", "a sweep finds containers by this label"
 
 
-def test_no_daemon_and_a_daemon_elsewhere_are_errors_with_a_remedy(monkeypatch, tmp_path):
+def test_a_missing_or_remote_daemon_is_an_error_with_a_remedy(monkeypatch, tmp_path):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
     with pytest.raises(EngineError, match=r"docker\.sock[\s\S]*--engine local"):
         DockerEngine(Sources()).describe()
@@ -160,7 +165,7 @@ def test_no_daemon_and_a_daemon_elsewhere_are_errors_with_a_remedy(monkeypatch, 
     assert "me@" not in str(caught.value)
 
 
-def test_cuda_is_refused_with_the_reason(monkeypatch):
+def test_cuda_is_refused_with_a_reason(monkeypatch):
     assert DockerEngine(Sources()).refusal(FRAMEWORK, "cpu") is None
     assert "ignores requests for GPUs" in str(DockerEngine(Sources(), "podman").refusal(FRAMEWORK, "cuda"))
     engine = DockerEngine(Sources())
@@ -168,7 +173,7 @@ def test_cuda_is_refused_with_the_reason(monkeypatch):
     assert engine.refusal(FRAMEWORK, "cuda") == "No GPU."
     monkeypatch.setattr("kit.host.gpus.refusal", lambda framework: None)
     monkeypatch.setenv("PATH", "/nowhere")
-    engine.__dict__["_info"] = {"Runtimes": {"runc": {}}}
+    engine.daemon.__dict__["info"] = {"Runtimes": {"runc": {}}}
     assert "could not select device driver" in str(engine.refusal(FRAMEWORK, "cuda"))
-    engine.__dict__["_info"] = {"Runtimes": {"runc": {}, "nvidia": {}}}
+    engine.daemon.__dict__["info"] = {"Runtimes": {"runc": {}, "nvidia": {}}}
     assert engine.refusal(FRAMEWORK, "cuda") is None

@@ -1,4 +1,4 @@
-"""Downloads from servers that drop, crawl, lie or are absent."""
+"""Test downloads from servers that drop connections, are slow, send wrong bytes or are missing."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from kit.model.errors import DataError
 from kit.model.progress import Silent
 
 CONTENT = bytes(range(256)) * 2000
-FILE = RemoteFile("set.gz", len(CONTENT), hashlib.sha256(CONTENT).hexdigest(), ())
+FILE = RemoteFile("set.gz", len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
 
 
 class Server(ThreadingHTTPServer):
-    """Serves one content with ranges. drop_after: bytes after which it hangs up. crawl: 1 kB every 20 ms.
-    ranges: whether Range is honoured. asked: what each request wanted."""
+    """A server of one file. drop_after: close the connection after this many bytes. crawl: send 1 kB every 20 ms.
+    ranges: support the Range header. requested: the Range header of each request."""
 
     daemon_threads = True
 
     def __init__(self, content: bytes, *, drop_after: int | None = None, crawl: bool = False, ranges: bool = True):
         super().__init__(("127.0.0.1", 0), Handler)
         self.content, self.drop_after, self.crawl, self.ranges = content, drop_after, crawl, ranges
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.url = f"http://127.0.0.1:{self.server_port}/set.gz"
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that hangs up is what these tests are about."""
+        """Ignore clients that close the connection: these tests expect it."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -44,7 +44,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         wanted = self.headers.get("Range", "")
-        self.server.asked.append(wanted)
+        self.server.requested.append(wanted)
         body, size = self.server.content, len(self.server.content)
         if wanted and self.server.ranges:
             start = int(wanted.removeprefix("bytes=").rstrip("-"))
@@ -95,14 +95,14 @@ def closed_port_url() -> str:
         return f"http://127.0.0.1:{probe.getsockname()[1]}/set.gz"
 
 
-def test_what_is_there_is_not_asked_for_again(tmp_path: Path, serve) -> None:
+def test_existing_bytes_are_not_requested_again(tmp_path: Path, serve) -> None:
     server = serve(CONTENT)
     (tmp_path / "set.gz.part").write_bytes(CONTENT[:1000])
     fetch(tmp_path, server.url)
-    assert server.asked == ["bytes=1000-"]
+    assert server.requested == ["bytes=1000-"]
 
 
-def test_a_part_that_was_complete_needs_no_mirror(tmp_path: Path) -> None:
+def test_a_complete_part_file_needs_no_mirror(tmp_path: Path) -> None:
     (tmp_path / "set.gz.part").write_bytes(CONTENT)
     fetch(tmp_path, closed_port_url())
 
@@ -110,99 +110,99 @@ def test_a_part_that_was_complete_needs_no_mirror(tmp_path: Path) -> None:
 def test_a_dropped_connection_is_resumed(tmp_path: Path, serve) -> None:
     server = serve(CONTENT, drop_after=200_000)
     fetch(tmp_path, server.url)
-    assert server.asked[0] == ""
-    assert server.asked[1] == "bytes=200000-"
-    assert len(server.asked) == 3
+    assert server.requested[0] == ""
+    assert server.requested[1] == "bytes=200000-"
+    assert len(server.requested) == 3
 
 
 def test_a_server_without_ranges_starts_over(tmp_path: Path, serve) -> None:
     server = serve(CONTENT, ranges=False)
     (tmp_path / "set.gz.part").write_bytes(b"x" * 1000)
     fetch(tmp_path, server.url)
-    assert server.asked == ["bytes=1000-"]
+    assert server.requested == ["bytes=1000-"]
 
 
-def test_a_wrong_beginning_is_thrown_away(tmp_path: Path, serve) -> None:
+def test_wrong_existing_bytes_are_discarded(tmp_path: Path, serve) -> None:
     server = serve(CONTENT)
     (tmp_path / "set.gz.part").write_bytes(b"x" * 1000)
     fetch(tmp_path, server.url)
-    assert server.asked == ["bytes=1000-", ""]
+    assert server.requested == ["bytes=1000-", ""]
 
 
-def test_a_dead_mirror_and_one_with_other_bytes_are_passed_over(tmp_path: Path, serve) -> None:
+def test_a_dead_mirror_and_one_with_wrong_bytes_are_skipped(tmp_path: Path, serve) -> None:
     liar, honest = serve(CONTENT[::-1]), serve(CONTENT)
     fetch(tmp_path, closed_port_url(), liar.url, honest.url)
-    assert liar.asked == [""]
+    assert liar.requested == [""]
 
 
-def test_a_slow_mirror_is_left_and_its_bytes_are_kept(tmp_path: Path, serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_slow_mirror_the_next_one_resumes(tmp_path: Path, serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "RATE_WINDOW_S", 0.3)
     monkeypatch.setattr(downloads, "MIN_RATE", 60_000)
     slow, fast = serve(CONTENT, crawl=True), serve(CONTENT)
     fetch(tmp_path, slow.url, fast.url)
-    assert slow.asked == [""]
-    assert fast.asked[0].startswith("bytes=")  # not from 0
+    assert slow.requested == [""]
+    assert fast.requested[0].startswith("bytes=")  # not from 0
 
 
-def test_a_slow_mirror_is_better_than_none(tmp_path: Path, serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_mirror_is_tried_again_if_no_other_works(tmp_path: Path, serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "RATE_WINDOW_S", 0.1)
     monkeypatch.setattr(downloads, "MIN_RATE", 10**9)
     (tmp_path / "set.gz.part").write_bytes(CONTENT[:-30_000])
     slow = serve(CONTENT, crawl=True)
     fetch(tmp_path, slow.url, closed_port_url())
-    assert len(slow.asked) == 2
+    assert len(slow.requested) == 2
 
 
-def test_given_up_as_soon_as_the_deadline_is_out_of_reach(
+def test_a_download_that_will_miss_its_deadline_is_stopped(
     tmp_path: Path, serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(downloads, "RATE_WINDOW_S", 0.1)
     slow = serve(CONTENT, crawl=True)  # needs 10 s
-    with pytest.raises(DataError, match="too slow for the time there is"):
+    with pytest.raises(DataError, match="too slow for the time limit"):
         fetch(tmp_path, slow.url, deadline=time.monotonic() + 5)
     assert 0 < (tmp_path / "set.gz.part").stat().st_size < len(CONTENT) / 2
     assert not (tmp_path / "set.gz").exists()
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         (CONTENT[::-1], f"other bytes than the published ones: SHA-256 .*expected {FILE.sha256}"),
-        (CONTENT[:-1], "another file: 511,999 bytes, published are 512,000"),
+        (CONTENT[:-1], "another file: 511,999 bytes, expected 512,000"),
     ],
 )
-def test_every_mirror_wrong(tmp_path: Path, serve, content: bytes, said: str) -> None:
-    with pytest.raises(DataError, match=said) as caught:
+def test_wrong_content_from_every_mirror_is_an_error(tmp_path: Path, serve, content: bytes, expected: str) -> None:
+    with pytest.raises(DataError, match=expected) as caught:
         fetch(tmp_path, serve(content).url)
     assert "kit data add" in caught.value.remedy
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_silent_host_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_host_is_asked_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "ANSWER_S", 0.2)
     monkeypatch.setattr(downloads, "_silent", set())
-    with socket.create_server(("127.0.0.1", 0)) as mute:  # takes connections, never answers
+    with socket.create_server(("127.0.0.1", 0)) as mute:  # accepts connections but never answers
         url = f"http://127.0.0.1:{mute.getsockname()[1]}/set.gz"
-        with pytest.raises(DataError, match=r"no answer within .*; .*did not answer before"):
+        with pytest.raises(DataError, match=r"no answer within .*; .*did not answer an earlier request"):
             fetch(tmp_path, url, url)
 
 
-def test_a_mirror_is_named_without_the_rest_of_its_address(tmp_path: Path, serve) -> None:
+def test_the_error_names_the_host_but_not_the_whole_url(tmp_path: Path, serve) -> None:
     urls = [serve(b"").url, closed_port_url()]
     with pytest.raises(DataError) as caught:
         fetch(tmp_path, *urls)
-    told = str(caught.value)
+    message = str(caught.value)
     for url in urls:
-        assert told.count(url.removeprefix("http://").removesuffix("/set.gz")) == 1
-    assert "/set.gz:" not in told
+        assert message.count(url.removeprefix("http://").removesuffix("/set.gz")) == 1
+    assert "/set.gz:" not in message
 
 
-def test_an_address_that_is_no_url_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="this is no URL"):
+def test_an_invalid_url_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="not a valid URL"):
         download(FILE, ["http://[::1/x.bin"], tmp_path / "x.bin", Silent(), None)
 
 
-def test_a_local_mirror_with_other_bytes_is_refused(tmp_path: Path) -> None:
+def test_a_local_file_with_wrong_content_is_rejected(tmp_path: Path) -> None:
     source, target = tmp_path / "theirs.gz", tmp_path / "set.gz"
     source.write_bytes(CONTENT[::-1])
     with pytest.raises(DataError, match=f"set.gz in KIT_DATA_MIRROR is not the published file: .*{FILE.sha256}"):

@@ -1,9 +1,9 @@
-"""The photo pipeline: the affine map against a float64 reference, order and draws, threads, broken files."""
+"""Test the photo pipeline: the affine map against a float64 reference, random draws, threads, broken files."""
 
 from __future__ import annotations
 
 import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from PIL import ExifTags, Image
 
 from scenarios.adapter import Photos
-from scenarios.data.augment import Matrix, centred, draw_maps, warp
+from scenarios.data.augment import Matrix, draw_maps, normalize_maps, warp
 from scenarios.data.errors import DataCorrupt
-from scenarios.data.photos import PhotoLoader, decode, decode_all, kept, read_photos
+from scenarios.data.photos import PhotoLoader, cache_photos, decode, decode_photos, read_photos
 from scenarios.spec import Augment
 
 SIZE = (24, 32)
@@ -25,7 +25,7 @@ STRONG = Augment(shear=20.0, zoom=0.4, flip=True)
 
 
 def reference_warp(image: npt.NDArray[np.uint8], matrix: Matrix) -> npt.NDArray[np.float64]:
-    """Bilinear interpolation of the nearest-extended picture, from its definition."""
+    """Interpolate bilinearly by the definition, with edge pixels repeated outside."""
     height, width = image.shape[:2]
     rows, columns = np.mgrid[0:height, 0:width]
     x, y = np.tensordot(matrix[:, :2], np.stack([columns, rows]), 1) + matrix[:, 2, None, None]
@@ -46,20 +46,20 @@ def test_warp_agrees_with_the_reference(seed: int) -> None:
     assert np.abs(reference_warp(image, matrix) - warp(image, matrix)).max() < 0.51  # rounded to bytes
 
 
-def test_centred_maps_are_the_same_maps() -> None:
-    def centred_point(point: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def test_normalized_maps_are_the_same_maps() -> None:
+    def normalized_point(point: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return 2 * point / (np.array(SIZE[::-1]) - 1) - 1
 
     rng = np.random.default_rng(0)
     maps = draw_maps(STRONG, SIZE, 20, rng)
-    for matrix, moved in zip(maps, centred(maps, SIZE), strict=True):
+    for matrix, moved in zip(maps, normalize_maps(maps, SIZE), strict=True):
         point = rng.uniform(0, 30, 2)
-        expected = centred_point(matrix @ [*point, 1])
-        np.testing.assert_allclose(moved @ [*centred_point(point), 1], expected, atol=1e-12)
+        expected = normalized_point(matrix @ [*point, 1])
+        np.testing.assert_allclose(moved @ [*normalized_point(point), 1], expected, atol=1e-12)
 
 
 def keras_matrix(shear: float, zx: float, zy: float, height: int, width: int) -> Matrix:
-    """`apply_affine_transform` of Keras for a picture with rows first, rewritten to (column, row)."""
+    """Return the matrix of Keras' `apply_affine_transform` for an image with rows first, rewritten to (column, row)."""
     s = np.deg2rad(shear)
     matrix = np.array([[1, -np.sin(s), 0], [0, np.cos(s), 0], [0, 0, 1]]) @ np.diag([zx, zy, 1])
     cx, cy = width / 2 - 0.5, height / 2 - 0.5
@@ -82,12 +82,12 @@ def test_maps_are_those_of_keras_within_the_ranges() -> None:
     assert 0.46 < mirrored.mean() < 0.54
     for index in (int(np.argmax(mirrored)), int(np.argmin(mirrored))):
         expected = keras_matrix(shear[index], zoom_x[index], zoom_y[index], *SIZE)
-        if mirrored[index]:  # Keras flips the outcome: the output's column is read from the other side
+        if mirrored[index]:  # Keras flips the result: the column of the output is counted from the other side
             expected = expected @ np.array([[-1, 0, SIZE[1] - 1], [0, 1, 0], [0, 0, 1]])
         np.testing.assert_allclose(maps[index], expected, atol=1e-9)
 
 
-def test_no_zoom_no_shear_is_the_picture_or_its_mirror_image() -> None:
+def test_without_zoom_and_shear_an_image_is_kept_or_mirrored() -> None:
     image = np.random.default_rng(0).integers(0, 256, (*SIZE, 3), dtype=np.uint8)
     seen = {warp(image, m).tobytes() for m in draw_maps(Augment(0, 0, flip=True), SIZE, 20, np.random.default_rng(0))}
     assert seen == {image.tobytes(), image[:, ::-1].tobytes()}
@@ -114,9 +114,9 @@ def test_batches_do_not_depend_on_the_threads(photos: Photos) -> None:
 
 
 @pytest.mark.parametrize("augment", [None, STRONG, Augment()])
-def test_photos_that_were_decoded_once_give_the_same_batches(photos: Photos, augment: Augment | None) -> None:
+def test_cached_photos_give_the_same_batches(photos: Photos, augment: Augment | None) -> None:
     some = replace(photos, augment=augment)
-    cache = kept(some, decode_all(some, 2))
+    cache = cache_photos(some, decode_photos(some, 2))
     for epoch in range(20):
         loaded, cached = (PhotoLoader(some, 4, 0, epoch, 2, known) for known in (None, cache))
         for (images, labels), (others, other_labels) in zip(loaded, cached, strict=True):
@@ -143,7 +143,7 @@ def test_every_photo_once_an_epoch_in_another_order_and_with_its_label(photos: P
     assert len({tuple(order) for order in orders}) == 3
 
 
-def test_a_photo_is_augmented_anew_each_epoch(photos: Photos) -> None:
+def test_a_photo_is_augmented_differently_each_epoch(photos: Photos) -> None:
     one = Photos(photos.paths[:1], photos.labels[:1], SIZE, STRONG)
     first, second = (next(iter(PhotoLoader(one, 1, 0, epoch, 1)))[0] for epoch in (0, 1))
     assert np.abs(first - second).mean() > 0.01
@@ -152,7 +152,7 @@ def test_a_photo_is_augmented_anew_each_epoch(photos: Photos) -> None:
 def test_orientation_is_ignored(tmp_path: Path) -> None:
     upright = Image.fromarray(np.tile(np.arange(0, 256, 8, dtype=np.uint8), (24, 1))).convert("RGB")
     exif = Image.Exif()
-    exif[ExifTags.Base.Orientation] = 6  # to be turned by a quarter
+    exif[ExifTags.Base.Orientation] = 6  # rotate by 90 degrees
     upright.save(tmp_path / "plain.jpg")
     upright.save(tmp_path / "turned.jpg", exif=exif)
     np.testing.assert_array_equal(*(decode(tmp_path / f"{name}.jpg", SIZE) for name in ("plain", "turned")))
@@ -172,7 +172,7 @@ def test_an_unreadable_photo_is_named(photos: Photos, tmp_path: Path) -> None:
         decode(broken, SIZE)
 
 
-def test_an_iteration_given_up_stops_its_threads(photos: Photos) -> None:
+def test_a_closed_iterator_stops_its_threads(photos: Photos) -> None:
     batches = iter(PhotoLoader(photos, 1, 0, 0, 2))
     next(batches)
     assert any(thread.name.startswith("photos") for thread in threading.enumerate())
@@ -180,15 +180,18 @@ def test_an_iteration_given_up_stops_its_threads(photos: Photos) -> None:
     assert not any(thread.name.startswith("photos") for thread in threading.enumerate())
 
 
-def test_at_most_twice_the_workers_batches_are_held(photos: Photos, monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded = []
-    genuine = PhotoLoader._load
-    monkeypatch.setattr(PhotoLoader, "_load", lambda self, indices: loaded.append(1) or genuine(self, indices))
+def test_at_most_two_batches_per_worker_are_loaded_in_advance(photos: Photos, monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted = []
+    genuine = ThreadPoolExecutor.submit
+    monkeypatch.setattr(
+        ThreadPoolExecutor, "submit", lambda self, *call: submitted.append(call) or genuine(self, *call)
+    )
     batches = iter(PhotoLoader(photos, 1, 0, 0, 2))
     next(batches)
-    time.sleep(0.3)  # long enough for all eleven, were they wanted
+    assert len(submitted) == 2 * 2
+    next(batches)
+    assert len(submitted) == 2 * 2 + 1
     batches.close()  # type: ignore[attr-defined]
-    assert len(loaded) <= 2 * 2
 
 
 def test_large_photos_are_decoded_small_and_look_the_same(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Readers refuse everything that is not exactly the file they were asked for; `load` makes the canonical arrays."""
+"""Test that readers reject every file that is not exactly as specified, and that `load` makes canonical arrays."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ def test_idx_is_read_as_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         (gzip.compress(WHOLE[:-1]), "fewer than 24 bytes"),
         (gzip.compress(WHOLE + b"\0"), "more than 24 bytes"),
         (gzip.compress(b"\0\0\x0d" + WHOLE[3:]), "IDX header"),  # floats
         (gzip.compress(WHOLE[:7] + b"\3" + WHOLE[8:]), "IDX header"),  # three images
-        (gzip.compress(WHOLE)[:-9], "not a whole gzip file"),
-        (WHOLE, "not a whole gzip file"),
+        (gzip.compress(WHOLE)[:-9], "not a complete gzip file"),
+        (WHOLE, "not a complete gzip file"),
         (b"", "IDX header"),
     ],
     ids=["truncated", "too-long", "floats", "three-images", "damaged-gzip", "no-gzip", "empty"],
 )
-def test_idx_refuses_what_it_is_not(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_wrong_idx_file_is_rejected(tmp_path: Path, content: bytes, expected: str) -> None:
     path = tmp_path / "images.gz"
     path.write_bytes(content)
-    with pytest.raises(DataCorrupt, match=said) as caught:
+    with pytest.raises(DataCorrupt, match=expected) as caught:
         readers.read_idx(path, (2, 3, 4))
-    assert "images.gz" in caught.value.message
+    assert "images.gz" in str(caught.value)
     assert "kit data" in caught.value.remedy
 
 
@@ -72,10 +72,10 @@ def test_a_label_beyond_the_classes_is_corrupt(tmp_path: Path, monkeypatch: pyte
         readers.read_images(tmp_path, small, "train")
 
 
-def test_absent_data_say_how_to_get_them(tmp_path: Path) -> None:
+def test_missing_data_say_how_to_get_them(tmp_path: Path) -> None:
     with pytest.raises(DataUnavailable) as caught:
         data.load(MNIST, "real", tmp_path, tmp_path, None)
-    assert "mnist/train-images-idx3-ubyte.gz" in caught.value.message
+    assert "mnist/train-images-idx3-ubyte.gz" in str(caught.value)
     assert "kit data fetch" in caught.value.remedy
     with pytest.raises(DataUnavailable):
         data.load(MNIST, "real", None, tmp_path, None)
@@ -101,14 +101,14 @@ def test_load_gives_canonical_arrays_and_a_digest_of_the_whole(tmp_path: Path, m
     assert whole.train.images.dtype == np.float32
     raw = np.fromfile(folder / "test_batch.bin", np.uint8).reshape(40, 3073)
     np.testing.assert_array_equal(whole.test.images[3, 0, :, 0], raw[3, 1:33].astype(np.float32) / np.float32(255))
-    # the part: images of the whole, not its beginning, and always the same ones
+    # the sample: images of the whole set, not its first ones, and always the same
     places = [int(np.flatnonzero((whole.test.images == image).all(axis=(1, 2, 3)))[0]) for image in part.test.images]
     assert len(set(places)) == 7
     assert places != sorted(places)
     np.testing.assert_array_equal(whole.test.labels[places], part.test.labels)
     np.testing.assert_array_equal(part.test.images, data.load(CIFAR, "real", tmp_path, tmp_path, 7).test.images)
     assert part.digest == whole.digest
-    with open(folder / "test_batch.bin", "r+b") as file:  # one pixel of an image outside the part
+    with open(folder / "test_batch.bin", "r+b") as file:  # one pixel of an image outside the sample
         file.seek(3073 * next(i for i in range(40) if i not in places) + 100)
         byte = file.read(1)
         file.seek(-1, 1)
@@ -123,4 +123,4 @@ def test_real_mnist(tmp_path: Path) -> None:
     assert np.bincount(loaded.train.labels).tolist() == counts
     assert np.bincount(loaded.test.labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
     assert isinstance(loaded.train, Arrays)
-    assert abs(float(loaded.train.images.mean()) - 0.1307) < 1e-4  # the mean everybody normalises by
+    assert abs(float(loaded.train.images.mean()) - 0.1307) < 1e-4  # the usual constant for normalization

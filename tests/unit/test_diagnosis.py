@@ -1,4 +1,4 @@
-"""What holds a cell back: one realistic example of each kind, the order of precedence, and that it never fails."""
+"""Test the diagnosis: a realistic example of each bottleneck, the order of the rules, and that it never fails."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.analysis import ceilings
-from kit.analysis.diagnosis import Diagnosis, Kind, diagnose, diagnose_all
+from kit.analysis.diagnosis import Diagnosis, diagnose, diagnose_all
+from kit.analysis.diagnosis_rules import Bottleneck
 from kit.model.machine import Machine
 from kit.model.record import HostSamples, Record
+from kit.model.run import Run
 from kit.planning import catalog
+from scenarios.contract.cell import CEILINGS
 from scenarios.contract.reasons import Code, Status
 from scenarios.contract.result import Ceiling, StepTime, StepTiming
 from scenarios.spec.flops import training_flops
@@ -28,12 +31,12 @@ def ceiling(name, value, precision=""):
 
 
 def measured(device, precision="fp32", **values):
-    """Ceilings as `best` returns them: matmul and convolution at this precision, the others without."""
+    """Return ceilings like `best_ceilings`: matmul and convolution at this precision, the others without one."""
     precisions = {name: precision if name in ("matmul", "convolution") else "" for name in values}
     return {(device, n, precisions[n]): ceiling(n, value, precisions[n]) for n, value in values.items()}
 
 
-# Two cores of a server; an H200, as PyTorch measures it with TF32 off.
+# Two cores of a server, and an H200 as measured with PyTorch with TF32 off.
 CPU = measured("cpu", matmul=110 * GIGA, convolution=100 * GIGA, memory=10 * GIGA, launch=4e-6, jpeg=700.0)
 H200 = measured("cuda", matmul=50 * TERA, convolution=45 * TERA, memory=4.1 * TERA, launch=4.5e-6)
 
@@ -43,7 +46,7 @@ def scenario_of(cell):
 
 
 def launch(cell, step_s, resident, *, launch=1, threads=2, host_samples=None, placement=None, **telemetry) -> Record:
-    """An ok launch whose steps last `step_s` end to end. resident: batch size to seconds of a step on the device."""
+    """Return an ok launch with steps of `step_s` end to end. resident: seconds of a resident step by batch size."""
     asked = examples.request(cell, launch=launch, threads=threads)
     result = examples.result(asked, images_per_s=cell.batch / step_s)
     step_timing = StepTiming([StepTime(batch, [seconds]) for batch, seconds in resident.items()])
@@ -59,14 +62,14 @@ def launch(cell, step_s, resident, *, launch=1, threads=2, host_samples=None, pl
 
 
 def host(**series) -> HostSamples:
-    """Samples at seconds 0 to 11, of which telemetry's 1 to 11 are training."""
+    """Return samples at seconds 0 to 11. Training is from 1 to 11."""
     at = [float(second) for second in range(12)]
     spread = {name: [float(value)] * len(at) for name, value in series.items()}
     return HostSamples(at=at, series=spread, core_busy=[], cost_s=0.01)
 
 
-def verdict(records, known=CPU, machine: Machine | None = None, own=None) -> Diagnosis:
-    cell = examples.cell(records[0].request.scenario, variant=records[0].request.variant)
+def diagnosed(records, known=CPU, machine: Machine | None = None, own=None) -> Diagnosis:
+    cell = examples.cell(records[0].request.cell.scenario, variant=records[0].request.cell.variant)
     found = diagnose(records, scenario_of(cell), known, known if own is None else own, machine or examples.machine())
     assert found
     return found
@@ -76,20 +79,21 @@ MNIST_GPU = examples.cell("mnist-cnn", device="cuda")
 SMALL_NET_ON_GPU = {16: 770e-6, 32: 775e-6, 64: 790e-6}
 
 
-def test_a_gpu_brings_nothing_to_a_small_net_because_its_kernels_are_over_before_the_next_is_started():
+def test_a_gpu_does_not_help_a_small_network_because_starting_kernels_takes_longer_than_running_them():
     host_samples = host(gpu0_use=0.35)
-    found = verdict([launch(MNIST_GPU, 950e-6, SMALL_NET_ON_GPU, host_samples=host_samples)], H200)
-    assert found.kind is Kind.LAUNCH_BOUND
+    found = diagnosed([launch(MNIST_GPU, 950e-6, SMALL_NET_ON_GPU, host_samples=host_samples)], H200)
+    assert found.bottleneck is Bottleneck.LAUNCH_BOUND
     # The line through the three times: 762.5 us + 0.42 us an image; half of the time from 762.5 / 0.42 = 1,800 on.
-    assert "762 µs (97 %, as long as starting 169 empty kernels at 4.5 µs) are the same at every batch size" in (
+    assert "762 µs of this does not depend on the batch size (97 %, as much time as starting 169 empty kernels" in (
         found.evidence
     )
-    assert "from a batch of about 1,800 on" in found.evidence
+    assert "empty kernels at 4.5 µs each). At a batch size of about 1,800, the images take half" in found.evidence
     assert "The 985 MFLOP of a batch of 64 would take 21.9 µs at the measured 45 TFLOP/s" in found.evidence
     assert "the GPU mostly waits" in found.evidence
     assert "35 % of the time" in found.evidence
     assert found.remedy == (
-        "The net is too small for this GPU at batch 64: use a larger batch, graph compilation, or stay on the CPU."
+        "The network is too small for this GPU at batch size 64: use a larger batch or graph compilation, or use the "
+        "CPU."
     )
     assert found.flops_per_s == pytest.approx(training_flops(scenario_of(MNIST_GPU)) * 64 / 950e-6)
     assert found.ceiling_share == pytest.approx(found.flops_per_s / (45 * TERA))
@@ -97,66 +101,66 @@ def test_a_gpu_brings_nothing_to_a_small_net_because_its_kernels_are_over_before
 
 
 def test_two_gpus_have_twice_the_ceiling_and_peak():
-    one = verdict([launch(MNIST_GPU, 950e-6, SMALL_NET_ON_GPU)], H200)
-    two = verdict([launch(replace(MNIST_GPU, devices=2), 950e-6, SMALL_NET_ON_GPU)], H200)
+    one = diagnosed([launch(MNIST_GPU, 950e-6, SMALL_NET_ON_GPU)], H200)
+    two = diagnosed([launch(replace(MNIST_GPU, devices=2), 950e-6, SMALL_NET_ON_GPU)], H200)
     assert (two.ceiling_share, two.peak_share) == pytest.approx((one.ceiling_share / 2, one.peak_share / 2))
 
 
-def test_a_slice_of_a_gpu_is_not_held_against_the_whole_one():
+def test_a_slice_of_a_gpu_is_not_compared_with_the_peak_of_the_whole_gpu():
     records = [launch(MNIST_GPU, 950e-6, SMALL_NET_ON_GPU, placement={"device_name": "NVIDIA H200 MIG 1g.18gb"})]
-    assert verdict(records, H200, examples.machine(gpus=[examples.gpu()])).peak_share is None
+    assert diagnosed(records, H200, examples.machine(gpus=[examples.gpu()])).peak_share is None
 
 
-def test_a_loader_that_is_too_slow():
+def test_a_slow_loader_is_input_bound():
     cell = examples.cell("catdog-cnn")
-    found = verdict([launch(cell, 0.200, {8: 0.016, 16: 0.031, 32: 0.060})])
-    assert found.kind is Kind.INPUT_BOUND
+    found = diagnosed([launch(cell, 0.200, {8: 0.016, 16: 0.031, 32: 0.060})])
+    assert found.bottleneck is Bottleneck.INPUT_BOUND
     assert "70 % of the time goes to loading" in found.evidence
-    assert "One core decodes 700 photos/s at full size, 2 threads 1,400; it trained on 160." in found.evidence
-    assert "decoding is not it" in found.remedy
-    decoding = verdict([launch(cell, 0.040, {8: 0.004, 16: 0.008, 32: 0.015})])
-    assert "it trained on 800." in decoding.evidence
+    assert "at full size, and 2 threads decode 1,400. The cell trained on 160 photos/s." in found.evidence
+    assert "decoding is not the limit" in found.remedy
+    decoding = diagnosed([launch(cell, 0.040, {8: 0.004, 16: 0.008, 32: 0.015})])
+    assert "trained on 800 photos/s." in decoding.evidence
     assert "decoded photos from a cache" in decoding.remedy
     record = launch(cell, 0.040, {8: 0.004, 16: 0.008, 32: 0.015})
     for feed in ("cached", "resident"):
-        asked = replace(record.request, lane="tuned", settings={"feed": feed})
-        cached = verdict([record.model_copy(update={"request": asked})])
-        assert cached.kind is Kind.INPUT_BOUND
+        asked = examples.change(record.request, lane="tuned", settings={"feed": feed})
+        cached = diagnosed([record.model_copy(update={"request": asked, "cell": asked.cell})])
+        assert cached.bottleneck is Bottleneck.INPUT_BOUND
         assert "decode" not in cached.evidence + cached.remedy
 
 
-def test_a_small_cpu_net_pays_for_the_step_and_not_for_the_images():
+def test_a_small_network_on_a_cpu_is_launch_bound():
     cell = examples.cell("mnist-cnn", "tensorflow")
-    found = verdict([launch(cell, 0.021, {16: 0.0142, 32: 0.0163, 64: 0.0203})])
-    assert found.kind is Kind.LAUNCH_BOUND
-    assert "12.2 ms (60 %, " in found.evidence
+    found = diagnosed([launch(cell, 0.021, {16: 0.0142, 32: 0.0163, 64: 0.0203})])
+    assert found.bottleneck is Bottleneck.LAUNCH_BOUND
+    assert "12.2 ms of this does not depend on the batch size (60 %, " in found.evidence
     assert "GPU" not in found.evidence + found.remedy
 
 
-def test_updating_a_large_mlp_is_memory_traffic_and_no_overhead():
-    """Its step hardly grows with the batch, but what is fixed is Adam's passes over all weights."""
+def test_updating_a_large_mlp_is_memory_traffic_and_not_overhead():
+    """Its step hardly grows with the batch size, but the fixed part is Adam's passes over all weights."""
     cell = examples.cell("cifar-mlp")
     records = [launch(cell, 0.030, {8: 0.024, 16: 0.0248, 32: 0.0266})]
-    found = verdict(records)
-    assert found.kind is Kind.MEMORY_BOUND
+    found = diagnosed(records)
+    assert found.bottleneck is Bottleneck.MEMORY_BOUND
     # The line through the three times: 23.1 ms + 0.109 ms an image. 6.1 million weights, with gradients and Adam's two
     # means, each read and written.
     assert found.evidence == (
-        "Of the 26.6 ms of a step, 23.1 ms (87 %) are the same at every batch size: each step passes over all weights, "
-        "gradients and what the optimizer keeps, several times. Once, that is 196 MB of traffic, 19.6 ms at the "
+        "A step takes 26.6 ms, and 23.1 ms of this does not depend on the batch size (87 %). Each step passes over all "
+        "weights, gradients and optimizer state several times. One pass moves 196 MB and takes 19.6 ms at the "
         "measured 10 GB/s."
     )
     assert "fused optimizer" in found.remedy
     several_passes = {**CPU, **measured("cpu", memory=60 * GIGA)}
-    assert verdict(records, several_passes).kind is Kind.MEMORY_BOUND
+    assert diagnosed(records, several_passes).bottleneck is Bottleneck.MEMORY_BOUND
     too_many = {**CPU, **measured("cpu", memory=80 * GIGA)}  # 23.1 ms is 9.4 passes
-    assert verdict(records, too_many).kind is Kind.LAUNCH_BOUND
+    assert diagnosed(records, too_many).bottleneck is Bottleneck.LAUNCH_BOUND
 
 
-def test_a_deep_net_computes_at_the_ceiling():
+def test_a_deep_network_near_the_ceiling_is_compute_bound():
     cell = examples.cell("catdog-cnn", variant="deep")
-    found = verdict([launch(cell, 12.6, {8: 3.1, 16: 6.1, 32: 12.0})])
-    assert found.kind is Kind.COMPUTE_BOUND
+    found = diagnosed([launch(cell, 12.6, {8: 3.1, 16: 6.1, 32: 12.0})])
+    assert found.bottleneck is Bottleneck.COMPUTE_BOUND
     assert "its 879 GFLOP take 8.79 s (73 %) at the measured 100 GFLOP/s" in found.evidence
     assert found.ceiling_share == pytest.approx(8.79 / 12.6, rel=0.01)
     assert found.peak_share is None
@@ -165,145 +169,150 @@ def test_a_deep_net_computes_at_the_ceiling():
 def test_bf16_halves_the_traffic_of_activations_but_arithmetic_gains_more():
     cell = replace(examples.cell("catdog-cnn", device="cuda", variant="128"), precision="bf16")
     known = measured("cuda", "bf16", convolution=600 * TERA, memory=4.1 * TERA)
-    found = verdict([launch(cell, 250e-6, {8: 100e-6, 16: 145e-6, 32: 230e-6})], known)
-    assert found.kind is Kind.MEMORY_BOUND
+    found = diagnosed([launch(cell, 250e-6, {8: 100e-6, 16: 145e-6, 32: 230e-6})], known)
+    assert found.bottleneck is Bottleneck.MEMORY_BOUND
     # 865 MB in fp32, of which 13 MB for 407,745 weights with Adam stay as they are.
-    assert "439 MB of memory traffic at least 107 µs (47 %) at the measured 4.1 TB/s (data sheet: 4.8 TB/s)" in (
+    assert "439 MB of memory traffic take at least 107 µs (47 %) at the measured 4.1 TB/s (data sheet: 4.8 TB/s)" in (
         found.evidence
     )
     assert found.peak_share == pytest.approx(found.flops_per_s / (989.4 * TERA))
     assert "bf16" not in found.remedy
 
 
-def test_threads_that_do_not_run():
+def test_idle_threads_are_found():
     cell = examples.cell("catdog-cnn", variant="deep")
     resident = {8: 3.1, 16: 6.1, 32: 12.0}
-    few = verdict([launch(cell, 12.6, resident, threads=8, cpu_cores=2.1, busy_threads=2)])
-    assert few.kind is Kind.STARVED_OF_THREADS
-    assert "Of 8 threads asked for 2 computed, and 2.1 CPUs were busy" in few.evidence
+    few = diagnosed([launch(cell, 12.6, resident, threads=8, cpu_cores=2.1, busy_threads=2)])
+    assert few.bottleneck is Bottleneck.STARVED_OF_THREADS
+    assert "Only 2 of 8 threads computed, and 2.1 CPUs were busy" in few.evidence
     crowded = launch(cell, 12.6, resident, threads=8, cpu_cores=4.0, cpu_s=40.0, host_samples=host(cpu_busy=7.9))
-    assert "other processes used 3.9" in verdict([crowded]).evidence
-    unknown = launch(cell, 12.6, resident, threads=8, busy_threads=0)
-    assert verdict([unknown]).kind is Kind.COMPUTE_BOUND
+    assert "Other processes used 3.9" in diagnosed([crowded]).evidence
     gpu_cell = examples.cell("catdog-cnn", device="cuda", variant="deep")
     on_gpu = launch(gpu_cell, 0.032, {8: 0.008, 16: 0.0155, 32: 0.030}, threads=16, cpu_cores=1.0, busy_threads=1)
-    assert verdict([on_gpu], H200).kind is Kind.COMPUTE_BOUND  # one CPU is all that it takes to feed a GPU
+    assert diagnosed([on_gpu], H200).bottleneck is Bottleneck.COMPUTE_BOUND  # one CPU suffices to feed a GPU
 
 
-def test_times_measured_in_a_crowd_tell_of_the_crowd():
-    """What other load there was while the step was taken apart decides, by chance, which part of it looks long."""
+def test_other_load_explains_the_times_measured_with_it():
+    """Other load while the step was timed decides at random which part of it looks long."""
     cell, two = examples.cell(), {"threads": 2, "cpu_cores": 1.0, "cpu_s": 10.0}
     for step_s, resident in ((0.040, {16: 0.005, 64: 0.020}), (0.021, {16: 0.019, 64: 0.020})):
-        crowded = verdict([launch(cell, step_s, resident, host_samples=host(cpu_busy=2.0), **two)])
-        assert crowded.kind is Kind.STARVED_OF_THREADS
-        assert crowded.evidence.endswith("It kept 1.0 CPUs busy with 2 threads; other processes used 1.0 of 2.")
-        room = verdict([launch(cell, step_s, resident, host_samples=host(cpu_busy=1.3), **two)])
-        enough = verdict([launch(cell, step_s, resident, host_samples=host(cpu_busy=2.0), **{**two, "threads": 1})])
+        crowded = diagnosed([launch(cell, step_s, resident, host_samples=host(cpu_busy=2.0), **two)])
+        assert crowded.bottleneck is Bottleneck.STARVED_OF_THREADS
+        assert crowded.evidence.endswith("2 threads kept 1.0 CPUs busy. Other processes used 1.0 of 2.")
+        room = diagnosed([launch(cell, step_s, resident, host_samples=host(cpu_busy=1.3), **two)])
+        enough = diagnosed([launch(cell, step_s, resident, host_samples=host(cpu_busy=2.0), **{**two, "threads": 1})])
         asleep = {"threads": 2, "cpu_cores": 0.1, "cpu_s": 1.0}
-        waits = verdict([launch(cell, step_s, resident, host_samples=host(cpu_busy=2.0), **asleep)])
-        assert {room.kind, enough.kind, waits.kind} <= {Kind.INPUT_BOUND, Kind.LAUNCH_BOUND}
+        waits = diagnosed([launch(cell, step_s, resident, host_samples=host(cpu_busy=2.0), **asleep)])
+        assert {room.bottleneck, enough.bottleneck, waits.bottleneck} <= {
+            Bottleneck.INPUT_BOUND,
+            Bottleneck.LAUNCH_BOUND,
+        }
     on_gpu = launch(MNIST_GPU, 950e-6, SMALL_NET_ON_GPU, host_samples=host(cpu_busy=2.0), **two)
-    assert verdict([on_gpu], H200).kind is Kind.LAUNCH_BOUND
+    assert diagnosed([on_gpu], H200).bottleneck is Bottleneck.LAUNCH_BOUND
 
 
-def test_a_quota_of_half_the_cores():
+def test_a_quota_of_half_the_cores_throttles():
     cell = examples.cell("mnist-cnn")
-    found = verdict([launch(cell, 0.020, {64: 0.018}, cpu_s=10.0, throttled_s=10.0)])
-    assert found.kind is Kind.THROTTLED
+    found = diagnosed([launch(cell, 0.020, {64: 0.018}, cpu_s=10.0, throttled_s=10.0)])
+    assert found.bottleneck is Bottleneck.THROTTLED
     assert "withheld 50 % of the CPU time" in found.evidence
 
 
-def test_a_gpu_that_lowers_its_clocks():
+def test_a_gpu_that_lowers_its_clocks_is_throttled():
     slow = {64: 0.0060, 16: 0.0015}
     hot = launch(MNIST_GPU, 0.007, slow, host_samples=host(gpu0_hw_thermal=0.4))
-    assert verdict([hot], H200).kind is Kind.THROTTLED
+    assert diagnosed([hot], H200).bottleneck is Bottleneck.THROTTLED
     at_its_limit = launch(MNIST_GPU, 0.007, slow, host_samples=host(gpu0_sw_power_cap=0.9))
     usual, capped = (examples.machine(gpus=[examples.gpu(power_limit_w=watts)]) for watts in (700.0, 400.0))
-    assert verdict([at_its_limit], H200, usual).kind is not Kind.THROTTLED
-    assert verdict([at_its_limit], H200, capped).kind is Kind.THROTTLED
+    assert diagnosed([at_its_limit], H200, usual).bottleneck is not Bottleneck.THROTTLED
+    assert diagnosed([at_its_limit], H200, capped).bottleneck is Bottleneck.THROTTLED
     another_capped = examples.machine(gpus=[examples.gpu(index=1, power_limit_w=400.0)])
-    assert verdict([at_its_limit], H200, another_capped).kind is not Kind.THROTTLED
+    assert diagnosed([at_its_limit], H200, another_capped).bottleneck is not Bottleneck.THROTTLED
     before_and_after = host(gpu0_hw_thermal=0.0).model_copy(update={"at": [-9.0, *[float(n) for n in range(12, 23)]]})
     before_and_after.series["gpu0_hw_thermal"][:] = [1.0] * 12
-    assert verdict([launch(MNIST_GPU, 0.007, slow, host_samples=before_and_after)], H200).kind is not Kind.THROTTLED
+    assert (
+        diagnosed([launch(MNIST_GPU, 0.007, slow, host_samples=before_and_after)], H200).bottleneck
+        is not Bottleneck.THROTTLED
+    )
 
 
-def test_not_on_the_device_it_should_be_on():
+def test_a_cell_on_the_wrong_device_has_the_reason_as_diagnosis():
     words = "It trained on the CPU.", "Run kit doctor."
     elsewhere = examples.failed(examples.request(MNIST_GPU), Status.WRONG_DEVICE, Code.WRONG_DEVICE, *words)
     crashed = examples.failed(examples.request(examples.cell()))
-    (found,) = diagnose_all([crashed, elsewhere], [], catalog.scenarios(), examples.machine())
-    assert found == Diagnosis(MNIST_GPU.key, Kind.WRONG_DEVICE, *words, None, None, None)
+    run = Run(examples.plan([]), examples.machine(), [crashed, elsewhere])
+    (found,) = diagnose_all(run, catalog.scenarios())
+    assert found == Diagnosis(MNIST_GPU.key, Bottleneck.WRONG_DEVICE, *words, None, None, None)
 
 
-def test_kernels_that_compute_far_below_the_ceiling():
+def test_slow_kernels_are_compute_bound_far_below_the_ceiling():
     cell = examples.cell("cifar-cnn")
     records = [launch(cell, 0.042, {8: 0.011, 16: 0.021, 32: 0.040})]
     own = measured("cpu", convolution=40 * GIGA)
-    found = verdict(records, own=own)
-    assert found.kind is Kind.COMPUTE_BOUND
+    found = diagnosed(records, own=own)
+    assert found.bottleneck is Bottleneck.COMPUTE_BOUND
     assert "8.24 ms (21 %) at the measured 100 GFLOP/s (its own framework's kernel: 40 GFLOP/s)" in found.evidence
-    assert "at 21 % of what this CPU can" in found.remedy
-    assert "its own" not in verdict(records).evidence
-    without = verdict(records, {})
-    assert (without.kind, "ceilings" in without.remedy) == (Kind.UNCLEAR, True)
+    assert "at 21 % of the ceiling of this CPU" in found.remedy
+    assert "its own" not in diagnosed(records).evidence
+    without = diagnosed(records, {})
+    assert (without.bottleneck, "ceilings" in without.remedy) == (Bottleneck.UNCLEAR, True)
 
 
-def test_neither_arithmetic_nor_memory_explains_the_step():
+def test_a_step_that_no_ceiling_explains_is_unclear():
     cell = examples.cell("cifar-cnn")
-    slow = verdict([launch(cell, 0.142, {8: 0.032, 16: 0.065, 32: 0.130})])
-    mixed = verdict([launch(cell, 0.021, {8: 0.0088, 16: 0.0108, 32: 0.0150})])  # 6 ms for data, 6.7 fixed, 8.3 more
+    slow = diagnosed([launch(cell, 0.142, {8: 0.032, 16: 0.065, 32: 0.130})])
+    mixed = diagnosed([launch(cell, 0.021, {8: 0.0088, 16: 0.0108, 32: 0.0150})])  # 6 ms for data, 6.7 fixed, 8.3 more
     for found in (slow, mixed):
-        assert found.kind is Kind.UNCLEAR
+        assert found.bottleneck is Bottleneck.UNCLEAR
         assert "profiler" in found.remedy
 
 
-def test_what_takes_longer_than_the_step_at_memorys_speed_does_not_go_to_memory():
-    found = verdict(
+def test_traffic_that_would_take_longer_than_the_step_stays_in_caches():
+    found = diagnosed(
         [launch(MNIST_GPU, 950e-6, {32: 400e-6, 64: 790e-6})], {**H200, **measured("cuda", memory=50 * GIGA)}
     )
-    assert found.kind is Kind.UNCLEAR
+    assert found.bottleneck is Bottleneck.UNCLEAR
     assert "45 MB of memory traffic stay in caches" in found.evidence
 
 
-def test_a_step_taken_apart_while_the_machine_was_slower_is_scaled_to_what_training_took():
+def test_step_times_of_a_slower_moment_are_scaled_to_training():
     cell = examples.cell("catdog-cnn", variant="deep")
-    slower = verdict([launch(cell, 11.7, {8: 1.3 * 3.1, 16: 1.3 * 6.1, 32: 1.3 * 11.7})])
-    alike = verdict([launch(cell, 11.7, {8: 3.1, 16: 6.1, 32: 11.7})])
+    slower = diagnosed([launch(cell, 11.7, {8: 1.3 * 3.1, 16: 1.3 * 6.1, 32: 1.3 * 11.7})])
+    alike = diagnosed([launch(cell, 11.7, {8: 3.1, 16: 6.1, 32: 11.7})])
     assert slower == alike
-    assert slower.evidence.startswith("Of the 11.7 s of a step: ")
+    assert slower.evidence.startswith("A step takes 11.7 s: ")
     assert "waiting for data" not in slower.evidence
 
 
 def test_a_step_that_grows_faster_than_its_batch_has_no_fixed_part():
     cell = examples.cell("catdog-cnn", variant="deep")
-    assert "0 s (0 %) do not grow" in verdict([launch(cell, 12.6, {8: 2.9, 16: 6.0, 32: 12.4})]).evidence
+    assert "0 s (0 %) do not grow" in diagnosed([launch(cell, 12.6, {8: 2.9, 16: 6.0, 32: 12.4})]).evidence
 
 
-def test_the_gravest_of_several_causes_is_told():
+def test_the_first_of_several_bottlenecks_is_reported():
     cell = examples.cell("catdog-cnn", variant="deep")
     kinds = []
-    troubles = {
+    causes = {
         "throttled_s": 10.0,
         "step_s": 40.0,
         "resident": {8: 11.0, 16: 11.3, 32: 12.0},
         "cpu_cores": 0.9,
     }
     fixed = {"step_s": 12.6, "resident": {8: 3.1, 16: 6.1, 32: 12.0}}
-    for name in list(troubles):
-        kinds.append(verdict([launch(cell, **troubles)]).kind)
-        del troubles[name]
-        troubles |= {name: fixed[name]} if name in fixed else {}
-    kinds.append(verdict([launch(cell, **troubles)]).kind)
-    assert kinds == list(Kind)[1:6]
+    for name in list(causes):
+        kinds.append(diagnosed([launch(cell, **causes)]).bottleneck)
+        del causes[name]
+        causes |= {name: fixed[name]} if name in fixed else {}
+    kinds.append(diagnosed([launch(cell, **causes)]).bottleneck)
+    assert kinds == list(Bottleneck)[1:6]
 
 
-def test_the_median_of_launches_counts_and_those_without_anatomy_do_not():
+def test_the_median_counts_over_launches_that_timed_their_steps():
     cell = examples.cell("catdog-cnn", variant="deep")
     good = [launch(cell, 12.6, {8: 3.1, 16: 6.1, 32: 12.0}, launch=i) for i in (1, 2)]
     odd = launch(cell, 40.0, {8: 3.1, 16: 6.1, 32: 12.0}, launch=3)
     blank = launch(cell, 12.6, {}, launch=4)
-    assert verdict([*good, odd, blank]).kind is Kind.COMPUTE_BOUND
+    assert diagnosed([*good, odd, blank]).bottleneck is Bottleneck.COMPUTE_BOUND
     assert diagnose([blank], scenario_of(cell), CPU, CPU, examples.machine()) is None
 
 
@@ -328,7 +337,7 @@ SHARES = st.floats(0, 1)
     throttled=st.none() | st.floats(0, 1e4),
     slowed=SHARES,
 )
-def test_every_measured_cell_has_one_verdict_with_sane_figures(cell, launches, known, cores, throttled, slowed):
+def test_every_measured_cell_has_one_diagnosis_with_sane_figures(cell, launches, known, cores, throttled, slowed):
     host_samples = host(gpu0_hw_slowdown=slowed, cpu_busy=cores, gpu0_use=slowed)
     records = [
         launch(cell, s, r, launch=i, cpu_cores=cores, throttled_s=throttled, host_samples=host_samples)
@@ -339,7 +348,7 @@ def test_every_measured_cell_has_one_verdict_with_sane_figures(cell, launches, k
     if found is None:
         assert not any(cell.batch in resident for _, resident in launches)
         return
-    assert found.kind in set(Kind)
+    assert found.bottleneck in set(Bottleneck)
     assert found.evidence
     assert found.remedy.endswith(".")
     assert not {"nan", "inf", "None"} & set(found.evidence.replace(",", " ").split())
@@ -349,15 +358,15 @@ def test_every_measured_cell_has_one_verdict_with_sane_figures(cell, launches, k
 
 
 def probe(framework, *found, device="cpu", **changes) -> Record:
-    asked = examples.request(purpose="probe", framework=framework, device=device, **changes)
+    asked = examples.request(purpose="probe", scenario=CEILINGS, framework=framework, device=device, batch=1, **changes)
     return examples.record(asked, result=replace(examples.result(asked), ceilings=list(found)))
 
 
-def test_a_ceiling_is_the_best_that_any_framework_reached():
+def test_a_ceiling_is_the_best_value_of_all_frameworks():
     torch = probe("torch", ceiling("matmul", 9e10, "fp32"), ceiling("launch", 5e-6))
     other = probe("tensorflow", ceiling("matmul", 8e10, "fp32"), ceiling("launch", 9e-6), ceiling("memory", 2e10))
     gpu_probe = probe("torch", ceiling("matmul", 5e13, "fp32"), ceiling("jpeg", 600), device="cuda")
-    found = ceilings.best([other, torch, gpu_probe, examples.failed(examples.request(purpose="probe"))])
+    found = ceilings.best_ceilings([other, torch, gpu_probe, examples.failed(examples.request(purpose="probe"))])
     assert {key: value.value for key, value in found.items()} == {
         ("cpu", "matmul", "fp32"): 9e10,
         ("cpu", "launch", ""): 5e-6,

@@ -1,4 +1,4 @@
-"""Environments made for real, from a tiny wheel in a folder, without a network."""
+"""Real environments, made from a tiny wheel in a folder, without a network."""
 
 import base64
 import hashlib
@@ -19,7 +19,7 @@ from kit.model.progress import Silent
 
 
 class Counting(Silent):
-    """Counts the steps it was told of."""
+    """Count the steps that were announced."""
 
     def __init__(self):
         self.tasks = 0
@@ -32,7 +32,7 @@ class Counting(Silent):
 
 
 def make_wheel(folder):
-    """toy-1.0+cpu, one empty module. Returns its SHA-256."""
+    """Write toy-1.0+cpu, which has one empty module. Return its SHA-256."""
     files = {
         "toy.py": b"",
         "toy-1.0+cpu.dist-info/METADATA": b"Metadata-Version: 2.1\nName: toy\nVersion: 1.0+cpu\n",
@@ -50,8 +50,8 @@ def _short(content):
     return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
 
 
-class EnvironmentKey:
-    """A framework `toy`, its wheel, an empty package index."""
+class Toy:
+    """A framework `toy`, its wheel, and an empty package index."""
 
     def __init__(self, folder):
         for name in ("wheels", "index", "toy", "assets/scenarios/frameworks/toy"):
@@ -76,10 +76,10 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setenv("KIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
     monkeypatch.setattr(uv_environments, "PYTHON", ".".join(map(str, sys.version_info[:2])))
-    return EnvironmentKey(tmp_path)
+    return Toy(tmp_path)
 
 
-def test_an_environment_is_made_once_a_lock_and_has_its_packages(place):
+def test_each_lock_has_one_environment_with_its_packages(place):
     progress = Counting()
     first = place.ensure(progress)
     assert place.ensure(progress) == first
@@ -95,20 +95,20 @@ def test_an_environment_is_made_once_a_lock_and_has_its_packages(place):
     assert uv_environments.remove_all() == []
 
 
-def test_a_framework_without_a_list_of_packages_is_an_error_that_says_so(place):
+def test_a_framework_without_a_list_of_packages_is_an_error(place):
     (place.framework.folder / "cpu.lock").unlink()
     with pytest.raises(UsageError, match=r"no list of packages[\s\S]*make lock"):
         uv_environments.exists(place.framework, "cpu")
 
 
-def test_what_an_interrupted_attempt_left_is_made_anew(place):
+def test_an_incomplete_environment_is_replaced(place):
     home = uv_environments.folder() / place.ensure().reference.split("/")[-3]
     (home / uv_environments.MARKER).unlink()
     next(home.glob("lib/*/site-packages/toy.py")).unlink()
     subprocess.run([place.ensure().reference, "-c", "import toy"], check=True)
 
 
-def test_a_package_with_another_hash_is_refused_and_no_password_is_shown(place, capfd, monkeypatch):
+def test_a_package_with_another_hash_is_an_error_that_shows_no_password(place, capfd, monkeypatch):
     place.lock("0" * 64)
     with pytest.raises(ImageError, match=r"[Hh]ash") as caught:
         place.ensure()
@@ -128,7 +128,7 @@ def test_an_adapter_that_cannot_be_imported_is_an_error_each_time(place):
             place.ensure()
 
 
-def test_no_python_and_no_room_are_told_apart(place, monkeypatch, tmp_path):
+def test_a_missing_python_and_an_unusable_folder_are_different_errors(place, monkeypatch, tmp_path):
     monkeypatch.setattr(uv_environments, "PYTHON", "3.99")
     with pytest.raises(EngineError, match=r"3\.99") as caught:
         place.ensure()
@@ -139,12 +139,12 @@ def test_no_python_and_no_room_are_told_apart(place, monkeypatch, tmp_path):
         place.ensure()
 
 
-def test_no_password_is_shown_wherever_a_url_stands():
+def test_no_password_of_a_url_is_shown():
     for user in ("me:secret@", "me:s@cret@", "secret@"):
         assert without_user_info(f"from https://{user}host:81/a?b, me@host") == "from https://host:81/a?b, me@host"
 
 
-def test_folders_and_files_named_from_here_are_found_from_anywhere(tmp_path, monkeypatch):
+def test_relative_paths_are_found_from_any_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "wheels").mkdir()
     (tmp_path / "ca.pem").touch()

@@ -64,9 +64,8 @@ def net(layers, units=2, image=(12, 10, 3)):
 
 
 @given(st.integers(1, 5), st.integers(1, 4), st.integers(1, 3), st.integers(5, 9))
-def test_a_network_of_ones_counts_its_own_multiply_adds(filters, kernel, channels, height):
-    """An output of a layer of ones on ones is the number of products in it, and the sum of all outputs that of the
-    layer: the last layer, also of ones, does the sum."""
+def test_a_network_of_ones_counts_its_multiply_adds(filters, kernel, channels, height):
+    """With weights and inputs of 1, each output is its number of products. The last layer, also of ones, adds them."""
     scenario = net([Conv(filters, kernel, activation="linear")], units=1, image=(height, 6, channels))
     ones = {p.name: np.full(p.shape, float(p.name.endswith("kernel")), np.float32) for p in parameters(scenario)}
     (products,) = reference.forward(scenario, ones, np.ones((1, height, 6, channels), np.float32))[0]
@@ -74,14 +73,14 @@ def test_a_network_of_ones_counts_its_own_multiply_adds(filters, kernel, channel
     assert forward_flops(scenario) == 2 * (products + summed)
 
 
-def test_padding_keeps_the_positions():
+def test_operations_on_padding_count():
     valid, same = (net([Conv(4, 3, padding=padding)], units=1) for padding in ("valid", "same"))
     assert forward_flops(valid) == 2 * (10 * 8 * 4 * 27 + 10 * 8 * 4)
     assert forward_flops(same) == 2 * (12 * 10 * 4 * 27 + 12 * 10 * 4)
 
 
 @given(st.lists(st.sampled_from([Conv(4), Conv(3, 2, "same"), MaxPool(), Dropout(0.5)]), max_size=3), st.data())
-def test_what_holds_for_every_network(layers, data):
+def test_relations_that_hold_for_every_network(layers, data):
     scenario = net(layers, image=(32, 30, 3))
     forward, training = forward_flops(scenario), training_flops(scenario)
     assert 2 * forward <= training < 3 * forward
@@ -90,7 +89,7 @@ def test_what_holds_for_every_network(layers, data):
     assert (forward_flops(dropped), training_flops(dropped)) == (forward, training)
     few, more, most = (training_bytes(scenario, batch) for batch in (1, 2, 3))
     assert 0 < few < more
-    assert more - few == most - more  # in proportion to the batch, beside the weights
+    assert more - few == most - more  # apart from the weights, proportional to the batch
     assert training_bytes(dropped, 7) == training_bytes(scenario, 7)
     weights = sum(int(np.prod(p.shape)) for p in parameters(scenario))
     for optimizer in (Adam(), Adadelta()):

@@ -1,4 +1,4 @@
-"""Which GPUs a framework can use."""
+"""The GPUs that a framework can use."""
 
 from contextlib import nullcontext
 
@@ -35,7 +35,7 @@ def torch(tmp_path):
 
 
 @pytest.mark.parametrize("capability", [(7, 5), (9, 0), (10, 0)])
-def test_a_new_enough_gpu_and_driver_are_not_refused(machine, torch, capability):
+def test_a_new_enough_gpu_and_driver_are_accepted(machine, torch, capability):
     machine([(6, 0), capability], "580.65.06")
     assert gpus.refusal(torch) is None
 
@@ -45,15 +45,19 @@ def test_a_new_enough_gpu_and_driver_are_not_refused(machine, torch, capability)
     [
         ([], None, "No NVIDIA GPU is visible"),
         ([(9, 0)], "575.57", "needs 580 or newer"),
-        ([(7, 0), (6, 0)], "580.65.06", "compute capability 7.5 or newer; here is GPU (7, 0) (7.0), GPU (6, 0) (6.0)"),
+        (
+            [(7, 0), (6, 0)],
+            "580.65.06",
+            "compute capability 7.5 or newer. This machine has GPU (7, 0) (7.0), GPU (6, 0) (6.0)",
+        ),
     ],
 )
-def test_what_is_too_old_or_absent_is_named(machine, torch, capabilities, driver, words):
+def test_a_refusal_names_what_is_too_old_or_missing(machine, torch, capabilities, driver, words):
     machine(capabilities, driver)
     assert words in gpus.refusal(torch)
 
 
-def test_a_gpu_that_does_not_say_what_runs_on_it_counts_as_idle(monkeypatch):
+def test_a_gpu_that_does_not_list_its_processes_counts_as_idle(monkeypatch):
     def asked(handle):
         if handle == "silent":
             raise gpus.pynvml.NVMLError(gpus.pynvml.NVML_ERROR_NO_PERMISSION)

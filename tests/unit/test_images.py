@@ -1,4 +1,4 @@
-"""What an image is made of, and what a person is told when it cannot be made. No engine here."""
+"""Test the content of images and the errors of failed builds. No daemon is needed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOCK = "tiny-wheel==1.0+cpu \\\n    --hash=sha256:00\nother==2.0 \\\n    --hash=
 
 @pytest.fixture
 def framework(tmp_path, monkeypatch) -> Framework:
-    """A framework in a copy of the assets, with lists for both devices."""
+    """Return a framework in a copy of the assets, with lists for both devices."""
     shutil.copytree(assets.ROOT / "docker", tmp_path / "docker")
     (tmp_path / "scenarios" / "catalog").mkdir(parents=True)
     (tmp_path / "scenarios" / "worker.py").write_text("worker = 1\n")
@@ -35,13 +35,13 @@ def framework(tmp_path, monkeypatch) -> Framework:
 
 @pytest.fixture
 def sources(tmp_path) -> Sources:
-    """A wheel folder and a CA bundle of the caller's."""
+    """Return the caller's wheel folder and CA bundle."""
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     for name in (
         "tiny_wheel-1.0+cpu-py3-none-any.whl",
         "tiny_wheel-2.0-py3-none-any.whl",
-        "unasked-1-py3-none-any.whl",
+        "unused-1-py3-none-any.whl",
     ):
         (wheels / name).write_bytes(b"wheel")
     (tmp_path / "ca.pem").write_text("certificate")
@@ -49,7 +49,7 @@ def sources(tmp_path) -> Sources:
 
 
 def sources_of(framework: Framework, device: str, sources: Sources) -> dict[str, str]:
-    """Name and text of the files that only the build stage sees."""
+    """Return the text of each file that only the build stage sees, by name."""
     files = build_context.source_files(build_context.lock_file(framework, device).read_text(), device, sources)
     return {name: file.decode() if isinstance(file, bytes) else file.read_text() for name, file in files.items()}
 
@@ -59,7 +59,7 @@ def identities(framework: Framework, base: str = "sha256:base") -> tuple[str, st
     return packages, build_context.identity(build_context.worker_recipe(), packages)
 
 
-def test_a_build_gets_only_the_wheels_that_its_list_asks_for(framework, sources):
+def test_a_build_gets_only_the_wheels_in_its_list(framework, sources):
     files = sources_of(framework, "cpu", sources)
     assert set(files) == {
         "sources/pip.conf",
@@ -76,13 +76,13 @@ def test_a_cuda_build_never_sees_the_wheel_folder(framework, sources):
     assert "find-links" not in files["sources/pip.conf"]
 
 
-def test_the_page_of_cpu_wheels_is_asked_only_for_builds_that_it_has(framework):
+def test_the_index_of_cpu_wheels_is_used_only_for_its_versions(framework):
     assert CPU_WHEELS in sources_of(framework, "cpu", Sources())["sources/pip.conf"]
     (framework.folder / "cpu.lock").write_text("other==2.0\n")
     assert "find-links" not in sources_of(framework, "cpu", Sources())["sources/pip.conf"]
 
 
-def test_the_same_content_is_the_same_archive_whatever_the_files_are_like(tmp_path):
+def test_the_same_content_makes_the_same_archive_despite_times_and_modes(tmp_path):
     def archived(*names: str) -> bytes:
         with build_context.archive({name: tmp_path / name for name in names}) as file:
             return file.read()
@@ -97,7 +97,7 @@ def test_the_same_content_is_the_same_archive_whatever_the_files_are_like(tmp_pa
     assert archived("a", "b") != before
 
 
-def test_identity_is_recipe_list_base_and_scenarios_and_not_where_packages_come_from(framework, tmp_path):
+def test_identity_depends_on_recipe_list_base_and_scenarios_only(framework, tmp_path):
     before = identities(framework)
     module = tmp_path / "scenarios" / "catalog" / "new.py"
     module.write_text("SCENARIO = 1\n")
@@ -113,7 +113,7 @@ def test_identity_is_recipe_list_base_and_scenarios_and_not_where_packages_come_
     assert identities(framework, "sha256:other")[0] != identities(framework)[0]
 
 
-def test_a_framework_may_have_a_recipe_of_its_own(framework):
+def test_a_framework_may_have_its_own_dockerfile(framework):
     before = identities(framework)
     (framework.folder / "Dockerfile").write_text("FROM scratch\n")
     assert identities(framework)[0] != before[0]
@@ -122,7 +122,7 @@ def test_a_framework_may_have_a_recipe_of_its_own(framework):
 
 def test_a_device_without_a_list_is_an_error_that_names_the_file(framework):
     (framework.folder / "cuda.lock").unlink()
-    with pytest.raises(UsageError, match=r"cuda\.lock is not there"):
+    with pytest.raises(UsageError, match=r"cuda\.lock is missing"):
         build_context.lock_file(framework, "cuda")
 
 
@@ -137,7 +137,7 @@ def test_a_device_without_a_list_is_an_error_that_names_the_file(framework):
         ("write /opt/venv/x.so: no space left on device", DiskError, "docker system df"),
     ],
 )
-def test_a_failed_build_names_its_cause_its_remedy_and_the_log(line, kind, remedy):
+def test_the_error_of_a_failed_build_has_cause_remedy_and_log(line, kind, remedy):
     error = images.explain(
         "kit-tiny:cpu-0", "The command returned a non-zero code: 1", ["Step 1", line], Path("/the/log")
     )
@@ -147,7 +147,7 @@ def test_a_failed_build_names_its_cause_its_remedy_and_the_log(line, kind, remed
     assert kind is DiskError or "/the/log" in error.remedy
 
 
-def test_a_build_log_shows_no_user_info_and_gives_back_the_builders_error(tmp_path):
+def test_a_build_log_shows_no_user_info_and_returns_the_builders_error(tmp_path):
     class Task:
         text = ""
 
@@ -165,20 +165,22 @@ def test_a_build_log_shows_no_user_info_and_gives_back_the_builders_error(tmp_pa
         assert task.text == "extracting"
         failure = recorder.follow([{"error": "no https://me:secret@mirror.example"}, {"stream": "never read"}])
     assert failure == "no https://mirror.example"
-    assert "secret" not in path.read_text() + "".join(recorder.tail())
+    assert "secret" not in path.read_text() + "".join(recorder.tail)
     assert "never read" not in path.read_text()
 
 
-def test_proxies_are_handed_on_only_where_they_are_set():
+def test_only_proxies_that_are_set_become_build_arguments():
     given = {"HTTPS_PROXY": "http://proxy:1", "no_proxy": "here", "HTTP_PROXY": "", "OTHER": "x"}
     assert images.proxy_arguments(given) == {"HTTPS_PROXY": "http://proxy:1", "no_proxy": "here"}
 
 
-def asked(file: Path) -> set[str]:
-    """The packages of a list, those of the lists that it names included."""
+def listed_packages(file: Path) -> set[str]:
+    """Return the packages of a list and of the lists that it includes."""
     lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
     named = {re.split(r"[\[=<>]", line)[0] for line in lines if not line.startswith("-r ")}
-    return named.union(*(asked(assets.ROOT / "docker" / Path(line[3:]).name) for line in lines if line[:3] == "-r "))
+    return named.union(
+        *(listed_packages(assets.ROOT / "docker" / Path(line[3:]).name) for line in lines if line[:3] == "-r ")
+    )
 
 
 @pytest.mark.parametrize("folder", [assets.ROOT / "docker", EXAMPLE / "docker"])
@@ -188,7 +190,9 @@ def test_every_framework_has_a_list_of_exact_versions_and_hashes_for_each_device
     for file in files:
         lock = file.with_suffix(".lock").read_text()
         packages = [line for line in lock.splitlines() if "==" in line]
-        assert all(line.endswith("\\") for line in packages), f"{file}: a package without hashes"
-        assert asked(file) <= {line.partition("==")[0].partition("[")[0] for line in packages}, f"{file}: make lock"
-        assert "://" not in lock, f"{file}: names where packages came from"
+        assert all(line.endswith("\\") for line in packages), f"{file} has a package without hashes"
+        assert listed_packages(file) <= {line.partition("==")[0].partition("[")[0] for line in packages}, (
+            f"{file} changed: run `make lock`"
+        )
+        assert "://" not in lock, f"{file} names where packages came from"
         assert ("nvidia-cudnn" in lock) == (file.stem == "cuda")

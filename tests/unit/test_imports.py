@@ -1,4 +1,4 @@
-"""Test the import rules that import-linter cannot express. `make lint` runs import-linter with the others."""
+"""Test the import rules that import-linter cannot express. `make lint` runs import-linter."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_private_names_stay_in_their_folder_and_imports_are_absolute(path):
             )
 
 
-def test_few_modules_stand_directly_in_kit():
+def test_kit_has_few_top_level_modules():
     assert {path.name for path in (ROOT / "kit").glob("*.py")} == {"__init__.py", "__main__.py", "assets.py"}
 
 

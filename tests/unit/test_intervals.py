@@ -1,4 +1,4 @@
-"""Intervals from launches: the formulas, and that they cover what they say under the stopping rule."""
+"""Test intervals from launches: the formulas, and the coverage under the stopping rule."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bounds(interval):
 
 
 @given(values=different)
-def test_student_s_interval_is_that_of_scipy_on_the_logarithms(values):
+def test_the_t_interval_equals_scipy_s_on_the_logarithms(values):
     logs = np.log(values)
     expected = stats.t.interval(0.95, len(logs) - 1, loc=logs.mean(), scale=logs.std(ddof=1) / math.sqrt(len(logs)))
     interval = t_interval(values)
@@ -34,7 +34,7 @@ def test_student_s_interval_is_that_of_scipy_on_the_logarithms(values):
 
 
 @given(over=too_few_to_widen, under=too_few_to_widen)
-def test_a_ratio_s_interval_is_welch_s_in_scipy_where_nothing_is_widened(over, under):
+def test_the_interval_of_a_ratio_equals_scipy_s_welch_interval_without_widening(over, under):
     expected = stats.ttest_ind(np.log(over), np.log(under), equal_var=False).confidence_interval(0.95)
     interval = ratio_interval(over, under)
     assert np.log([interval.low, interval.high]) == pytest.approx([expected.low, expected.high], rel=1e-6, abs=1e-6)
@@ -51,7 +51,7 @@ def test_intervals_do_not_depend_on_unit_order_or_side(over, under, unit):
 
 
 @given(values=speeds)
-def test_the_widening_grows_the_interval_by_a_tenth_at_most_and_only_where_launches_may_have_been_stopped(values):
+def test_the_widening_is_a_tenth_at_most_and_starts_at_the_first_possible_stop(values):
     plain, widened = t_interval(values), cell_interval(values)
     growth = math.log(widened.high / widened.low) / math.log(plain.high / plain.low) if plain.high > plain.low else 1.0
     assert growth == pytest.approx(1) if len(values) < MIN_LAUNCHES else 1 - 1e-9 < growth < 1.1
@@ -64,23 +64,23 @@ def test_one_launch_has_no_interval_and_equal_ones_have_a_point():
     assert bounds(ratio_interval([8.0, 8.0], [4.0, 4.0])) == pytest.approx((2, 2, 2))
 
 
-def test_values_that_are_no_speeds_are_refused_and_absurd_ones_do_not_overflow():
+def test_values_that_are_not_speeds_raise_an_error_and_extreme_ones_do_not_overflow():
     with pytest.raises(ValueError, match="math domain"):
         cell_interval([100.0, 0.0])
-    absurd = ratio_interval([5e-324, 1e9], [1e9, 1e-300])
-    assert absurd.low == 0
-    assert math.isfinite(absurd.high)
+    extreme = ratio_interval([5e-324, 1e9], [1e9, 1e-300])
+    assert extreme.low == 0
+    assert math.isfinite(extreme.high)
 
 
-def test_a_cell_is_narrow_from_the_fifth_launch_on_where_its_half_width_is_small():
+def test_a_cell_is_narrow_from_the_fifth_launch_on_if_its_half_width_is_small():
     quiet, noisy = [1000.0, 1010.0, 1005.0, 995.0, 990.0], [1000.0, 1100.0, 900.0, 1050.0, 950.0]
     assert [is_narrow(quiet[:n]) for n in range(6)] == [False] * 5 + [True]
     assert not is_narrow(noisy)
     assert cell_interval(quiet).half_width <= TARGET < cell_interval(noisy).half_width
 
 
-# Sizes at which chance moves a figure by less than the margin that the intervals keep. Without the widening, ratios at
-# 4 and 5 % cover 90 %.
+# With these repetitions, chance changes the coverage by less than the margin. Without the widening, ratios at 4 and 5 %
+# would cover 90 %.
 @pytest.mark.parametrize(
     ("condition", "repetitions"),
     [
@@ -89,12 +89,12 @@ def test_a_cell_is_narrow_from_the_fifth_launch_on_where_its_half_width_is_small
         (Condition(sd=0.04, windows_sd=0.03), 10000),
         (Condition(sd=0.05, windows_sd=0.01, skewness=0.5), 8000),
         (Condition(sd=0.08, windows_sd=0.03), 2000),
-        (Condition(sd=0.05, windows_sd=0.03, most=8), 4000),
-        (Condition(sd=0.03, windows_sd=0.03, most=5, fixed=True), 4000),
-        (Condition(sd=0.03, windows_sd=0.03, most=20, fixed=True), 4000),
+        (Condition(sd=0.05, windows_sd=0.03, max_launches=8), 4000),
+        (Condition(sd=0.03, windows_sd=0.03, max_launches=5, fixed=True), 4000),
+        (Condition(sd=0.03, windows_sd=0.03, max_launches=20, fixed=True), 4000),
     ],
     ids=str,
 )
-def test_intervals_cover_the_truth_as_often_as_they_say_under_the_stopping_rule(condition, repetitions):
+def test_intervals_have_their_nominal_coverage_under_the_stopping_rule(condition, repetitions):
     for finding in simulate(condition, repetitions, np.random.default_rng(1)):
         assert 0.91 <= finding.coverage <= 0.97, finding

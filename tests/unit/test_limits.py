@@ -1,4 +1,4 @@
-"""What a launch may use of the machine."""
+"""Test which CPUs, memory and GPUs a launch may use."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tests import examples
 from tests.campaigns import new_run
 
 
-def test_limits_are_the_machine_s_unless_the_plan_says_otherwise(tmp_path):
+def test_limits_come_from_the_plan_or_else_from_the_machine(tmp_path):
     plan = new_run(tmp_path / "run").plan
     limits = launch_limits(plan, (0, 2, 1, 3), 1000)
     assert (limits.cpus, limits.memory_bytes, limits.timeout_s) == ((0, 2, 1, 3), 900, plan.timeout_s)
-    asked = plan.model_copy(update={"threads": 2, "memory_bytes": 77})
-    assert launch_limits(asked, (0, 2, 1, 3), None).cpus == (0, 2)
-    assert launch_limits(asked, (0, 2, 1, 3), None).memory_bytes == 77
+    limited = plan.model_copy(update={"threads": 2, "memory_bytes": 77})
+    assert launch_limits(limited, (0, 2, 1, 3), None).cpus == (0, 2)
+    assert launch_limits(limited, (0, 2, 1, 3), None).memory_bytes == 77
     with pytest.raises(UsageError, match="more than the 1 CPUs"):
-        launch_limits(asked, (0,), None)
+        launch_limits(limited, (0,), None)
 
 
-def test_a_gpu_is_the_first_idle_one_or_the_one_asked_for():
+def test_the_gpu_is_the_first_idle_one_or_the_requested_one():
     gpus = [examples.gpu(index=index, uuid=f"GPU-{index}") for index in range(3)]
     assert choose_gpus(None, gpus, busy=[0]) == ("1",)
     assert choose_gpus(None, gpus, busy=[0, 1, 2]) == ("0",)
@@ -30,5 +30,5 @@ def test_a_gpu_is_the_first_idle_one_or_the_one_asked_for():
     assert choose_gpus("GPU-2,0", gpus, busy=[0]) == ("GPU-2", "0")
     with pytest.raises(UsageError, match="no NVIDIA GPU is visible"):
         choose_gpus("0", [], busy=[])
-    with pytest.raises(UsageError, match="There is: 0, 1, 2"):
+    with pytest.raises(UsageError, match="Choose from: 0, 1, 2"):
         choose_gpus("3", gpus, busy=[])

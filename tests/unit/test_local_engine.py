@@ -1,4 +1,4 @@
-"""The local engine with real processes: a stand-in worker does what a test tells it to do."""
+"""The local engine with real processes. The worker executes the code of each test."""
 
 import json
 import os
@@ -14,10 +14,11 @@ import psutil
 import pytest
 
 from kit.engines.local import TEMPORARY, LocalEngine
-from kit.engines.processes import MemoryMeter, identity
+from kit.engines.memory import MemoryMeter
+from kit.engines.processes import identity
 from kit.environments.package_sources import Sources
 from kit.model.environment import Environment, Framework
-from kit.model.errors import EngineError, UsageError
+from kit.model.errors import DiskError, EngineError, UsageError
 from kit.model.launch import LaunchFolder, Limits
 from kit.model.progress import Silent
 
@@ -25,7 +26,7 @@ WORKER = "import pathlib, sys; exec(pathlib.Path(sys.argv[1], 'play.py').read_te
 VENV = Environment("toy", "cpu", "venv", sys.executable, "digest")
 MIB = 1 << 20
 
-# A child that left session and parent, as a daemon does; its id is in the file `child`.
+# Start a child that leaves session and parent, as a daemon does. The file `child` has its id.
 ESCAPE = """
 import os, pathlib, subprocess, sys, time
 here = pathlib.Path(sys.argv[1])
@@ -54,8 +55,8 @@ def engine(root):
 
 @pytest.fixture
 def launch(engine, tmp_path):
-    def run(play, *, memory=8 << 30, timeout=60.0, stopped=lambda: False, variables=None, **limits):
-        folder = LaunchFolder(tmp_path / "io", limits.pop("data", None), tmp_path / "log")
+    def run(play, *, memory=8 << 30, timeout=60.0, stopped=lambda: False, variables=None, log="log", **limits):
+        folder = LaunchFolder(tmp_path / "io", limits.pop("data", None), tmp_path / log)
         folder.scratch.mkdir()
         (folder.scratch / "play.py").write_text(textwrap.dedent(play))
         limits = Limits(timeout, memory, limits.pop("cpus", tuple(os.sched_getaffinity(0))), **limits)
@@ -66,15 +67,14 @@ def launch(engine, tmp_path):
 
 
 def lives(file):
-    """Whether the process whose id is in the file still runs. One that was never born does not, nor one that nobody
-    has collected yet."""
+    """Return whether the process whose id is in the file runs. A process that never started does not, nor a zombie."""
     try:
         return psutil.Process(int(file.read_text())).status() not in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
     except (FileNotFoundError, psutil.NoSuchProcess):
         return False
 
 
-def test_a_worker_can_open_sockets_in_its_temporary_folder_however_deep_its_scratch_folder_lies(engine, tmp_path):
+def test_a_worker_can_open_sockets_in_its_temporary_folder_if_the_path_of_its_scratch_folder_is_long(engine, tmp_path):
     deep = tmp_path / ("x" * 120)
     (deep / "io").mkdir(parents=True)
     play = """
@@ -86,12 +86,12 @@ def test_a_worker_can_open_sockets_in_its_temporary_folder_however_deep_its_scra
     (deep / "io/play.py").write_text(textwrap.dedent(play))
     limits = Limits(60, 8 << 30, tuple(os.sched_getaffinity(0)))
     done = engine.launch(VENV, LaunchFolder(deep / "io", None, deep / "log"), limits, {}, {"run": "r"}, lambda: False)
-    told = (deep / "log").read_text()
-    assert done.exit_code == 0, told
-    assert not Path(told.strip()).exists()
+    log = (deep / "log").read_text()
+    assert done.exit_code == 0, log
+    assert not Path(log.strip()).exists()
 
 
-def test_the_temporary_folder_of_a_killed_orchestrator_is_swept_and_that_of_a_living_one_is_not(engine):
+def test_sweeping_removes_temporary_folders_of_dead_orchestrators_only(engine):
     with tempfile.TemporaryDirectory(prefix=f"{TEMPORARY}{identity(os.getpid())}-") as kept:
         left = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}1@7-"))
         assert f"folder {left}" in engine.sweep(lambda run: False)
@@ -99,7 +99,7 @@ def test_the_temporary_folder_of_a_killed_orchestrator_is_swept_and_that_of_a_li
         assert Path(kept).exists()
 
 
-def test_a_worker_gets_its_folders_variables_cpus_and_little_else(launch, tmp_path, monkeypatch):
+def test_a_worker_gets_its_folders_variables_and_cpus_but_not_the_callers_variables(launch, tmp_path, monkeypatch):
     monkeypatch.setenv("SECRET", "of the caller")
     monkeypatch.setenv("PYTHONPATH", "/of/the/caller")
     cpu = max(os.sched_getaffinity(0))
@@ -108,7 +108,7 @@ def test_a_worker_gets_its_folders_variables_cpus_and_little_else(launch, tmp_pa
         import json, os, sys
         print("to the log")
         print("errors too", file=sys.stderr)
-        json.dump([dict(os.environ), sorted(os.sched_getaffinity(0)), sys.argv[1:], sys.path], open("told", "w"))
+        json.dump([dict(os.environ), sorted(os.sched_getaffinity(0)), sys.argv[1:], sys.path], open("seen", "w"))
         """,
         variables={"ASKED_FOR": "1"},
         cpus=(cpu,),
@@ -117,7 +117,7 @@ def test_a_worker_gets_its_folders_variables_cpus_and_little_else(launch, tmp_pa
     )
     assert (done.exit_code, done.timed_out, done.out_of_memory, done.not_started) == (0, False, False, None)
     scratch = str(tmp_path / "io")
-    variables, cpus, arguments, path = json.loads((tmp_path / "io/told").read_text())
+    variables, cpus, arguments, path = json.loads((tmp_path / "io/seen").read_text())
     assert cpus == [cpu]
     assert arguments == [scratch, "--data", str(tmp_path)]
     assert str(tmp_path / "assets") in path
@@ -131,12 +131,12 @@ def test_a_worker_gets_its_folders_variables_cpus_and_little_else(launch, tmp_pa
     assert (tmp_path / "log").read_text() == "to the log\nerrors too\n"
 
 
-def test_exit_codes_are_as_in_a_shell_and_a_kill_far_from_the_limit_is_no_lack_of_memory(launch):
+def test_exit_codes_are_as_in_a_shell_and_a_kill_below_the_memory_limit_is_not_out_of_memory(launch):
     done = launch("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     assert (done.exit_code, done.out_of_memory) == (137, False)
 
 
-def test_an_interpreter_that_is_gone_is_told_in_the_log(engine, tmp_path):
+def test_the_log_names_a_missing_interpreter(engine, tmp_path):
     folder = LaunchFolder(tmp_path / "io", None, tmp_path / "log")
     gone = Environment("toy", "cpu", "venv", str(tmp_path / "python"), "digest")
     done = engine.launch(gone, folder, Limits(60, 1 << 30, (0,)), {}, {}, lambda: False)
@@ -144,30 +144,36 @@ def test_an_interpreter_that_is_gone_is_told_in_the_log(engine, tmp_path):
     assert "No such file" in (tmp_path / "log").read_text()
 
 
-def test_the_deadline_ends_the_worker_and_what_it_started(launch, tmp_path):
+def test_the_deadline_ends_the_worker_and_its_children(launch, tmp_path):
     done = launch(ESCAPE + "time.sleep(600)", timeout=2)
     assert done.timed_out
     assert not lives(tmp_path / "io/child")
 
 
-def test_a_worker_that_ignores_sigterm_is_killed(launch):
-    done = launch("import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)", timeout=1)
-    assert (done.timed_out, done.exit_code) == (True, 137)
+def test_a_worker_that_ignores_sigterm_is_killed(launch, tmp_path):
+    play = """
+        import signal, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        open("ready", "w")
+        time.sleep(600)
+        """
+    done = launch(play, stopped=(tmp_path / "io/ready").exists)
+    assert (done.timed_out, done.exit_code) == (False, 137)
 
 
-def test_nothing_is_left_of_a_worker_that_ended_well(launch, tmp_path):
+def test_no_child_is_left_when_the_worker_ended_by_itself(launch, tmp_path):
     assert launch(ESCAPE).exit_code == 0
     assert not lives(tmp_path / "io/child")
 
 
-def test_what_a_person_stops_ends(launch, tmp_path):
+def test_a_stop_request_ends_the_worker_and_its_children(launch, tmp_path):
     done = launch(ESCAPE + "time.sleep(600)", stopped=(tmp_path / "io/child").exists)
     assert not done.timed_out
     assert done.exit_code != 0
     assert not lives(tmp_path / "io/child")
 
 
-def test_an_exception_in_the_orchestrator_leaves_nothing_behind(launch, tmp_path):
+def test_no_child_is_left_after_an_exception_in_the_orchestrator(launch, tmp_path):
     def stopped():
         if (tmp_path / "io/child").exists():
             raise KeyboardInterrupt
@@ -175,6 +181,12 @@ def test_an_exception_in_the_orchestrator_leaves_nothing_behind(launch, tmp_path
 
     with pytest.raises(KeyboardInterrupt):
         launch(ESCAPE + "time.sleep(600)", stopped=stopped)
+    assert not lives(tmp_path / "io/child")
+
+
+def test_a_log_that_cannot_be_written_ends_the_worker_with_a_disk_error(launch, tmp_path):
+    with pytest.raises(DiskError, match="No space left"):
+        launch(ESCAPE + "print('output', flush=True); time.sleep(600)", log="/dev/full", timeout=1e6)
     assert not lives(tmp_path / "io/child")
 
 
@@ -200,8 +212,6 @@ def test_pages_that_forked_children_share_count_once(tmp_path):
         while len(parent.children(recursive=True)) < 3:
             time.sleep(0.01)
         wide, narrow = MemoryMeter(process.pid, 200 * MIB), MemoryMeter(process.pid, 50 * MIB)
-        for meter in (wide, narrow):
-            meter.find_descendants()
         assert not wide.over_limit()
         assert 100 * MIB < wide.peak_bytes < 200 * MIB
         assert narrow.over_limit()
@@ -226,7 +236,7 @@ def test_a_worker_dies_with_an_orchestrator_that_is_killed(root, tmp_path):
         if not lives(pid):
             return
         time.sleep(0.01)
-    pytest.fail("the worker outlived the orchestrator")
+    pytest.fail("The worker outlived the orchestrator.")
 
 
 ORCHESTRATOR = """
@@ -243,7 +253,7 @@ LocalEngine(Sources(), root=root).launch(venv, folder, Limits(600, 8 << 30, (0,)
 """
 
 
-def test_sweeping_ends_what_dead_orchestrators_of_dead_runs_left_and_nothing_else(engine):
+def test_sweeping_ends_only_processes_of_dead_runs_whose_orchestrator_is_dead(engine):
     ended = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     owner = identity(ended.pid)
     ended.communicate(b"\n")
@@ -269,20 +279,20 @@ def framework(tmp_path, *, name, devices=("cpu",)):
     return Framework(name, name.title(), devices, (name,), None, None, None, tmp_path)
 
 
-def test_a_named_interpreter_is_used_as_it_is(root, tmp_path):
+def test_a_named_interpreter_is_used_without_an_environment(root, tmp_path):
     engine = LocalEngine(Sources(), sys.executable, root)
     found = engine.prepare(framework(tmp_path, name="json"), "cpu", Silent())
     assert (found.kind, found.reference, len(found.digest)) == ("system", sys.executable, 64)
     assert engine.describe()["python"] == ".".join(map(str, sys.version_info[:3]))
 
 
-def test_refusals_name_what_is_absent(root, tmp_path):
+def test_refusals_name_what_is_missing(root, tmp_path):
     named = LocalEngine(Sources(), sys.executable, root)
     assert "lacks no_such_framework" in str(named.refusal(framework(tmp_path, name="no_such_framework"), "cpu"))
     assert "not offered on cuda" in str(named.refusal(framework(tmp_path, name="json"), "cuda"))
 
 
-def test_an_interpreter_that_is_not_there_or_none_is_an_error(tmp_path):
+def test_a_missing_interpreter_and_a_program_that_is_not_python_are_errors(tmp_path):
     for name, kind in (("no-such-python", UsageError), ("/bin/false", EngineError)):
         with pytest.raises(kind, match=name):
             LocalEngine(Sources(), name).describe()

@@ -1,4 +1,4 @@
-"""The machine's lock: one run measures at a time."""
+"""Test the machine lock: only one run may measure at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from kit.host import machine_lock
 from kit.model.errors import EngineError
 from tests import fakes
-from tests.campaigns import go, new_run
+from tests.campaigns import execute, new_run
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -28,7 +28,7 @@ with machine_lock.measuring("other-run"):
 
 @pytest.fixture
 def other_process():
-    """Another process that measures on this machine."""
+    """Start another process that measures on this machine."""
     command = [sys.executable, "-c", HOLD, str(machine_lock.PATH)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "held\n"
@@ -36,27 +36,27 @@ def other_process():
         process.kill()
 
 
-def test_a_second_measuring_run_is_refused_until_the_first_is_dead(tmp_path, other_process):
+def test_a_second_run_is_refused_until_the_first_has_ended(tmp_path, other_process):
     folder, engine = new_run(tmp_path / "run"), fakes.FakeEngine()
     with pytest.raises(EngineError, match=rf"other-run \(process {other_process.pid}\)"):
-        go(folder, engine)
+        execute(folder, engine)
     assert engine.calls == []
     assert machine_lock.is_alive("other-run")
     assert not machine_lock.is_alive("r1")
     other_process.kill()
     other_process.wait()
     assert not machine_lock.is_alive("other-run")
-    assert len(go(folder, engine)) == 6
+    assert len(execute(folder, engine)) == 6
 
 
-def test_a_lock_file_that_says_nothing_sensible_is_shown_to_nobody(other_process):
+def test_unexpected_content_of_the_lock_file_is_not_shown(other_process):
     machine_lock.PATH.write_bytes(b"\x1b]0;evil\x07 \xff")
     with pytest.raises(EngineError, match=r"\? \(process \?\)"), machine_lock.measuring("r1"):
         pass
-    assert machine_lock.is_alive("r1")  # who knows: rather leave its containers alone
+    assert machine_lock.is_alive("r1")  # it may be this run, so its containers must stay
 
 
-def test_a_link_or_a_pipe_in_the_lock_s_place_is_an_error(tmp_path):
+def test_a_link_or_a_pipe_instead_of_the_lock_file_is_an_error(tmp_path):
     target = tmp_path / "target"
     target.write_text("precious")
     machine_lock.PATH.symlink_to(target)

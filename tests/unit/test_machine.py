@@ -1,4 +1,4 @@
-"""The description of the machine, from recorded texts of other machines."""
+"""The description of the machine, from recorded files of other machines."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from kit.host import machine
 from kit.model.errors import EngineError
 from kit.model.machine import Gpu, Machine
 
-# Two sockets, two cores each, two threads a core, numbered as Linux does: the siblings come last.
+# Two sockets with two cores each and two threads per core. Linux numbers the siblings last.
 CPUINFO = "\n\n".join(
     f"processor\t: {number}\nmodel name\t: Intel(R)  Xeon(R) Gold\nphysical id\t: {number % 4 // 2}\n"
     f"core id\t\t: {number % 2}\nflags\t\t: fpu sse4_2 avx avx512_vnni amx_bf16 hypervisor"
@@ -18,20 +18,6 @@ CPUINFO = "\n\n".join(
 )
 # A virtual machine that names neither sockets nor cores.
 CPUINFO_BARE = "processor\t: 0\nmodel name\t: QEMU Virtual CPU\n\nprocessor\t: 1\nmodel name\t: QEMU Virtual CPU\n"
-
-V1_MEMBERSHIP = "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n1:name=systemd:/docker/abc\n0::/docker/abc\n"
-V2_MEMBERSHIP = "0::/user.slice/user-1000.slice\n"
-
-
-def v1_mounts(point: Path, root: str) -> str:
-    return "".join(
-        f"{number} 77 0:{number} {root} {point}/{names} ro,nosuid - cgroup cgroup rw,{names}\n"
-        for number, names in ((78, "cpu,cpuacct"), (82, "memory"))
-    )
-
-
-def v2_mounts(point: Path) -> str:
-    return f"24 30 0:22 / /sys rw - sysfs sysfs rw\n35 24 0:30 / {point} rw shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
 
 
 def test_cpuinfo() -> None:
@@ -43,7 +29,7 @@ def test_cpuinfo() -> None:
 
 
 def test_spread_takes_one_thread_of_each_core_first() -> None:
-    adjacent = {0: (0, 0), 1: (0, 0), 2: (0, 1), 3: (0, 1)}  # as some clouds number siblings
+    adjacent = {0: (0, 0), 1: (0, 0), 2: (0, 1), 3: (0, 1)}  # some clouds number siblings in this way
     assert machine.spread({0, 1, 2, 3}, adjacent) == (0, 2, 1, 3)
     assert machine.spread({1, 2, 3}, adjacent) == (1, 2, 3)
 
@@ -71,48 +57,29 @@ def test_usable_cpus_round_the_quota_down_to_at_least_one(
     assert machine.usable_cpus() == expected
 
 
-def test_cgroup_v1_in_a_container_reads_its_own_mount(tmp_path: Path) -> None:
-    version, folders = machine.cgroup_folders("cpu", V1_MEMBERSHIP, v1_mounts(tmp_path, "/docker/abc"))
-    assert (version, folders) == (1, [tmp_path / "cpu,cpuacct"])
-    folders[0].mkdir()
-    (folders[0] / "cpu.cfs_quota_us").write_text("150000\n")
-    (folders[0] / "cpu.cfs_period_us").write_text("100000\n")
-    assert machine.quota_from(1, folders[0]) == 1.5
-    (folders[0] / "cpu.cfs_quota_us").write_text("-1\n")
-    assert machine.quota_from(1, folders[0]) is None
-
-
-def test_cgroup_v1_memory_limit(tmp_path: Path) -> None:
+def test_cgroup_v1_limits(tmp_path: Path) -> None:
     limit = tmp_path / "memory.limit_in_bytes"
     limit.write_text("9223372036854771712\n")
     assert machine.memory_limit_from(1, tmp_path) is None
     limit.write_text("314572800\n")
     assert machine.memory_limit_from(1, tmp_path) == 314572800
+    (tmp_path / "cpu.cfs_quota_us").write_text("150000\n")
+    (tmp_path / "cpu.cfs_period_us").write_text("100000\n")
+    assert machine.quota_from(1, tmp_path) == 1.5
+    (tmp_path / "cpu.cfs_quota_us").write_text("-1\n")
+    assert machine.quota_from(1, tmp_path) is None
 
 
-def test_cgroup_v2_takes_the_least_on_the_way_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cgroup_v2_limits_are_the_minimum_over_all_parents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = tmp_path / "user.slice" / "user-1000.slice"
     own.mkdir(parents=True)
     (own / "cpu.max").write_text("max 100000\n")
     (own / "memory.max").write_text("max\n")
     (own.parent / "cpu.max").write_text("250000 100000\n")
     (own.parent / "memory.max").write_text("1048576\n")
-    found = machine.cgroup_folders("cpu", V2_MEMBERSHIP, v2_mounts(tmp_path))
-    assert found == (2, [own, own.parent, tmp_path])
-    monkeypatch.setattr(machine, "_own_cgroup", lambda _: found)
+    monkeypatch.setattr("scenarios.linux.cgroup.own_folders", lambda _: (2, [own, own.parent, tmp_path]))
     assert machine.quota_cpus() == 2.5
     assert machine.memory_limit_bytes() == 1048576
-
-
-def test_cgroup_hybrid_prefers_the_hierarchy_that_has_the_controller(tmp_path: Path) -> None:
-    mounts = v2_mounts(tmp_path / "unified") + v1_mounts(tmp_path, "/")
-    assert machine.cgroup_folders("memory", V1_MEMBERSHIP, mounts)[0] == 1
-    assert machine.cgroup_folders("pids", V1_MEMBERSHIP, mounts)[0] == 2
-
-
-def test_a_cgroup_outside_the_mount_is_not_looked_for(tmp_path: Path) -> None:
-    assert machine.cgroup_folders("cpu", "0::/../other\n", v2_mounts(tmp_path)) == (2, [tmp_path])
-    assert machine.cgroup_folders("cpu", "", "") == (2, [])
 
 
 def test_caches(tmp_path: Path) -> None:
@@ -126,7 +93,7 @@ def test_caches(tmp_path: Path) -> None:
     assert machine.caches(tmp_path) == {"L1d": 48 << 10, "L1i": 32 << 10, "L3": 32 << 20}
 
 
-def test_other_platforms_are_refused() -> None:
+def test_other_platforms_are_errors() -> None:
     machine.require_supported("Linux", "x86_64")
     for system, architecture in (("Darwin", "arm64"), ("Linux", "aarch64"), ("", "")):
         with pytest.raises(EngineError, match="Linux on x86_64 only"):
@@ -150,7 +117,7 @@ def facts(**changes: object) -> dict[str, object]:
     return {"cpu_model": "Xeon", "memory_bytes": (16 << 30) - 5000, "gpus": [gpu]} | changes
 
 
-def test_identity_ignores_what_changes_by_itself() -> None:
+def test_identity_ignores_boot_differences_power_limit_and_uuid() -> None:
     same = machine.identity(facts())
     limited = Gpu(
         index=0,

@@ -1,4 +1,4 @@
-"""The table of data-sheet peaks: which board a name means, and that the figures are dense ones."""
+"""Test the table of data-sheet peaks: which board a name belongs to, and that the figures are dense."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kit.analysis.peaks import _PEAKS, peak
         ("Tesla T4", "fp32", 8.1),
     ],
 )
-def test_a_name_as_nvml_spells_it_finds_its_own_board(name, precision, tera):
+def test_a_name_in_nvml_s_spelling_finds_its_board(name, precision, tera):
     found = peak(name)
     assert found
     assert found.flops(precision) == pytest.approx(tera * 1e12)
@@ -47,20 +47,22 @@ def test_a_board_with_other_clocks_or_memory_has_no_peak(name):
     assert peak(name) is None
 
 
-def test_memory_tells_boards_of_one_name_apart():
+def test_the_memory_distinguishes_boards_with_the_same_name():
     assert [peak(n).memory / 1e9 for n in ("NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-40GB")] == [2039, 1555]
 
 
-def test_gpus_before_ampere_have_no_figure_for_tf32_and_bf16():
+def test_gpus_before_ampere_have_no_peak_for_tf32_and_bf16():
     for name in ("Tesla V100-PCIE-16GB", "Tesla T4", "Tesla P100-SXM2-16GB"):
         assert peak(name).flops("tf32") is None
         assert peak(name).flops("bf16") is None
 
 
 @pytest.mark.parametrize("found", [found for _, found in _PEAKS], ids=lambda found: found.gpu)
-def test_no_figure_is_a_sparse_one(found):
-    """Tensor cores multiply bf16 at twice the rate of tf32: a row that mixes dense with sparse figures breaks this, and
-    none of these GPUs has a dense PFLOP/s."""
+def test_all_peaks_are_dense(found):
+    """Tensor cores compute bf16 at twice the rate of tf32, so a row that mixes dense and sparse figures fails.
+
+    No GPU of the table has a dense PFLOP/s.
+    """
     assert found.source
     assert found.fp32 < 1e14
     assert 1e11 < found.memory < 1e13

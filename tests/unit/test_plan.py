@@ -1,4 +1,4 @@
-"""From names to launches: what is chosen, in which order, and what is refused."""
+"""Test plans: the selected cells, their order, the refused options, and the estimates."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from kit.model.environment import Framework
 from kit.model.errors import UsageError
 from kit.planning import catalog
-from kit.planning.estimates import PROBE_S, start_seconds
+from kit.planning.estimates import PROBE_S, estimate, start_seconds
 from kit.planning.plan import Options, make_plan
-from kit.planning.plan_estimate import estimate
 from kit.planning.profiles import PROFILES, budget
 from kit.planning.selection import Selection
 from scenarios.contract.request import Budget
@@ -36,13 +35,13 @@ def plan(selection=Selection(), options=Options("fake")):  # noqa: B008 - both a
 def test_the_default_is_every_scenario_framework_and_device_in_stock_fp32():
     launches = plan().launches
     assert len(launches) == len({launch.key for launch in launches}) == 6 * 3 * 2
-    assert {(x.variant, x.lane, x.precision, x.devices, x.launch, x.named) for x in launches} == {
-        ("", "stock", "fp32", 1, 1, False)
-    }
-    assert all(launch.batch == SCENARIOS[launch.scenario][""].batch for launch in launches)
+    cells = [launch.cell for launch in launches]
+    assert {(x.variant, x.lane, x.precision, x.devices) for x in cells} == {("", "stock", "fp32", 1)}
+    assert {(launch.launch, launch.named) for launch in launches} == {(1, False)}
+    assert all(launch.cell.batch == SCENARIOS[launch.cell.scenario][""].batch for launch in launches)
 
 
-def test_names_choose_and_the_key_says_all_of_it():
+def test_names_select_cells():
     chosen = plan(
         Selection(
             scenarios=("catdog-cnn",),
@@ -60,15 +59,15 @@ def test_names_choose_and_the_key_says_all_of_it():
     assert all(launch.named for launch in chosen)
 
 
-def test_variants_without_scenarios_are_those_that_have_them():
-    labels = {(x.scenario, x.variant) for x in plan(Selection(variants=("sigmoid",))).launches}
+def test_variants_without_scenarios_select_the_scenarios_that_have_them():
+    labels = {(x.cell.scenario, x.cell.variant) for x in plan(Selection(variants=("sigmoid",))).launches}
     assert labels == {("cifar-mlp", "sigmoid"), ("fashion-mlp", "sigmoid")}
-    labels = {(x.scenario, x.variant) for x in plan(Selection(variants=("default", "deep"))).launches}
+    labels = {(x.cell.scenario, x.cell.variant) for x in plan(Selection(variants=("default", "deep"))).launches}
     assert labels == {(name, "") for name in SCENARIOS} | {("catdog-cnn", "deep")}
 
 
 @pytest.mark.parametrize(
-    ("selection", "options", "told"),
+    ("selection", "options", "words"),
     [
         (Selection(scenarios=("mnist-cmm",)), Options("fake"), "'mnist-cnn'"),
         (Selection(frameworks=("pytorch",)), Options("fake"), "'torch'"),
@@ -91,8 +90,8 @@ def test_variants_without_scenarios_are_those_that_have_them():
         (Selection(), Options("fake", threads=0), "--threads"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_what_does(selection, options, told):
-    with pytest.raises(UsageError, match=told):
+def test_invalid_options_are_refused_with_a_remedy(selection, options, words):
+    with pytest.raises(UsageError, match=words):
         plan(selection, options)
 
 
@@ -109,17 +108,17 @@ def test_standard_interleaves_whole_rounds_by_seed(frameworks, scenarios, seed):
     assert [launch.launch for launch in launches] == sorted(n for n in range(1, 6) for _ in cells)
     assert Counter((x.key, x.launch) for x in launches) == Counter((key, n) for key in cells for n in range(1, 6))
     if len(frameworks) > 1:
-        assert all(a.framework != b.framework for a, b in pairwise(launches))
+        assert all(a.cell.framework != b.cell.framework for a, b in pairwise(launches))
     assert plan(selection, options).launches == launches
 
 
-def test_the_seed_changes_the_order_and_nothing_else():
+def test_the_seed_changes_only_the_order():
     one, other = (plan(options=Options("fake", profile="standard", seed=seed)).launches for seed in (1, 2))
     assert one != other
     assert Counter(x.key for x in one) == Counter(x.key for x in other)
 
 
-def test_budgets_are_those_of_the_profiles():
+def test_the_profile_sets_the_budget_of_a_launch():
     scenario = SCENARIOS["cifar-cnn"][""]
     assert budget(PROFILES["smoke"], None, scenario) == Budget(steps=20, test_images=200)
     assert budget(PROFILES["quick"], None, scenario) == Budget(seconds=6, test_images=1000)
@@ -128,11 +127,11 @@ def test_budgets_are_those_of_the_profiles():
     assert budget(PROFILES["full"], 2, scenario) == Budget(epochs=2)
 
 
-def test_the_estimate_counts_what_will_run_and_what_must_be_made():
+def test_the_estimate_counts_launches_and_environments():
     selection = Selection(scenarios=("mnist-cnn",), frameworks=("torch", "onnxruntime"))
     whole = plan(selection)
     cold = estimate(whole, SCENARIOS)
-    warm = estimate(whole, SCENARIOS, ready=[(x.framework, x.device) for x in whole.launches])
+    warm = estimate(whole, SCENARIOS, ready=[launch.environment_key for launch in whole.launches])
     on_cpu = estimate(whole, SCENARIOS, left_out=[("torch", "cuda"), ("onnxruntime", "cuda")])
     assert warm.disk_bytes == 0 < on_cpu.disk_bytes < cold.disk_bytes
     assert warm.seconds < cold.seconds
@@ -144,11 +143,11 @@ def test_the_estimate_counts_what_will_run_and_what_must_be_made():
     assert "cuda" not in on_cpu.lines[2]
 
 
-def test_a_budget_is_for_the_profile_that_goes_on_until_intervals_are_narrow():
+def test_the_time_budget_applies_to_the_standard_profile():
     selection = Selection(scenarios=("mnist-cnn",), frameworks=("torch",), devices=("cpu",))
     precise = plan(selection, Options("fake", profile="standard", budget_s=7200.0))
     assert precise.budget_s == 7200.0
-    probing_s = PROBE_S + start_seconds("torch", "cpu")  # which the budget is not for
+    probing_s = PROBE_S + start_seconds("torch", "cpu")  # not part of the budget
     assert estimate(precise, SCENARIOS, ready=[("torch", "cpu")]).seconds == 7200.0 + probing_s
     assert plan(selection, Options("fake")).budget_s is None
     for wrong in (Options("fake", budget_s=60.0), Options("fake", profile="standard", budget_s=-1.0)):
@@ -156,7 +155,7 @@ def test_a_budget_is_for_the_profile_that_goes_on_until_intervals_are_narrow():
             plan(selection, wrong)
 
 
-def test_the_deadline_leaves_room_for_the_longest_launch():
+def test_the_default_timeout_is_longer_than_the_longest_launch():
     selection = Selection(scenarios=("catdog-cnn",), variants=("deep",), devices=("cpu",), frameworks=("torch",))
     full = plan(selection, Options("fake", profile="full"))
     assert full.timeout_s > 3 * estimate(full, SCENARIOS, ready=[("torch", "cpu")]).seconds

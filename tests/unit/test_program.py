@@ -1,4 +1,4 @@
-"""Hints name the program so that a shell finds it."""
+"""Test the name of the program in messages. A shell must find the program by it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kit.host import program
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
-    """A program named kit that does what is to be done."""
+    """Return a program named kit."""
     made = tmp_path / "a b" / "kit"
     made.parent.mkdir()
     made.write_text("#!/bin/sh\necho it is me\n")
@@ -22,7 +22,7 @@ def script(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("on_path", [True, False])
-def test_the_program_is_named_as_a_shell_finds_it(script, monkeypatch, on_path):
+def test_a_shell_finds_the_program_by_its_name(script, monkeypatch, on_path):
     monkeypatch.setenv("PATH", f"{script.parent if on_path else '/nowhere'}:/usr/bin:/bin")
     monkeypatch.setattr(sys, "argv", [str(script), "run"])
     name = program.called()
@@ -30,13 +30,13 @@ def test_the_program_is_named_as_a_shell_finds_it(script, monkeypatch, on_path):
     assert subprocess.run(["sh", "-c", name], capture_output=True, text=True, check=True).stdout == "it is me\n"
 
 
-def test_a_relative_path_stays_one(script, monkeypatch):
+def test_a_relative_path_stays_relative(script, monkeypatch):
     monkeypatch.chdir(script.parent.parent)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setattr(sys, "argv", ["a b/kit", "run"])
     assert program.called() == "'a b/kit'"
 
 
-def test_as_a_module_it_is_called_by_its_name(monkeypatch):
+def test_a_program_started_as_a_module_is_called_kit(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["/somewhere/kit/__main__.py"])
     assert program.called() == "kit"

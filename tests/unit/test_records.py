@@ -1,4 +1,4 @@
-"""Documents: versions, strictness, and that JSON gives back what went in."""
+"""Test documents: schema versions, strict validation, and lossless JSON."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import pytest
 from kit.model import document
 from kit.model.errors import UsageError
 from kit.model.machine import Machine
-from kit.model.record import Record, reason
-from scenarios.contract.reasons import Code, Status
+from kit.model.plan import Plan
+from kit.model.record import Record
+from scenarios.contract.reasons import Code, Reason, Status
 from tests import examples
 
 
-def test_a_record_comes_back_equal_with_the_worker_s_own_types():
+def test_a_record_is_read_back_equal_with_the_types_of_the_contract():
     record = examples.record()
     again = Record.from_json(record.to_json(), "x.json")
     assert again == record
@@ -35,7 +36,7 @@ def test_a_newer_version_is_refused():
         {"status": "great"},
         {"surprise": 1},
         {"launch": "one"},
-        {"result": {"key": "k"}},
+        {"result": {"launch": 1}},
         {"machine": {}},
         {"schema": "1"},
         {"schema": True},
@@ -44,7 +45,7 @@ def test_a_newer_version_is_refused():
         {"result": None},
     ],
 )
-def test_what_is_no_record_is_refused_by_name(change):
+def test_an_invalid_record_is_an_error_with_its_file_name(change):
     document = json.loads(examples.record().to_json()) | change
     with pytest.raises(UsageError, match=r"x\.json is not a valid record") as caught:
         Record.from_json(json.dumps(document), "x.json")
@@ -54,22 +55,25 @@ def test_what_is_no_record_is_refused_by_name(change):
 
 @pytest.mark.parametrize("part", ["training", "inference"])
 @pytest.mark.parametrize("speed", [0.0, 1e-320, -1.0, 1.1e9, 1e308])
-def test_an_ok_record_with_a_speed_of_no_machine_is_refused(part, speed):
+def test_an_ok_record_with_an_impossible_speed_is_refused(part, speed):
     document = json.loads(examples.record().to_json())
     document["result"][part]["images_per_s"] = speed
     with pytest.raises(UsageError, match=r"x\.json is not a valid record: .*images_per_s"):
         Record.from_json(json.dumps(document), "x.json")
     failed = json.loads(examples.failed().to_json()) | {"result": document["result"]}
-    assert Record.from_json(json.dumps(failed), "x.json").status is Status.FAILED
+    with pytest.raises(UsageError, match="images_per_s"):
+        Record.from_json(json.dumps(failed), "x.json")
 
 
 @pytest.mark.parametrize(
     ("name", "value"), [("ratios", [1.5, -1.0]), ("ratios", [0.0]), ("rates", [-1.0]), ("rates", [1.1e9])]
 )
-def test_a_search_that_tried_what_is_as_fast_as_no_machine_is_refused(name, value):
+def test_a_search_with_impossible_speeds_is_refused(name, value):
     document = json.loads(examples.record(replace(examples.request(), purpose="tune")).to_json())
     document["result"]["tuning"]["searches"][0]["tried"][1][name] = value
-    with pytest.raises(UsageError, match=rf"x\.json is not a valid record: .*tuning\.searches\.tried\.{name}"):
+    with pytest.raises(
+        UsageError, match=rf"x\.json is not a valid record: .*tuning\.searches\[0\]\.tried\[1\]\.{name}"
+    ):
         Record.from_json(json.dumps(document), "x.json")
 
 
@@ -77,33 +81,82 @@ def test_a_search_that_tried_what_is_as_fast_as_no_machine_is_refused(name, valu
 def test_an_ok_record_has_every_part(part):
     document = json.loads(examples.record().to_json())
     document["result"][part] = None
-    with pytest.raises(UsageError, match=rf"x\.json is not a valid record: it is ok, but lacks {part}\."):
+    with pytest.raises(UsageError, match=rf"x\.json is not a valid record: it is ok, but has no {part}\."):
         Record.from_json(json.dumps(document), "x.json")
 
 
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "-1e999", "9223372036854775808", "9" * 400])
-@pytest.mark.parametrize("place", ["cpus", "quota_cpus"])
-def test_a_number_that_is_never_written_is_refused(place, number):
-    text = json.dumps(json.loads(examples.machine().to_json()) | {place: "HERE"}).replace('"HERE"', number)
+@pytest.mark.parametrize("field", ["cpus", "quota_cpus"])
+def test_a_number_out_of_range_is_refused(field, number):
+    text = json.dumps(json.loads(examples.machine().to_json()) | {field: "HERE"}).replace('"HERE"', number)
     with pytest.raises(UsageError, match=rf"not a valid machine: it holds the number {number[:20]}\.") as caught:
         Machine.from_json(text, "x.json")
     assert len(caught.value.message) < 100
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", "{}", "[" * 100_000, b"\xff\xfe"])
-def test_what_is_no_object_is_refused_by_name(text):
+def test_content_that_is_not_a_json_object_is_refused(text):
     with pytest.raises(UsageError, match=r"x\.json is not a valid record"):
         Record.from_json(text, "x.json")
 
 
-def test_a_number_that_json_has_not_is_never_written():
+def test_nan_is_never_written():
     broken = replace(examples.result(examples.request()).training, final_loss=float("nan"))
     record = examples.record(result=replace(examples.result(examples.request()), training=broken))
     with pytest.raises(ValueError, match="not JSON compliant"):
         record.to_json()
 
 
-def test_a_reason_is_one_line_of_text_each():
-    told = reason(Code.WORKER_ERROR, "It\n  failed.", "Look\tat it.")
-    assert (told.message, told.remedy) == ("It failed.", "Look at it.")
-    assert Record.from_json(examples.record(status=Status.FAILED, reason=told).to_json(), "x").reason == told
+def test_each_text_of_a_reason_is_one_line():
+    reason = Reason.of(Code.WORKER_ERROR, "It\n  failed.", "Look\tat it.")
+    assert (reason.message, reason.remedy) == ("It failed.", "Look at it.")
+    assert Record.from_json(examples.record(status=Status.FAILED, reason=reason).to_json(), "x").reason == reason
+
+
+def test_every_code_has_a_status_an_exit_code_and_a_remedy():
+    for code in Code:
+        assert code.status is not Status.OK
+        assert 1 <= code.exit_code <= 6
+        assert Reason.of(code, "It failed.").remedy == code.remedy
+        assert code.remedy.endswith(".")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"launch": 2},
+        {"purpose": "tune"},
+        {"cell": json.loads(examples.record().to_json())["cell"] | {"batch": 1}},
+        {"status": "failed"},
+        {"status": "ok", "result": json.loads(examples.record().to_json())["result"] | {"launch": 2}},
+        {"request": None},
+    ],
+)
+def test_a_record_with_contradictory_parts_is_refused(change):
+    document = json.loads(examples.record().to_json()) | change
+    with pytest.raises(UsageError, match=r"x\.json is not a valid record: \S"):
+        Record.from_json(json.dumps(document), "x.json")
+
+
+FAULTS = {
+    "launch 0": lambda plan: plan["launches"][0].update(launch=0),
+    "launch -1": lambda plan: plan["launches"][0].update(launch=-1),
+    "the same launch twice": lambda plan: plan["launches"].append(plan["launches"][0]),
+    "no batch": lambda plan: plan["launches"][0]["cell"].update(batch=0),
+    "a huge batch": lambda plan: plan["launches"][0]["cell"].update(batch=2**63),
+    "another lane": lambda plan: plan["launches"][0]["cell"].update(lane="fast"),
+    "no devices": lambda plan: plan["launches"][0]["cell"].update(devices=0),
+    "epochs": lambda plan: plan.update(epochs=-1),
+    "seed": lambda plan: plan.update(seed=-1),
+    "timeout": lambda plan: plan.update(timeout_s=0.0),
+    "allocator": lambda plan: plan.update(pinned={"x": {"allocator": "/opt/evil.so"}}),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_plan_out_of_range_is_refused(fault):
+    document = json.loads(examples.plan([examples.planned()]).to_json())
+    assert Plan.from_json(json.dumps(document), "plan.json")
+    FAULTS[fault](document)
+    with pytest.raises(UsageError, match=r"plan\.json is not a valid plan: \S"):
+        Plan.from_json(json.dumps(document), "plan.json")

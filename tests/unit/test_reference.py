@@ -1,4 +1,4 @@
-"""The reference against finite differences, against loops written out, and against numbers worked by hand."""
+"""The reference against finite differences, explicit loops, and numbers computed by hand."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def problem(spec: Scenario, seed: int) -> tuple[reference.Tensors, reference.Arr
 
 
 def assert_gradients_match(spec: Scenario, seed: int, masks: dict[int, reference.Array] | None = None) -> None:
-    """Each tensor's gradient, along random directions, against central differences of the loss."""
+    """Compare each tensor's gradient, along random directions, with central differences of the loss."""
     weights, images, labels = problem(spec, seed)
     generator = np.random.default_rng(seed + 1)
     values = reference.evaluate(spec, weights, images, labels, masks)
@@ -102,13 +102,13 @@ layer_lists = st.lists(
 )
 
 
-@settings(max_examples=40, derandomize=True, deadline=None)
+@settings(max_examples=40, derandomize=True)
 @given(layers=layer_lists, hidden=st.integers(0, 2), head=st.sampled_from(HEADS), seed=st.integers(0, 99))
 def test_gradients_of_any_network(layers: list[Layer], hidden: int, head: tuple[Activation, int], seed: int) -> None:
     try:
         spec = scenario((*layers, Flatten(), *[Dense(4)] * hidden), head[0], image=(9, 8, 2), units=head[1])
     except ValueError:
-        return  # nothing left of the image
+        return  # a layer does not fit
     assert_gradients_match(spec, seed)
     weights, images, _ = problem(spec, seed)
     *_, (_, _, _, after) = shapes(spec)
@@ -146,7 +146,7 @@ def test_convolution_matches_loops(padding: str, kernel: int, monkeypatch: pytes
     assert np.allclose(reference.forward(spec, weights, images), logits, rtol=1e-12)
 
 
-def test_first_of_equal_maxima_takes_the_gradient_and_relu_is_flat_at_zero() -> None:
+def test_the_first_of_equal_maxima_gets_the_gradient_and_relu_is_flat_at_zero() -> None:
     spec = scenario((Conv(1, kernel=1, activation="linear"), MaxPool(2), Flatten()), "linear", image=(2, 2, 4), units=2)
     images = np.zeros((1, 2, 2, 4))
     images[0, [0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 2, 3]] = [1, 3, 3, 2]  # pixel (0, 1) and (1, 0) tie
@@ -157,7 +157,7 @@ def test_first_of_equal_maxima_takes_the_gradient_and_relu_is_flat_at_zero() -> 
         "3/bias": np.zeros(2),
     }
     labels = np.array([0])
-    slope = 1 / (1 + math.exp(-3)) - 1  # softmax of (3, 0) less the target
+    slope = 1 / (1 + math.exp(-3)) - 1  # softmax of (3, 0) minus the target
     gradient = reference.evaluate(spec, weights, images, labels).gradients["0/kernel"].ravel()
     assert gradient == pytest.approx([0, 3 * slope, 0, 0])
     rectified = replace(spec, layers=(Conv(1, kernel=1), *spec.layers[1:]))
@@ -186,12 +186,12 @@ def test_losses_and_outputs_by_hand() -> None:
     assert reference.predictions(binary, ones).tolist() == [1, 0]
 
 
-def test_clipped_chances_pass_no_gradient() -> None:
+def test_clipped_probabilities_pass_no_gradient() -> None:
     spec = scenario((Flatten(),), "sigmoid", image=(1, 1, 1))
     weights = {"1/kernel": np.zeros((1, 3)), "1/bias": np.array([-20.0, 20.0, 0.0])}
     values = reference.evaluate(spec, weights, np.ones((1, 1, 1, 1)), np.array([0]))
     assert values.loss == pytest.approx(-math.log(1e-7 / (1e-7 + 1 - 1e-7 + 0.5)))
-    slope = 1 / (1.5)  # the clipped chance of the label stands still; only the total moves
+    slope = 1 / (1.5)  # the clipped probability of the label is constant; only the total changes
     assert values.gradients["1/bias"] == pytest.approx([0, 0, slope * 0.25])
 
 

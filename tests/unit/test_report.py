@@ -1,33 +1,40 @@
-"""The report: what it must say, that nothing in a record can become markup, that it needs nothing from outside."""
+"""Tests of the report: its content, the escaping of text from records, and that it needs no external resource."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
 from kit.analysis.run_analysis import analyze_run
-from kit.analysis.summaries import ratios, summarise
-from kit.model.errors import UsageError
+from kit.analysis.summaries import ratios, summarize
+from kit.model.errors import DiskError, UsageError
 from kit.model.plan import PlannedLaunch
 from kit.model.record import HostSamples
+from kit.model.run import Run
 from kit.planning import catalog
-from kit.report import charts, text
-from kit.report import tuned as tuned_section
+from kit.report import charts, sections, text
 from kit.report.parts import Bar
 from kit.report.render import render, write_report
-from kit.report.view import make_view
+from kit.report.sections import method
+from kit.report.view import discover, make_view
+from scenarios.contract.cell import CEILINGS
 from scenarios.contract.reasons import Status
 from scenarios.contract.result import Search, Tried, Tuning
-from tests import examples
+from tests import example_run, examples
 from tests.examples import cell, failed, machine, record, request
+
+GOLDEN = Path(__file__).parents[1] / "golden/view.json"
 
 
 class Document(HTMLParser):
-    """Tags with their attributes, and the text outside style and SVG."""
+    """The tags of a page with their attributes, and its text."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -47,14 +54,25 @@ class Document(HTMLParser):
 
 
 def plan(requests):
-    fields = [name for name in PlannedLaunch.model_fields if name != "named"]
-    return examples.plan([PlannedLaunch(named=False, **{name: getattr(r, name) for name in fields}) for r in requests])
+    return examples.plan([PlannedLaunch(cell=r.cell, launch=r.launch, named=False) for r in requests])
+
+
+def analyze(requests, records, probes=(), tunings=(), on=None, **changes):
+    run = Run(plan(requests).model_copy(update=changes), on or machine(), records, probes, tunings)
+    return analyze_run(run, catalog.scenarios())
 
 
 def view_of(records, requests=None, probes=(), tunings=(), **changes):
     titles = {name: f.title for name, f in catalog.frameworks().items()}
-    planned = plan(requests or [r.request for r in records]).model_copy(update=changes)
-    return make_view(analyze_run(planned, machine(), records, probes, catalog.scenarios(), tunings), titles)
+    return make_view(analyze(requests or [r.request for r in records], records, probes, tunings, **changes), titles)
+
+
+def data_of(view):
+    return {section.anchor: data for section, data in view.sections}
+
+
+def tuned_of(records, **changes):
+    return data_of(view_of(records, **changes))["tuned"]
 
 
 def document(records, requests=None, probes=()) -> Document:
@@ -64,13 +82,13 @@ def document(records, requests=None, probes=()) -> Document:
 def test_every_measured_number_is_shown_with_its_unit():
     shown = document([record(request(cell()), images_per_s=12345.0)]).text
     assert "12,300" in shown
-    assert "≈ 4.86 s" in shown  # 60,000 images at 12,345 a second, projected
+    assert "≈ 4.86 s" in shown  # 60,000 images at 12,345 per second, projected
     assert "1.50 / 2.00 / 3.00" in shown
     assert "61,700 (b256)" in shown
     assert "one launch have no interval" in shown
 
 
-def test_synthetic_data_is_marked_wherever_it_was_measured():
+def test_synthetic_data_is_marked_everywhere():
     real, made = request(cell("cifar-cnn"), data="real"), request(cell("mnist-cnn"))
     page = document([record(real), record(made)])
     assert "accuracies say nothing about the real task: mnist-cnn." in page.text
@@ -94,24 +112,24 @@ def test_what_failed_is_shown_with_reason_and_remedy_and_without_a_speed(status)
 def test_launches_without_a_record_are_shown_as_not_run():
     done, planned = request(cell()), request(cell("cifar-cnn"))
     page = document([record(done)], [done, planned])
-    assert "1 planned launches have no record" in page.text
-    assert f"1: {planned.key} #1" in page.text
+    assert "Launches without a record: 1." in page.text
+    assert f"1: {planned.cell.key} #1" in page.text
 
 
 def test_cuda_against_cpu_is_a_ratio_of_equal_cells_only():
     cpu, cuda = request(cell(device="cpu")), request(cell(device="cuda"))
     other = request(cell("cifar-cnn", device="cuda"))
     records = [record(cpu, images_per_s=100.0), record(cuda, images_per_s=2000.0), record(other, images_per_s=1.0)]
-    found = ratios(summarise(records), records)
-    assert [(r.numerator.key, r.ratio) for r in found] == [(cuda.key, 20.0)]
+    found = ratios(summarize(records), records)
+    assert [(r.numerator.key, r.ratio) for r in found] == [(cuda.cell.key, 20.0)]
     assert "20×" in document(records).text
 
 
-def test_the_fastest_is_named_only_where_several_frameworks_ran():
+def test_the_fastest_is_named_only_if_several_frameworks_ran():
     alone = [record(request(cell(scenario))) for scenario in ("mnist-cnn", "cifar-cnn")]
-    assert "Trained fastest" not in document(alone).text
+    assert "Fastest framework" not in document(alone).text
     rival = record(request(cell(framework="onnxruntime")), images_per_s=2000.0)
-    single = "several frameworks ran a scenario: ONNX Runtime in 1 (of one launch each: near ones may change places)."
+    single = "in training, 1 comparison: ONNX Runtime in 1 (single launches: close results may swap places)."
     assert single in document([*alone, rival]).text
     both = [
         record(request(cell(framework=name), launch=n), images_per_s=speed + n)
@@ -119,25 +137,25 @@ def test_the_fastest_is_named_only_where_several_frameworks_ran():
         for n in (1, 2, 3)
     ]
     other = record(request(cell("cifar-cnn")), images_per_s=1.0)
-    assert "several frameworks ran a scenario: ONNX Runtime in 1." in document([*both, other]).text
+    assert "in training, 1 comparison: ONNX Runtime in 1." in document([*both, other]).text
     even = [record(request(cell(framework="tensorflow"), launch=n), images_per_s=2000.0 + n) for n in (1, 2, 3)]
-    assert "several frameworks ran a scenario: a tie of the fastest in 1." in document([*both, *even]).text
+    assert "in training, 1 comparison: a tie in 1." in document([*both, *even]).text
 
 
-def test_cells_that_differ_in_more_than_the_framework_are_no_contest():
+def test_cells_that_differ_in_more_than_the_framework_are_not_compared():
     rival = cell(framework="onnxruntime")
     for other in (replace(rival, device="cuda"), replace(rival, precision="bf16"), replace(rival, lane="tuned")):
         page = document([record(request(cell())), record(request(other), images_per_s=2000.0)])
-        assert "Trained fastest" not in page.text
+        assert "Fastest framework" not in page.text
     real = record(request(rival, data="real"), images_per_s=2000.0)
-    assert "Trained fastest" not in document([record(request(cell())), real]).text
+    assert "Fastest framework" not in document([record(request(cell())), real]).text
 
 
-def test_a_curve_of_very_many_epochs_is_drawn_with_its_last_one():
+def test_a_curve_of_many_epochs_is_thinned_but_keeps_the_last_one():
     records = [record(request(cell(framework=name)), epochs=2000) for name in ("torch", "tensorflow", "onnxruntime")]
     view = view_of(records)
-    (section,) = view.sections
-    drawn = {point.epoch for point in section.curve}
+    (scenario,) = data_of(view)["scenarios"]
+    drawn = {point.x for point in scenario.curve}
     assert len(drawn) <= 300
     assert max(drawn) == 2000
     assert "<svg" in render(view)
@@ -146,15 +164,18 @@ def test_a_curve_of_very_many_epochs_is_drawn_with_its_last_one():
 def test_each_batch_size_of_a_scenario_has_its_own_row_and_section():
     sizes = {32: 111.0, 64: 222.0}
     cells = {batch: replace(cell(), batch=batch) for batch in sizes}
-    view = view_of([record(request(cells[batch]), images_per_s=speed) for batch, speed in sizes.items()])
-    assert [row[:2] for row in view.summary.rows] == [("mnist-cnn/b32", "111 ★"), ("mnist-cnn/b64", "222 ★")]
-    assert [section.label for section in view.sections] == ["mnist-cnn/b32", "mnist-cnn/b64"]
+    data = data_of(view_of([record(request(cells[batch]), images_per_s=speed) for batch, speed in sizes.items()]))
+    assert [row[:2] for row in data["summary"]["speeds"].rows] == [
+        ("mnist-cnn/b32", "111 ★"),
+        ("mnist-cnn/b64", "222 ★"),
+    ]
+    assert [scenario.label for scenario in data["scenarios"]] == ["mnist-cnn/b32", "mnist-cnn/b64"]
 
 
 def test_a_cell_is_the_geometric_mean_of_its_launches_and_shows_their_spread():
     first = request(cell())
     records = [record(replace(first, launch=n + 1), images_per_s=v) for n, v in enumerate((500.0, 1000.0, 2000.0))]
-    (summary,) = summarise(records)
+    (summary,) = summarize(records)
     assert (summary.lowest, summary.highest, summary.launches) == (500.0, 2000.0, 3)
     assert summary.images_per_s == pytest.approx(1000.0)
     assert "3: 500 to 2,000" in document(records).text
@@ -172,21 +193,12 @@ HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
 
 def test_no_text_from_a_record_becomes_markup():
     wanted = request(cell())
-    hostile = replace(wanted, scenario=HOSTILE, framework=HOSTILE, variant=HOSTILE, key=HOSTILE)
-    ok = record(wanted).model_copy(update={"request": hostile, "key": HOSTILE, "data_note": HOSTILE, "engine": HOSTILE})
+    hostile = examples.change(wanted, scenario=HOSTILE, framework=HOSTILE, variant=HOSTILE)
+    changes = {"cell": hostile.cell, "request": hostile, "data_note": HOSTILE, "engine": HOSTILE}
+    ok = record(wanted).model_copy(update=changes)
     bad = failed(wanted, message=HOSTILE, remedy=HOSTILE)
-    html = render(
-        make_view(
-            analyze_run(
-                plan([wanted]).model_copy(update={"profile": HOSTILE, "run": HOSTILE}),
-                machine(cpu_model=HOSTILE),
-                [ok, bad],
-                [],
-                catalog.scenarios(),
-            ),
-            {},
-        )
-    )
+    analysis = analyze([wanted], [ok, bad], on=machine(cpu_model=HOSTILE), profile=HOSTILE, run=HOSTILE)
+    html = render(make_view(analysis, {}))
     page = Document(html)
     tags = {tag for tag, _ in page.tags}
     assert not tags & {"script", "img", "iframe", "object", "link"}
@@ -197,8 +209,9 @@ def test_no_text_from_a_record_becomes_markup():
 def test_texts_that_xml_or_utf_8_cannot_hold_are_shown_without_them(tmp_path):
     wanted = request(cell())
     odd = "a\x00\x1b[2J\ufffe\ud800b"
-    shown = record(wanted, epochs=2).model_copy(update={"request": replace(wanted, framework=odd), "engine": odd})
-    page = write_report(tmp_path / "report.html", analyze_run(plan([wanted]), machine(os=odd), [shown], [], {}))
+    changes = {"cell": replace(wanted.cell, framework=odd), "engine": odd}
+    shown = record(wanted, epochs=2).model_copy(update=changes)
+    page = write_report(tmp_path / "report.html", analyze([wanted], [shown], on=machine(os=odd)))
     assert "a??[2J??b" in page.read_text(encoding="utf-8")
 
 
@@ -210,7 +223,7 @@ def test_a_failed_launch_whose_proof_has_no_check_is_shown():
     assert "0 of 0" in document([unproven]).text
 
 
-def test_the_file_needs_nothing_from_outside():
+def test_the_file_needs_no_external_resource():
     html = render(view_of([record(request(cell()))]))
     references = re.findall(r'(?:src|href)="([^"]*)"', html)
     assert all(reference.startswith("#") for reference in references)
@@ -221,12 +234,12 @@ def test_the_file_needs_nothing_from_outside():
 def test_a_chart_labels_each_bar_with_its_number():
     svg = charts.bars("Training, images/s", (Bar("A & B", "cpu", 1234.0), Bar("A & B", "cuda", 99999.0)))
     assert svg.startswith("<svg")
-    assert "e+" not in svg  # axis numbers as people write them
+    assert "e+" not in svg  # axis labels in plain decimal notation
     for words in ("Training, images/s", "A &amp; B", "1,230", "100,000", "cuda"):
         assert words in svg
     lanes = [Bar("A", f"{device}{lane}", 1.0) for device in ("cpu", "cuda") for lane in ("", " bf16", " tuned")]
     svg = charts.bars("t", tuple(lanes))
-    assert all(f'fill="{shade}"' in svg for shades in charts.DEVICE_COLOURS.values() for shade in shades[:3])
+    assert all(f'fill="{shade}"' in svg for shades in charts.DEVICE_COLORS.values() for shade in shades[:3])
 
 
 @pytest.mark.parametrize(
@@ -248,11 +261,11 @@ def test_times_are_shown_in_utc_to_the_minute():
     assert text.moment("some time") == "some time"
 
 
-def test_the_report_replaces_the_old_one_whole(tmp_path):
+def test_the_report_replaces_an_old_one_completely(tmp_path):
     target = tmp_path / "index.html"
     target.write_text("<!doctype html> old")
     of = request(cell())
-    assert write_report(target, analyze_run(plan([of]), machine(), [record(of)], [], {})) == target
+    assert write_report(target, analyze([of], [record(of)])) == target
     assert target.read_text().startswith("<!doctype html>")
     assert list(tmp_path.iterdir()) == [target]
 
@@ -261,47 +274,53 @@ def test_the_report_replaces_the_old_one_whole(tmp_path):
 def test_the_report_replaces_nothing_else(tmp_path, kind):
     target = tmp_path / "plan.json"
     {"plan": lambda: target.write_text("{}"), "folder": target.mkdir, "pipe": lambda: os.mkfifo(target)}[kind]()
-    with pytest.raises(UsageError, match="no report"):
-        write_report(target, analyze_run(plan([request(cell())]), machine(), [], [], {}))
+    with pytest.raises(UsageError, match="not a report"):
+        write_report(target, analyze([request(cell())], []))
     assert list(tmp_path.iterdir()) == [target]
     assert kind != "plan" or target.read_text() == "{}"
 
 
+def test_a_report_that_cannot_be_written_is_a_disk_error(tmp_path):
+    of = request(cell())
+    with pytest.raises(DiskError, match="cannot be written"):
+        write_report(tmp_path / "missing" / "index.html", analyze([of], [record(of)]))
+
+
 def probe(device="cpu"):
-    asked = request(key=f"ceilings/torch/{device}/fp32", purpose="probe", device=device)
-    return record(asked)
+    return record(request(scenario=CEILINGS, purpose="probe", device=device, batch=1))
 
 
 def watched(of, **series):
-    """A record whose launch the host watched for three samples."""
+    """Return a record with three samples of the host."""
     host_samples = HostSamples(at=[1.0, 6.0, 11.0], series=series, core_busy=[1.0, 0.5], cost_s=0.002)
     return record(of).model_copy(update={"host_samples": host_samples})
 
 
-def test_intervals_ties_and_the_clearly_slower_are_told_apart():
+def test_ties_and_clearly_slower_frameworks_are_distinguished():
     speeds = {"torch": 1000.0, "tensorflow": 1005.0, "onnxruntime": 800.0}
     records = [
         record(request(cell(framework=name), launch=n), images_per_s=speed * (1 + 0.01 * (n % 3)))
         for name, speed in speeds.items()
         for n in range(1, 6)
     ]
-    view = view_of(records)
-    (row,) = view.summary.rows
-    shown = dict(zip(view.summary.headers, row, strict=True))
+    data = data_of(view_of(records))
+    speeds = data["summary"]["speeds"]
+    (row,) = speeds.rows
+    shown = dict(zip(speeds.headers, row, strict=True))
     assert "★" in shown["TensorFlow cpu"]
     assert "☆" in shown["PyTorch cpu"]
     assert not {"★", "☆"} & set(shown["ONNX Runtime cpu"])
     assert all("±" in shown[name] for name in shown if name != "Scenario")
-    verdicts = {row[1]: row[3] for row in view.frameworks.rows}
+    verdicts = {row[1]: row[3] for row in data["summary"]["frameworks"].rows}
     assert "tie" in verdicts["mnist-cnn/torch/cpu"]
     assert "tie" not in verdicts["mnist-cnn/onnxruntime/cpu"]
-    training = view.sections[0].bars["Training, images/s"]
+    training = data["scenarios"][0].bars["Training, images/s"]
     assert all(bar.low < bar.value < bar.high for bar in training)
     without = tuple(replace(bar, low=None, high=None) for bar in training)
     assert charts.bars("t", training).count("mark-rule") == charts.bars("t", without).count("mark-rule") + 1
 
 
-def test_what_holds_a_cell_back_stands_beside_the_ceilings():
+def test_what_holds_a_cell_back_is_shown_with_the_ceilings():
     page = document([record(request(cell()))], probes=[probe()]).text
     assert "100 GFLOP/s" in page  # the ceiling
     assert "What holds it back" in page
@@ -309,20 +328,21 @@ def test_what_holds_a_cell_back_stands_beside_the_ceilings():
     assert "15.4 %" in page
 
 
-def test_what_the_host_saw_becomes_warnings_charts_and_energy():
+def test_host_samples_become_warnings_charts_and_energy():
     quiet = document([watched(request(cell()), cpu_busy=[1.9, 1.9, 1.9], cpu_steal=[0.0, 0.0, 0.0])])
     series = {"cpu_busy": [4.0, 4.0, 4.0], "cpu_steal": [0.0, 0.0, 0.0], "cpu_energy_j": [0.0, 500.0, 1000.0]}
-    busy = view_of([watched(request(cell()), **series)])
+    busy = data_of(view_of([watched(request(cell()), **series)]))
     assert "Other processes" not in quiet.text
-    assert [t.title for t in busy.timelines] == ["CPUs busy"]
-    assert any("2.1" in cause and "Other processes" in cause for _, cause, _ in busy.warnings.rows)
-    assert busy.energy.headers == ("Cell", "cpu")
-    assert "svg" in charts.timeline(busy.timelines[0])
-    assert any("Sampling the host took 0.20 % of one CPU" in paragraph for paragraph in busy.method)
-    assert busy.launches.rows[0][-1] == "100 % / 50 %"
+    machine_data = busy["machine"]
+    assert list(machine_data["timelines"]) == ["CPUs busy"]
+    assert any("2.1" in cause and "Other processes" in cause for _, cause, _ in busy["warnings"].rows)
+    assert machine_data["energy"].headers == ("Cell", "cpu")
+    assert "svg" in charts.timeline("CPUs busy", machine_data["timelines"]["CPUs busy"])
+    assert any("Sampling the host took 0.20 % of one CPU" in paragraph for paragraph in busy["method"])
+    assert busy["proof"]["launches"].rows[0][-1] == "100 % / 50 %"
 
 
-def test_what_made_a_tuned_cell_fast_is_shown_with_all_that_was_tried():
+def test_what_made_a_tuned_cell_fast_is_shown_with_all_candidates():
     stock = cell()
     tuned = replace(stock, lane="tuned")
     records = [
@@ -335,13 +355,14 @@ def test_what_made_a_tuned_cell_fast_is_shown_with_all_that_was_tried():
     tuning = Tuning(examples.SETTINGS, [Search("training", examples.SETTINGS, [Tried({}, [], [1000.0]), *tried], 50.0)])
     search = search.model_copy(update={"result": replace(search.result, tuning=tuning)})
     view = view_of(records, tunings=[search])
-    ((name, settings, source, gained, gain, interval),) = view.tuned.rows
+    data = data_of(view)
+    ((name, settings, source, gained, gain, interval),) = data["tuned"]["chosen"].rows
     assert (name, settings) == ("mnist-cnn/torch/cpu/tuned/fp32", "layout: nhwc, allocator: tcmalloc")
-    assert (source, gained, gain) == ("searched, 2026-01-01 00:00 UTC", "training 1.45×", "1.6×")
-    assert "Tuned against stock in training: 1.6×." in view.verdict
-    assert tuned_section.METHOD in view.method
+    assert (source, gained, gain) == ("search, 2026-01-01 00:00 UTC", "training 1.45×", "1.6×")
+    assert "Tuned against stock in training: 1.6×." in data["summary"]["verdict"]
+    assert method.TUNED in data["method"]
     assert re.fullmatch(r"1\.\d+ to 1\.\d+", interval)
-    assert [row[2:] for row in view.tried.rows] == [
+    assert [row[2:] for row in data["tuned"]["tried"].rows] == [
         ("as in stock", text.MISSING, "", "1,000 images/s", ""),
         ("layout: nhwc, allocator: tcmalloc", "1.45×", "1.40 to 1.50", "1,500 images/s", "chosen"),
         ("layout: nhwc", text.MISSING, "", "", "It crashed."),
@@ -349,15 +370,48 @@ def test_what_made_a_tuned_cell_fast_is_shown_with_all_that_was_tried():
     page = Document(render(view)).text
     assert "What made it fast" in page
     assert "It crashed." in page
-    kept = view_of(records, tunings=[search.model_copy(update={"started_at": "2025-12-31T00:00:00+00:00"})])
-    assert [row[2] for row in kept.tuned.rows] == ["searched in an earlier run, 2025-12-31 00:00 UTC"]
+    kept = tuned_of(records, tunings=[search.model_copy(update={"started_at": "2025-12-31T00:00:00+00:00"})])
+    assert [row[2] for row in kept["chosen"].rows] == ["search in an earlier run, 2025-12-31 00:00 UTC"]
     crashed = Tuning(
         {}, [Search("training", {}, [Tried({}, [], [], "It crashed.")], 5.0), Search("latency", {}, [], 0.0)]
     )
-    broken = view_of(records, tunings=[search.model_copy(update={"result": replace(search.result, tuning=crashed)})])
-    assert [row[1:3] for row in broken.tuned.rows] == [("as in stock", "the search broke off: It crashed.")]
-    assert [row[-1] for row in broken.tried.rows] == ["It crashed.", "no time was left for it"]
-    pinned = view_of(records, pinned={tuned.key: {}})
-    assert [row[1:] for row in pinned.tuned.rows] == [("as in stock", "pinned", "", text.MISSING, "the same as stock")]
-    assert pinned.tried is None
+    broken = tuned_of(records, tunings=[search.model_copy(update={"result": replace(search.result, tuning=crashed)})])
+    assert [row[1:3] for row in broken["chosen"].rows] == [("as in stock", "the search stopped: It crashed.")]
+    assert [row[-1] for row in broken["tried"].rows] == ["It crashed.", "no time was left"]
+    pinned = tuned_of(records, pinned={tuned.key: {}})
+    assert [row[1:] for row in pinned["chosen"].rows] == [("as in stock", "pinned", "", text.MISSING, "same as stock")]
+    assert pinned["tried"].rows == ()
     assert "What made it fast" not in document([record(request(stock))]).text
+
+
+def as_json(part):
+    return sorted(part) if isinstance(part, frozenset) else vars(part)
+
+
+def test_the_content_of_all_sections_is_unchanged():
+    """Write the golden file with `KIT_UPDATE_GOLDEN=1 python -m pytest tests/unit/test_report.py`, then review it."""
+    titles = {name: f.title for name, f in catalog.frameworks().items()}
+    view = make_view(analyze_run(example_run.run(), catalog.scenarios()), titles)
+    assert list(data_of(view)) == [section.anchor for section in discover()]  # the example fills every section
+    content = {"title": view.title, "subtitle": view.subtitle, **data_of(view)}
+    made = json.loads(json.dumps(content, default=as_json), parse_float=lambda digits: float(f"{float(digits):.6g}"))
+    if os.environ.get("KIT_UPDATE_GOLDEN"):
+        GOLDEN.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
+    assert made == json.loads(GOLDEN.read_text())
+
+
+def test_a_module_and_its_template_add_a_section(tmp_path, monkeypatch):
+    (tmp_path / "weather.py").write_text(
+        "from kit.report.section import Section\n"
+        "SECTION = Section(45, 'weather', 'Weather', lambda source: source.run.plan.run, 'weather.html')\n"
+    )
+    (tmp_path / "weather.html").write_text('<section id="{{ section.anchor }}"><p>Rain in {{ data }}.</p></section>')
+    monkeypatch.setattr(sections, "__path__", [*sections.__path__, str(tmp_path)])
+    try:
+        page = document([record(request(cell()))])
+    finally:
+        sys.modules.pop("kit.report.sections.weather", None)
+    assert "Rain in r1." in page.text
+    assert ("a", {"href": "#weather"}) in page.tags
+    anchors = [attributes["id"] for tag, attributes in page.tags if tag == "section"]
+    assert anchors[anchors.index("weather") - 1 :][:3] == ["limits", "weather", "warnings"]

@@ -1,4 +1,4 @@
-"""MSER on simulated series: warm-ups of every length are found, and nothing is taken for a warm-up that is none."""
+"""MSER on simulated series: it finds warm-ups of every length, and finds none in a stationary series."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.measuring.steady import MIN_LEFT, truncation_point
+from scenarios.measuring.window_meter import MIN_STEADY, truncation_point
 
-VALUES = st.lists(st.integers(1, 1000), max_size=60)  # whole numbers: shifts and powers of two are then exact
+VALUES = st.lists(st.integers(1, 1000), max_size=60)  # with whole numbers, shifts and powers of two are exact
 
 
 def by_definition(values):
-    """MSER as the papers write it."""
+    """Compute MSER by the formula of the papers."""
 
     def mser(cut):
         left = np.asarray(values[cut:], float)
         return np.sum((left - left.mean()) ** 2) / len(left) ** 2
 
-    allowed = [cut for cut in range(len(values) // 2 + 1) if len(values) - cut >= MIN_LEFT]
+    allowed = [cut for cut in range(len(values) // 2 + 1) if len(values) - cut >= MIN_STEADY]
     return [mser(cut) for cut in allowed] or [0.0]
 
 
 @given(VALUES)
-def test_it_is_the_least_of_the_papers_formula(values):
+def test_it_is_the_minimum_of_the_papers_formula(values):
     errors = by_definition(values)
     found = truncation_point(values)
     assert errors[found] == pytest.approx(min(errors), rel=1e-9, abs=1e-12)
     assert 0 <= found <= len(values) / 2
-    assert found == 0 or len(values) - found >= MIN_LEFT
+    assert found == 0 or len(values) - found >= MIN_STEADY
 
 
 @given(VALUES, st.sampled_from([0.25, 1.0, 8.0]))
@@ -40,20 +40,20 @@ def test_the_unit_of_the_rates_does_not_matter(values, factor):
 
 
 @given(st.floats(1e-3, 1e9), st.integers(0, 50))
-def test_nothing_is_cut_from_what_never_changes(rate, count):
+def test_nothing_is_cut_from_a_constant_series(rate, count):
     assert truncation_point([rate] * count) == 0
 
 
 @given(st.integers(0, 20), st.integers(0, 30))
 def test_a_step_in_the_first_half_is_cut_exactly(slow, more):
-    fast = max(slow, MIN_LEFT) + more
+    fast = max(slow, MIN_STEADY) + more
     assert truncation_point([700.0] * slow + [1000.0] * fast) == slow
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.03])
 @pytest.mark.parametrize("count", [40, 100])
-def test_a_decaying_warm_up_of_random_length_is_found_within_a_couple_of_windows(noise, count):
-    """Rates 1 - a exp(-i / tau) with noise: over where the missing part falls below 1.4 times the noise."""
+def test_a_decaying_warm_up_of_random_length_is_found_within_a_few_windows(noise, count):
+    """Rates 1 - a exp(-i / tau) with noise. The warm-up ends where the missing part is below 1.4 times the noise."""
     random = np.random.default_rng(1)
     errors, biases = [], []
     for _ in range(300):
@@ -64,7 +64,7 @@ def test_a_decaying_warm_up_of_random_length_is_found_within_a_couple_of_windows
         biases.append(np.median(rates[found:]) - 1)
     assert np.median(np.abs(errors)) < 1.5
     assert np.mean(np.abs(errors) <= 3) > 0.7
-    assert np.quantile(errors, 0.05) > -2.5  # what is missed is little, what is cut in vain (by chance) costs only time
+    assert np.quantile(errors, 0.05) > -2.5  # little is missed; an unnecessary cut costs only time
     assert abs(np.mean(biases)) < 0.15 * noise
 
 

@@ -1,4 +1,4 @@
-"""The run folder: atomic, never overwritten, damage is named."""
+"""Test the run folder: atomic writes, no overwriting, and clear errors for damaged files."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def failed(launch, framework="torch", status=Status.FAILED, code=Code.WORKER_ERR
     return examples.failed(request(launch, framework), status, code)
 
 
-def test_what_is_saved_is_read_back_equal_under_the_key_s_name(folder):
+def test_a_saved_record_is_read_back_equal_and_named_after_its_key(folder):
     saved = record(1)
     file = folder.save(saved)
     assert file.name == "mnist-cnn__torch__cpu__stock__fp32__b64__001.json"
     again = RunFolder.open(folder.path)
     assert again.records() == [saved]
     assert (again.plan, again.machine) == (folder.plan, folder.machine)
-    assert {"schema", "key", "launch", "status", "reason", "request", "result", "machine", "image", "log_tail"} <= set(
+    assert {"schema", "cell", "launch", "status", "reason", "request", "result", "machine", "image", "log_tail"} <= set(
         json.loads(file.read_text())
     )
 
@@ -63,43 +63,43 @@ def test_a_record_is_never_overwritten(folder, monkeypatch, code):
     assert [entry.name for entry in file.parent.iterdir()] == [file.name]
 
 
-def test_a_second_run_never_takes_the_folder_of_the_first(folder):
+def test_a_second_run_cannot_use_the_folder_of_the_first(folder):
     with pytest.raises(UsageError, match="--resume"):
         RunFolder.create(folder.path, folder.plan, folder.machine)
 
 
 @pytest.mark.parametrize("purpose", ["measure", "tune"])
 @pytest.mark.parametrize("change", [{"framework": "x" * 100_000}, {"batch": 65}, {"lane": "stock"}])
-def test_a_record_whose_request_is_of_another_cell_is_refused(folder, change, purpose):
-    asked = replace(examples.request(replace(examples.cell(), lane="tuned")), purpose=purpose)
-    file = folder.save(examples.record(asked))
+def test_a_record_with_the_request_of_another_cell_is_refused(folder, change, purpose):
+    changed = replace(examples.request(replace(examples.cell(), lane="tuned")), purpose=purpose)
+    file = folder.save(examples.record(changed))
     fields = json.loads(file.read_text())
-    fields["request"] |= change
+    fields["request"]["cell"] |= change
     file.write_text(json.dumps(fields))
-    with pytest.raises(UsageError, match="but the request of"):
+    with pytest.raises(UsageError, match="but the request is of"):
         folder.records() + folder.tunings()
 
 
-def test_missing_keeps_the_plan_s_order(folder):
+def test_missing_launches_are_in_the_order_of_the_plan(folder):
     folder.save(record(1, "tensorflow"))
-    assert [(x.framework, x.launch) for x in folder.missing()] == [("torch", 1), ("torch", 2), ("tensorflow", 2)]
+    assert [(x.cell.framework, x.launch) for x in folder.missing()] == [("torch", 1), ("torch", 2), ("tensorflow", 2)]
 
 
-def test_retries_are_as_many_as_a_cell_lacks_and_take_new_numbers(folder):
+def test_retries_replace_failed_launches_under_new_numbers(folder):
     assert folder.retries() == []
     folder.save(failed(1))
     folder.save(failed(1, "tensorflow", Status.SKIPPED, Code.NO_DEVICE))
-    assert [(x.framework, x.launch) for x in folder.retries()] == [("torch", 3)]
+    assert [(x.cell.framework, x.launch) for x in folder.retries()] == [("torch", 3)]
     folder.save(failed(2))
-    assert [(x.framework, x.launch) for x in folder.retries()] == [("torch", 3), ("torch", 4)]
+    assert [(x.cell.framework, x.launch) for x in folder.retries()] == [("torch", 3), ("torch", 4)]
     folder.save(record(3))
     folder.save(failed(4))
-    assert [(x.framework, x.launch) for x in folder.retries()] == [("torch", 5)]
+    assert [(x.cell.framework, x.launch) for x in folder.retries()] == [("torch", 5)]
     folder.save(record(5))
     assert folder.retries() == []
 
 
-def test_what_a_killed_writer_left_is_no_record_and_is_cleaned(folder):
+def test_leftovers_of_a_killed_writer_are_ignored_and_removed(folder):
     leftover = folder.path / "records" / f"{file_stem(record(1).key, 1)}.json.4711.new"
     leftover.write_text('{"schema": 1, "ke')
     scratch = folder.work(folder.plan.launches[0])
@@ -112,7 +112,7 @@ def test_what_a_killed_writer_left_is_no_record_and_is_cleaned(folder):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "message"),
     [
         ("plan.json", None, "not the folder of a run"),
         ("plan.json", "{", "not a valid plan"),
@@ -120,16 +120,16 @@ def test_what_a_killed_writer_left_is_no_record_and_is_cleaned(folder):
         ("machine.json", '{"schema": 1}', "not a valid machine"),
     ],
 )
-def test_a_folder_that_is_no_whole_run_is_named(folder, name, content, told):
+def test_an_incomplete_run_folder_is_an_error_with_its_path(folder, name, content, message):
     file = folder.path / name
     file.unlink() if content is None else file.write_text(content)
-    with pytest.raises(UsageError, match=told) as caught:
+    with pytest.raises(UsageError, match=message) as caught:
         RunFolder.open(folder.path)
     assert str(folder.path) in str(caught.value)
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"schema": 1, "key": 7}', '{"schema": 2}'])
-def test_a_damaged_record_is_named(folder, content):
+def test_a_damaged_record_is_an_error_with_its_file_name(folder, content):
     file = folder.save(record(1))
     file.write_text(content)
     with pytest.raises(UsageError, match=file.name):
@@ -143,7 +143,7 @@ def test_a_record_under_another_name_is_refused(folder):
         folder.records()
 
 
-def test_cleaning_removes_nothing_through_a_link_and_makes_what_is_missing(folder, tmp_path):
+def test_clean_does_not_follow_links_and_makes_missing_folders(folder, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "photo").write_text("")
     (folder.path / "work" / "link").symlink_to(tmp_path / "mine")
@@ -160,14 +160,14 @@ def test_cleaning_removes_nothing_through_a_link_and_makes_what_is_missing(folde
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "dead link"])
-def test_a_record_that_is_no_plain_file_is_named(folder, kind):
+def test_a_record_that_is_not_a_plain_file_is_refused(folder, kind):
     file = folder.path / "records" / f"{file_stem(record(1).key, 1)}.json"
     {"folder": file.mkdir, "pipe": lambda: os.mkfifo(file), "dead link": lambda: file.symlink_to("/nowhere")}[kind]()
     with pytest.raises(UsageError, match=r"cannot be read: (not a plain file|No such file)"):
         folder.records()
 
 
-def test_a_full_disk_is_a_disk_error_and_leaves_nothing_half(folder, monkeypatch):
+def test_a_full_disk_is_a_disk_error_and_leaves_no_partial_file(folder, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -177,7 +177,7 @@ def test_a_full_disk_is_a_disk_error_and_leaves_nothing_half(folder, monkeypatch
     assert list((folder.path / "records").iterdir()) == []
 
 
-def test_too_little_space_for_a_launch_tells_how_to_go_on(folder, monkeypatch):
+def test_too_little_space_is_an_error_with_the_resume_command(folder, monkeypatch):
     folder.require_space()
     monkeypatch.setattr(run_folder, "MIN_FREE_BYTES", 1 << 62)
     with pytest.raises(DiskError, match="--resume"):
@@ -185,12 +185,12 @@ def test_too_little_space_for_a_launch_tells_how_to_go_on(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("purpose", ["measure", "probe"])
-def test_a_record_in_the_others_folder_is_refused(folder, purpose):
-    found = [Ceiling("matmul", "fp32", "FLOP/s", 1e12, [1e12], "512")]
-    asked = replace(request(1), purpose=purpose)
-    file = folder.save(examples.record(asked, result=replace(examples.result(asked), ceilings=found)))
-    elsewhere = {"records": "probes", "probes": "records"}[file.parent.name]
-    file.rename(folder.path / elsewhere / file.name)
-    with pytest.raises(UsageError, match=rf"/{elsewhere}/mnist-cnn.* holds the record of") as caught:
-        folder.records() if elsewhere == "records" else folder.probes()
-    assert f"({file.parent.name}/{file.name})" in caught.value.remedy
+def test_a_record_in_the_wrong_folder_is_refused(folder, purpose):
+    ceilings = [Ceiling("matmul", "fp32", "FLOP/s", 1e12, [1e12], "512")]
+    changed = replace(request(1), purpose=purpose)
+    file = folder.save(examples.record(changed, result=replace(examples.result(changed), ceilings=ceilings)))
+    wrong = {"records": "probes", "probes": "records"}[file.parent.name]
+    file.rename(folder.path / wrong / file.name)
+    with pytest.raises(UsageError, match=rf"/{wrong}/mnist-cnn.* holds the record of") as caught:
+        folder.records() if wrong == "records" else folder.probes()
+    assert f"{file.parent.name}/{file.name}" in caught.value.remedy

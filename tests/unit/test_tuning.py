@@ -1,4 +1,4 @@
-"""The search for settings, run for real: fork servers, forks, turns; what hangs, crashes or computes nonsense."""
+"""A search with real fork servers and forks, including settings that hang, crash or compute something else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from scenarios.contract.reasons import Code, Status
 from scenarios.contract.result import Search, Tuning
-from scenarios.tuning.tune import untried
+from scenarios.tuning.tune import count_untried
 from tests.workers import copy_assets, request_of, work
 
 ADAPTER = """
@@ -17,8 +17,20 @@ import os
 import time
 
 from scenarios.frameworks.plain.adapter import PlainAdapter, PlainModel
+from scenarios.tuning import trial_process
 
-REST_S = {"slow": 0.04, "fast": 0.012}  # the wrong pace, which does not rest, must win against the fast one
+STEP_S = {"slow": 0.04, "fast": 0.012, "wrong": 0.004}
+
+
+class Clock:
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
+# Trials measure themselves on this clock, so their speeds do not depend on the machine.
+clock = trial_process.time = Clock()
 
 
 class ChoosyModel(PlainModel):
@@ -29,7 +41,7 @@ class ChoosyModel(PlainModel):
     def _step(self, images, labels):
         self._age += 1
         if self._age > 160:  # more than an epoch
-            raise ValueError("it was trained on and on")
+            raise ValueError("it was not reset")
         pace = self._options.settings.get("pace", "slow")
         if pace == "crash":
             os.abort()
@@ -37,7 +49,7 @@ class ChoosyModel(PlainModel):
             time.sleep(1000)
         if pace == "raise":
             raise ValueError("out of order")
-        time.sleep(REST_S.get(pace, 0.0))
+        clock.now += STEP_S[pace]
         return super()._step(images, labels)
 
     def logits(self, images):
@@ -45,10 +57,10 @@ class ChoosyModel(PlainModel):
         return 1.01 * found if self._options.settings.get("pace") == "wrong" else found
 
     def predictor(self, batch):
-        predict, rest = super().predictor(batch), 0.0 if self._options.settings.get("latency") == "quick" else 0.03
+        predict, call_s = super().predictor(batch), 0.01 if self._options.settings.get("latency") == "quick" else 0.03
 
         def slowed(images):
-            time.sleep(rest)
+            clock.now += call_s
             return predict(images)
 
         return slowed
@@ -56,7 +68,7 @@ class ChoosyModel(PlainModel):
 
 class ChoosyAdapter(PlainAdapter):
     name = "choosy"
-    likely = {"pace": ("faster", "fast"), "latency": ("careful",), "colour": ("red",)}
+    likely = {"pace": ("faster", "fast"), "latency": ("careful",), "color": ("red",)}
 
     @staticmethod
     def axes(options, scenario):
@@ -76,32 +88,38 @@ ADAPTER = ChoosyAdapter
 
 @pytest.fixture(scope="module")
 def assets(tmp_path_factory):
-    """The example, and an adapter that has settings."""
+    """Return the example with an adapter that has settings. A trial that hangs costs 1% of the budget, not 15%."""
     folder = tmp_path_factory.mktemp("assets")
     copy_assets(folder)
     (folder / "scenarios/frameworks/choosy").mkdir()
     (folder / "scenarios/frameworks/choosy/adapter.py").write_text(ADAPTER)
+    with open(folder / "scenarios/tuning/tune.py", "a") as module:
+        module.write("\nSTART_SHARE = 0.01\n")
     return folder
 
 
 def tuned(assets, io, **changes):
-    key = "tiny-cnn/choosy/cpu/tuned/fp32/b32"
-    fields = {"framework": "choosy", "key": key, "lane": "tuned", "purpose": "tune", "budget": {"seconds": 60}}
+    fields = {"framework": "choosy", "lane": "tuned", "purpose": "tune", "budget": {"seconds": 600}}
     request_of(assets, io, **{**fields, **changes})
     return work(assets, io)
 
 
-def test_a_search_takes_the_fastest_that_computes_the_scenario(assets, tmp_path):
+def test_a_search_for_a_cell_that_no_adapter_offers_is_skipped(assets, tmp_path):
+    result = tuned(assets, tmp_path, precision="tf32")
+    assert (result.status, result.reason.code) == (Status.SKIPPED, Code.NOT_OFFERED)
+
+
+def test_a_search_finds_the_fastest_settings_that_compute_the_scenario(assets, tmp_path):
     result = tuned(assets, tmp_path)
     assert result.status is Status.OK, result.reason
-    assert result.missing("tune") == []
+    assert result.tuning
     assert result.tuning
     assert result.tuning.settings == {"pace": "fast", "latency": "quick"}
     training, latency = result.tuning.searches
     assert (training.objective, latency.objective) == ("training", "latency")
     assert (training.untried, latency.untried) == (0, 0)
-    assert [t.settings for t in training.tried[:2]] == [{}, {"pace": "fast"}], "what is likely comes first"
-    assert [t.settings for t in latency.tried] == [{}, {"latency": "quick"}], "stock's own value is stock"
+    assert [t.settings for t in training.tried[:2]] == [{}, {"pace": "fast"}], "likely settings come first"
+    assert [t.settings for t in latency.tried] == [{}, {"latency": "quick"}], "the stock value is not a candidate"
     tried = {t.settings.get("pace", "slow"): t for t in training.tried}
     assert set(tried) == {"slow", "fast", "wrong", "crash", "hang", "raise"}
     assert {pace: bool(t.failure) for pace, t in tried.items()} == {
@@ -113,14 +131,14 @@ def test_a_search_takes_the_fastest_that_computes_the_scenario(assets, tmp_path)
         "raise": True,
     }
     assert "does not compute" in tried["wrong"].failure
-    assert median(tried["wrong"].ratios) > 1
+    assert median(tried["wrong"].ratios) == pytest.approx(10)
     assert "no answer" in tried["hang"].failure
     assert "out of order" in tried["raise"].failure
-    assert median(tried["fast"].ratios) > 1
+    assert median(tried["fast"].ratios) == pytest.approx(10 / 3)
     assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in (p.info["cmdline"] or [])]
 
 
-def test_what_was_chosen_is_measured_with(assets, tmp_path):
+def test_a_measurement_uses_the_settings(assets, tmp_path):
     settings = {"pace": "fast", "latency": "quick"}
     budget = {"steps": 3, "test_images": 20}
     good, bad = tmp_path / "good", tmp_path / "bad"
@@ -133,16 +151,16 @@ def test_what_was_chosen_is_measured_with(assets, tmp_path):
     assert "out of order" in broken.reason.message
 
 
-def test_a_search_that_cannot_begin_says_why(assets, tmp_path):
+def test_a_search_that_cannot_begin_reports_the_cause(assets, tmp_path):
     result = tuned(assets, tmp_path, framework="nowhere")
     assert (result.status, result.reason and result.reason.code) == (Status.FAILED, Code.WORKER_ERROR)
     assert result.reason
     assert "could not begin" in result.reason.message
 
 
-def test_values_for_which_there_was_no_time_are_counted():
-    axes = {"pace": ["slow", "fast", "faster"], "colour": ["none", "red"], "threads": []}
-    assert untried(axes, []) == 3
-    assert untried(axes, [{}, {"pace": "fast", "colour": "red"}, {"pace": "fast"}]) == 1
+def test_untried_values_are_counted():
+    axes = {"pace": ["slow", "fast", "faster"], "color": ["none", "red"], "threads": []}
+    assert count_untried(axes, []) == 3
+    assert count_untried(axes, [{}, {"pace": "fast", "color": "red"}, {"pace": "fast"}]) == 1
     searches = [Search("training", {}, [], 0.0, 3), Search("latency", {"latency": "quick"}, [], 0.0, 2)]
-    assert Tuning({}, searches).untried == 3, "of searches that found nothing"
+    assert Tuning({}, searches).untried == 3, "only searches that found nothing count"

@@ -1,7 +1,8 @@
-"""Warnings as data: each is raised by its trouble and by nothing else, once a cause and cell, gravest first."""
+"""Test that each cause raises its own warning and no other, once per cell, sorted by severity."""
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 from collections.abc import Sequence
@@ -14,18 +15,20 @@ from hypothesis import strategies as st
 from kit.analysis.robust import mann_kendall, modified_z_scores, relative_spread, theil_sen
 from kit.analysis.warnings import RunWarning, WarningCode, find_warnings
 from kit.model.record import HostSamples, Image, Record
+from kit.model.run import Run
+from scenarios.contract.cell import CEILINGS
 from scenarios.contract.reasons import Code, Status
 from scenarios.contract.request import Budget
 from scenarios.contract.result import Window
 from tests import examples
 
 CPU, GPU = examples.cell(), examples.cell(device="cuda")
-QUIET = [0.0, 0.004, -0.003, 0.005, -0.006, 0.001]  # what idle launches differ by
+QUIET = [0.0, 0.004, -0.003, 0.005, -0.006, 0.001]  # differences between launches on an idle machine
 STEADY = [0.0, 0.02, -0.01, 0.015, -0.02, 0.005, -0.015, 0.01] * 3
 
 
 def host(**series: float) -> HostSamples:
-    """Samples at seconds 0 to 11, of which telemetry's 1 to 11 are training; at 0 all CPUs start the launch."""
+    """Return samples at seconds 0 to 11. Training is from 1 to 11; at 0 all CPUs start the launch."""
     at = [float(second) for second in range(12)]
     means = {"cpu_busy": 1.95, "cpu_steal": 0.0} | series
     values: dict[str, list[float | None]] = {name: [2.0, *[float(mean)] * 11] for name, mean in means.items()}
@@ -46,7 +49,7 @@ def launch(
     telemetry: dict[str, float] | None = None,
     **record,
 ) -> Record:
-    """An ok launch without trouble. change: of its speed; windows: of the speed of its steady windows, relatively."""
+    """Return an ok launch without a warning. change, windows: relative changes of the speed and of steady windows."""
     speed = 1000.0 * (1 + change)
     asked = examples.request(cell, launch=number, data=data, budget=budget or Budget(seconds=6, test_images=1000))
     result = examples.result(asked, images_per_s=speed)
@@ -56,7 +59,7 @@ def launch(
         result,
         training=replace(result.training, windows=cut, steady_from=steady_from),
         telemetry=replace(result.telemetry, **telemetry or {}),
-        evidence=replace(result.evidence, versions={"python": "3.11", asked.framework: "1.0", **(versions or {})}),
+        evidence=replace(result.evidence, versions={"python": "3.11", asked.cell.framework: "1.0", **(versions or {})}),
     )
     fields = {"started_at": f"2026-01-01T00:{number:02d}:00+00:00", "host_samples": host_samples or host()}
     return examples.record(asked, result=result, **fields | record)
@@ -66,13 +69,13 @@ def launches(cell=CPU, count=5, **changes) -> list[Record]:
     return [launch(n, cell, change=QUIET[n % len(QUIET)], **changes) for n in range(1, count + 1)]
 
 
-def found(records, planned=None, machine=None, probes=()) -> list[RunWarning]:
-    wanted = [examples.planned(r.launch, device=r.request.device, framework=r.request.framework) for r in records]
-    return find_warnings(examples.plan(planned or wanted), machine or examples.machine(), records, probes)
+def found(records, machine=None, probes=()) -> list[RunWarning]:
+    planned = examples.plan([examples.planned(record.launch, **vars(record.cell)) for record in records])
+    return find_warnings(Run(planned, machine or examples.machine(), records, probes))
 
 
 def with_one(odd: Record, cell=CPU) -> list[Record]:
-    """Five launches, of which one is replaced by this."""
+    """Return five launches, one of them replaced by this one."""
     return [odd if record.launch == odd.launch else record for record in launches(cell)]
 
 
@@ -83,51 +86,55 @@ def machine(limit: float = 700.0, **changes):
 IMAGE = Image(kind="image", reference="kit-torch", digest="sha256:1", size_bytes=1)
 FALLING = [-0.005 * i for i in range(24)]
 
-# Trouble: records, and machine where it matters; what the one caution must say.
-TROUBLES = {
+# The code of a warning: records, machine if it matters, and words of the cause.
+CAUSES = {
     WarningCode.MIXED_VERSIONS: (with_one(launch(3, versions={"torch": "1.1"})), None, "torch (1.0, 1.1)"),
     WarningCode.OTHER_LOAD: (
         with_one(launch(3, host_samples=host(cpu_busy=2.9))),
         None,
-        "kept 1.0 of the machine's 2 logical CPUs busy while it trained (in 1 of 5 launches)",
+        "kept 1.0 of the machine's 2 logical CPUs busy while the cell trained (in 1 of 5 launches)",
     ),
     WarningCode.OTHER_GPU_PROCESSES: (
         with_one(launch(3, GPU, host_samples=host(gpu0_other_processes=2)), GPU),
         None,
-        "(2 at once) computed on its GPU (in 1 of 5 launches)",
+        "(2 at once) computed on the cell's GPU (in 1 of 5 launches)",
     ),
     WarningCode.QUOTA: (launches(telemetry={"throttled_s": 19.0}), None, "withheld 50 %"),
     WarningCode.HOT_GPU: (
         launches(GPU, host_samples=host(gpu0_hw_thermal=0.3, gpu0_temperature_c=88)),
         None,
-        "reached 88 °C (in 5 of 5 launches) and lowered its clocks for heat in 30 %",
+        "reached 88 °C (in 5 of 5 launches) and lowered its clocks because of heat in 30 %",
     ),
     WarningCode.POWER_CAP: (
         launches(GPU, host_samples=host(gpu0_use=0.9)),
         machine(420),
         "GPU 0 to 420 W, 60 % of its default",
     ),
-    WarningCode.STEAL: (launches(host_samples=host(cpu_steal=0.2)), None, "gave 9 % of the CPU time"),
+    WarningCode.STEAL: (launches(host_samples=host(cpu_steal=0.2)), None, "gave 9 % of the requested CPU time"),
     WarningCode.NO_STEADY_STATE: (launches(steady_from=24), None, "not settled after 8.2 s, the first half"),
     WarningCode.DRIFT: (launches(windows=FALLING), None, "changed by -12 % from the first to the last steady window"),
     WarningCode.NOISY: (
         [launch(n, change=c) for n, c in enumerate([0.1, -0.1, 0.12, -0.08, 0.0], 1)],
         None,
-        "5 of its launches by 10 %",
+        "by 10 % between 5 launches",
     ),
     WarningCode.SLOW_FIRST_LAUNCH: (with_one(launch(1, change=-0.15)), None, "Launch 1 was 15 % slower than the 4"),
-    WarningCode.OUTLIERS: (with_one(launch(4, change=-0.2)), None, "median of 5: 4 (-20 %)"),
+    WarningCode.OUTLIERS: (
+        with_one(launch(4, change=-0.2)),
+        None,
+        "Some of 5 launches are far from the median (modified z-score above 3.5): launch 4 (-20 %)",
+    ),
     WarningCode.FEW_LAUNCHES: ([launch()], None, "A single launch has no interval"),
     WarningCode.UNDER_QUOTA: (
         launches(),
         examples.machine(quota_cpus=1.5, cpus=1),
-        "grants 1.5 of the machine's 2 logical CPUs: the figures are those of the quota",
+        "grants 1.5 of the machine's 2 logical CPUs, so the results apply to the quota",
     ),
     WarningCode.SYNTHETIC_DATA: (launches(data="synthetic"), None, "synthetic data"),
     WarningCode.OLD_DRIVER: (
         launches(GPU, versions={"cuda": "13.0"}),
         machine(driver="570.86.15"),
-        "driver is 570.86.15; torch ran CUDA 13, made for 580",
+        "driver is 570.86.15, but torch ran CUDA 13, which needs 580",
     ),
     WarningCode.ENGINE_REMARK: (with_one(launch(2, warnings=["No limit of pids here."])), None, "No limit of pids"),
 }
@@ -135,29 +142,29 @@ TROUBLES = {
 
 @pytest.mark.parametrize("device", [CPU, GPU], ids=lambda cell: cell.device)
 @pytest.mark.parametrize("count", [2, 5, 20])
-def test_a_quiet_run_has_no_caution(device, count):
+def test_a_quiet_run_has_no_warning(device, count):
     assert found(launches(device, count, image=IMAGE, versions={"cuda": "13.0"}), machine=machine()) == []
 
 
-@pytest.mark.parametrize("code", TROUBLES, ids=str)
-def test_each_trouble_raises_its_caution_once_and_no_other(code):
-    records, where, words = TROUBLES[code]
-    (caution,) = found(records, machine=where or machine())
-    assert caution.code is code
-    assert words in caution.cause
-    assert caution.remedy.endswith(".")
+@pytest.mark.parametrize("code", CAUSES, ids=str)
+def test_each_cause_raises_its_warning_once_and_no_other(code):
+    records, where, words = CAUSES[code]
+    (warning,) = found(records, machine=where or machine())
+    assert warning.code is code
+    assert words in warning.cause
+    assert warning.remedy.endswith(".")
     of_run = {WarningCode.POWER_CAP, WarningCode.UNDER_QUOTA, WarningCode.OLD_DRIVER}
-    assert caution.about == ("" if code in of_run else records[0].key)
+    assert warning.about == ("" if code in of_run else records[0].key)
 
 
-def test_every_code_is_raised_by_some_example():
+def test_every_code_has_an_example():
     elsewhere = {WarningCode.DIFFERENT_LIBRARIES, WarningCode.NO_CEILING}  # see below
-    assert set(TROUBLES) | elsewhere == set(WarningCode)
+    assert set(CAUSES) | elsewhere == set(WarningCode)
 
 
-def test_cautions_are_sorted_by_gravity_and_told_of_their_own_cell():
+def test_warnings_are_sorted_by_severity_and_name_their_own_cell():
     loaded = launches(GPU, host_samples=host(cpu_busy=4.1, cpu_steal=0.2))
-    codes = [(caution.code, caution.about) for caution in found([*launches(CPU, data="synthetic"), *loaded])]
+    codes = [(warning.code, warning.about) for warning in found([*launches(CPU, data="synthetic"), *loaded])]
     assert codes == [
         (WarningCode.OTHER_LOAD, GPU.key),
         (WarningCode.STEAL, GPU.key),
@@ -165,13 +172,13 @@ def test_cautions_are_sorted_by_gravity_and_told_of_their_own_cell():
     ]
 
 
-def test_what_holds_word_for_word_for_all_cells_is_told_once_of_the_run():
+def test_a_warning_of_all_cells_becomes_one_of_the_run():
     both = found([launch(cell=CPU, data="synthetic"), launch(cell=GPU, data="synthetic")])
     assert [(c.code, c.about) for c in both] == [(WarningCode.FEW_LAUNCHES, ""), (WarningCode.SYNTHETIC_DATA, "")]
 
 
-def test_other_load_is_what_the_host_saw_beyond_the_launch_and_only_while_it_trained():
-    """cpu_busy counts the launch itself (1.9 CPUs), and all of the machine was busy before training began."""
+def test_other_load_excludes_the_launch_and_the_time_before_training():
+    """cpu_busy includes the launch itself (1.9 CPUs), and all CPUs were busy before training began."""
     assert found(launches(host_samples=host(cpu_busy=2.05)), machine=machine()) == []
     eight = examples.machine(logical_cpus=8)
     assert found(launches(host_samples=host(cpu_busy=2.25), machine=eight)) == []
@@ -185,28 +192,27 @@ def test_other_load_is_what_the_host_saw_beyond_the_launch_and_only_while_it_tra
     assert found(blind) == []
 
 
-def test_a_quota_of_all_cpus_takes_nothing_away():
+def test_a_quota_of_all_cpus_raises_no_warning():
     assert found(launches(), machine=examples.machine(quota_cpus=2.0)) == []
 
 
 def test_fewer_launches_than_planned():
     failed = examples.failed(examples.request(CPU, launch=5), status=Status.TIMEOUT, code=Code.DEADLINE)
-    (caution,) = found([*launches(count=4), failed])
-    assert (caution.code, caution.about) == (WarningCode.FEW_LAUNCHES, CPU.key)
-    assert caution.cause == "Of 5 planned launches 4 ended ok."
-    assert caution.remedy == "Continue with kit run --resume r1 --retry-failed."
-    assert found([failed]) == []  # no number, no caution about it
+    (warning,) = found([*launches(count=4), failed])
+    assert (warning.code, warning.about) == (WarningCode.FEW_LAUNCHES, CPU.key)
+    assert warning.cause == "Only 4 of 5 planned launches are ok."
+    assert warning.remedy == "Resume with kit run --resume r1 --retry-failed."
+    assert found([failed]) == []  # without a result there is no warning
 
 
-def test_the_run_drifts_though_no_cell_has_enough_launches_to_tell():
+def test_a_drift_of_the_run_is_found_across_cells_with_few_launches():
     cells = [CPU, examples.cell(framework="tensorflow"), examples.cell(framework="onnxruntime")]
     order = [(n, cell) for n in range(1, 5) for cell in cells]
     records = [launch(n, cell, change=-0.01 * i) for i, (n, cell) in enumerate(order)]
-    (caution,) = found(records, machine=machine())
-    assert (caution.code, caution.about) == (WarningCode.DRIFT, "")
-    assert caution.cause.startswith(
-        "Over its 12 launches the run changed in speed by -12 %"
-    )  # 11 % of the first, of their median 12
+    (warning,) = found(records, machine=machine())
+    assert (warning.code, warning.about) == (WarningCode.DRIFT, "")
+    # -11 % relative to the first launch is -12 % relative to the median.
+    assert warning.cause.startswith("The speed changed by -12 % over the 12 launches of the run ")
 
 
 def test_launches_and_probes_of_another_machine():
@@ -218,7 +224,7 @@ def test_launches_and_probes_of_another_machine():
 
 
 def test_frameworks_on_different_cuda_and_cudnn():
-    """As each tells it: TensorFlow's build information, PyTorch's number, the wheels beside ONNX Runtime."""
+    """Versions come from TensorFlow's build information, PyTorch's number, and the wheels next to ONNX Runtime."""
     tensorflow = launches(examples.cell("mnist-cnn", "tensorflow", "cuda"), versions={"cuda": "12.5.1", "cudnn": "9"})
     torch = launches(GPU, versions={"cuda": "13.0", "cudnn": "91002"})
     wheels = {"nvidia-cuda-runtime": "13.0.48", "nvidia-cudnn-cu13": "9.12.0.46"}
@@ -226,19 +232,21 @@ def test_frameworks_on_different_cuda_and_cudnn():
     assert found(onnx) == []
     (cuda,) = found([*tensorflow, *torch], machine=machine())
     assert (cuda.code, cuda.about) == (WarningCode.DIFFERENT_LIBRARIES, "")
-    assert cuda.cause == "The frameworks do not run on the same CUDA: tensorflow 12.5.1, torch 13.0."
+    assert cuda.cause == "The frameworks use different versions of CUDA: tensorflow 12.5.1, torch 13.0."
     (cudnn,) = found([*torch, *onnx], machine=machine())
-    assert cudnn.cause == "The frameworks do not run on the same cuDNN: onnxruntime 9.12.0.46, torch 9.10.2."
+    assert cudnn.cause == "The frameworks use different versions of cuDNN: onnxruntime 9.12.0.46, torch 9.10.2."
 
 
-def test_remarks_are_told_once_and_a_failed_probe_with_its_own_reason():
-    told = launches(warnings=["The machine changed."], count=2) + launches(GPU, 2, warnings=["The machine changed."])
-    probe = examples.request(purpose="probe", key="ceilings/torch/cpu/fp32")
+def test_remarks_are_reported_once_and_a_failed_probe_with_its_own_reason():
+    remarked = launches(warnings=["The machine changed."], count=2) + launches(
+        GPU, 2, warnings=["The machine changed."]
+    )
+    probe = examples.request(purpose="probe", scenario=CEILINGS, batch=1)
     failed = examples.failed(probe, message="It crashed.", remedy="Look at its log.")
     skipped = examples.failed(probe, status=Status.SKIPPED, code=Code.NOT_OFFERED)
-    remark_and_probe = found(told, probes=[failed, skipped])
+    remark_and_probe = found(remarked, probes=[failed, skipped])
     assert [(c.code, c.about, c.remedy.startswith("Look at")) for c in remark_and_probe] == [
-        (WarningCode.NO_CEILING, "ceilings/torch/cpu/fp32", True),
+        (WarningCode.NO_CEILING, "ceilings/torch/cpu/stock/fp32/b1", True),
         (WarningCode.ENGINE_REMARK, "", False),
     ]
     assert remark_and_probe[1].cause == "The machine changed."
@@ -248,12 +256,12 @@ def test_one_launch_of_five_may_fail_to_settle_by_chance():
     assert found(with_one(launch(3, steady_from=24))) == []
 
 
-def test_whole_epochs_and_counted_steps_have_no_steady_state_to_miss():
+def test_launches_without_a_time_budget_need_no_steady_state():
     assert found(launches(steady_from=24, budget=Budget(steps=20))) == []
     assert found(launches(steady_from=24, budget=Budget(epochs=12))) == []
 
 
-def test_noise_alone_seldom_raises_a_caution():
+def test_noise_alone_rarely_raises_a_warning():
     """300 cells of 6 launches (standard deviation 2 %) with 40 windows each (4 %), all independent and normal."""
     draw = random.Random(7)
     raised = 0
@@ -269,7 +277,7 @@ SERIES = st.lists(st.floats(1, 1e6), min_size=8, max_size=30)
 
 
 @given(SERIES)
-def test_a_trend_is_the_same_backwards_and_under_any_scale(values):
+def test_a_trend_does_not_depend_on_direction_or_scale(values):
     assert mann_kendall(values) == mann_kendall(values[::-1])
     assert mann_kendall(values) == mann_kendall([4 * value for value in values])
     assert 0 <= mann_kendall(values) <= 1
@@ -279,12 +287,14 @@ def test_a_trend_is_the_same_backwards_and_under_any_scale(values):
 
 def test_statistics_by_hand():
     rising = [float(i) for i in range(1, 11)]
-    # S = 45, var = 10 * 9 * 25 / 18 = 125, z = 44 / sqrt(125) = 3.935
-    assert mann_kendall(rising) == pytest.approx(8.3e-5, rel=0.01)
-    # in pairs of equals: S = 40, var = (2250 - 5 * 18) / 18 = 120, z = 39 / sqrt(120) = 3.560
-    assert mann_kendall([value // 2 for value in range(2, 12)]) == pytest.approx(3.7e-4, rel=0.01)
+    # Tables of Kendall's S for n = 8 (for example Hollander and Wolfe): P(S >= 20) = 285 / 8! = 0.007, one-sided.
+    assert mann_kendall([2, 1, 4, 3, 6, 5, 8, 7]) == pytest.approx(2 * 285 / math.factorial(8))
+    assert mann_kendall(rising) == pytest.approx(2 / math.factorial(10))
+    # in pairs of equals: S = 40, var = (10 * 9 * 25 - 5 * 18) / 18 = 120, z = 40 / sqrt(120) = 3.651
+    assert mann_kendall([value // 2 for value in range(2, 12)]) == pytest.approx(2.61e-4, rel=0.01)
     assert mann_kendall([1.0] * 10) == 1
     assert theil_sen([*rising[:-1], 1000.0]) == pytest.approx(1.0)
+    assert theil_sen([1.0, 5.0, 3.0]) == pytest.approx(1.0)  # median of the slopes 4, 1 and -2
     # median 3, median absolute deviation 1: 0.6745 * (100 - 3) / 1 (Iglewicz and Hoaglin)
     assert modified_z_scores([1, 2, 3, 4, 100])[-1] == pytest.approx(0.6745 * 97, rel=1e-4)
     assert modified_z_scores([5, 5, 5, 5, 9])[-1] == pytest.approx(4 / (1.253314 * 0.8))

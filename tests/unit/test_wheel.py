@@ -1,4 +1,4 @@
-"""The wheel carries all that the kit needs: installed in a clean environment, far from the checkout, it plans a run."""
+"""Test that the wheel is complete: it plans a run in a clean environment outside the checkout."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_wheel_plans_a_run_in_a_clean_environment(tmp_path):
     def run(*command: str, **variables: str) -> str:
-        clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "KIT_ASSETS")}
-        done = subprocess.run(
-            command, cwd=tmp_path, env={**clean, **variables}, capture_output=True, text=True, check=False
+        inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "KIT_ASSETS")}
+        finished = subprocess.run(
+            command, cwd=tmp_path, env={**inherited, **variables}, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert finished.returncode == 0, finished.stderr
+        return finished.stdout
 
     tool = uv.find_uv_bin()
     source = ("--wheel", "--no-build-isolation", "--python", sys.executable, str(ROOT))
@@ -33,8 +33,8 @@ def test_the_wheel_plans_a_run_in_a_clean_environment(tmp_path):
     run(*install, "--no-deps", str(wheel))
 
     plan = json.loads(run(str(tmp_path / "env/bin/kit"), "plan", "--all", "--json"))
-    keys = json.dumps(plan)
+    text = json.dumps(plan)
     for name in ("mnist-cnn/tensorflow/cpu", "catdog-cnn/onnxruntime/cuda", "cifar-mlp/torch/cpu"):
-        assert name in keys
-    where = run(python, "-c", "import kit, scenarios.spec; print(scenarios.spec.__file__)")
-    assert "_assets" in where
+        assert name in text
+    path = run(python, "-c", "import kit, scenarios.spec; print(scenarios.spec.__file__)")
+    assert "_assets" in path

@@ -1,1 +1,1 @@
-"""What the host sees of itself while a launch runs: the sampler, and a module for each source that it reads."""
+"""Sample the host while a launch runs: the sampler, and one module for each source that it reads."""

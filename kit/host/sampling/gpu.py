@@ -1,6 +1,4 @@
-"""What NVML tells of a launch's GPUs. Any GPU may refuse any question: that series is then absent, never zero."""
-
-from __future__ import annotations
+"""Sample a launch's GPUs through NVML. Any GPU may refuse any query. That series is then missing, never zero."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -9,9 +7,8 @@ import pynvml
 
 T = TypeVar("T")
 
-# NVML's API reference: use is the share of the last sixth of a second to second in which a kernel ran; power is in
-# milliwatts, since Ampere (A100 excepted) the mean of the last second; energy in millijoules since the driver was
-# loaded, since Volta.
+# From NVML's API reference. Utilization: share of the last 1/6 to 1 s in which a kernel ran. Power: milliwatts; from
+# Ampere on (except A100) the mean of the last second. Energy: millijoules since the driver was loaded; from Volta on.
 QUERIES: dict[str, Callable[[object], float]] = {
     "use": lambda gpu: pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu / 100,
     "memory_gib": lambda gpu: pynvml.nvmlDeviceGetMemoryInfo(gpu).used / 2**30,
@@ -21,8 +18,8 @@ QUERIES: dict[str, Callable[[object], float]] = {
     "sm_mhz": lambda gpu: pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM),
 }
 
-# Why its clocks are lower than they could be, as 0 or 1. hw_slowdown is set for whatever cause; hw_thermal and
-# hw_power_brake tell two of them.
+# Why the clocks are lower than they could be, as 0 or 1. hw_slowdown is set for every cause in hardware; hw_thermal and
+# hw_power_brake name two of these causes.
 REASONS = {
     "sw_power_cap": pynvml.nvmlClocksEventReasonSwPowerCap,
     "hw_slowdown": pynvml.nvmlClocksEventReasonHwSlowdown,
@@ -33,16 +30,19 @@ REASONS = {
 
 
 class Gpus:
-    """Series `gpu<index>_...`, by NVML's index as in Machine.gpus. Made before the launch begins: what computes on a
-    GPU then is another's, and counts in `other_processes` for as long as it stays. Who comes later cannot be told
-    from the launch, whose processes have numbers of their own inside a container."""
+    """Series `gpu<index>_...`, with NVML's index as in Machine.gpus.
+
+    Create this before the launch begins. A process that computes on a GPU at that time is not part of the launch, and
+    is counted in `other_processes` until it ends. Later processes cannot be distinguished from those of the
+    launch, because a process has another number inside a container.
+    """
 
     def __init__(self, handles: Mapping[int, object]) -> None:
         self._handles = handles
         self._others = {index: _answer(_processes, gpu) for index, gpu in handles.items()}
 
     def read(self) -> dict[str, float]:
-        """All that the GPUs answer now."""
+        """Return every series that the GPUs report now."""
         found: dict[str, float] = {}
         for index, gpu in self._handles.items():
             name = f"gpu{index}"
@@ -68,12 +68,12 @@ def _answer(query: Callable[[object], T], gpu: object) -> T | None:
 
 
 def _processes(gpu: object) -> set[int]:
-    # By its version: the name without one hides a driver that lacks it behind an error that is no NVMLError.
+    # Use the versioned name. With the plain name, a driver without the function causes an error other than NVMLError.
     return {process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses_v3(gpu)}
 
 
 def _reasons(gpu: object) -> int:
     try:
         return int(pynvml.nvmlDeviceGetCurrentClocksEventReasons(gpu))
-    except pynvml.NVMLError_FunctionNotFound:  # the name before driver 535
+    except pynvml.NVMLError_FunctionNotFound:  # its name before driver 535
         return int(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu))

@@ -1,41 +1,41 @@
-"""Energy of the CPU packages: RAPL, counted by the CPU and shown by the kernel under powercap (Intel, and AMD since
-Linux 5.8). Mostly root alone may read it (CVE-2020-8694), and virtual machines rarely have it."""
+"""Sample the energy of the CPU packages: RAPL, counted by the CPU and shown by the kernel under powercap.
 
-from __future__ import annotations
+Intel, and AMD since Linux 5.8. Usually only root may read it (CVE-2020-8694), and virtual machines rarely have it.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from kit.host.sampling.files import number
+from scenarios.linux.files import number, text
 
 
 @dataclass
 class Counter:
-    """A counter that starts again from zero after `range_uj`, made into one that never falls. Microjoules."""
+    """Turn a counter that wraps around after `range_uj` into one that never falls. Unit: microjoules."""
 
     range_uj: int
     last_uj: int
     total_uj: int = 0
 
     def advance(self, now_uj: int) -> None:
-        """Take a new reading. A package of 1 kW goes round a range of 262 kJ in four minutes, so that between two
-        samples it comes round once at most."""
+        """Add a new reading. A package of 1 kW passes a range of 262 kJ in four minutes, so the counter wraps around at
+        most once between two samples."""
         self.total_uj += now_uj - self.last_uj + (self.range_uj if now_uj < self.last_uj else 0)
         self.last_uj = now_uj
 
 
 class Packages:
-    """`cpu_energy_j`: joules of all packages together since the first reading."""
+    """`cpu_energy_j`: energy of all packages since the first reading, in joules."""
 
     def __init__(self, folder: Path = Path("/sys/class/powercap")) -> None:
         zones = [zone for zone in folder.glob("intel-rapl:[0-9]*") if _is_package(zone)]
         counters = {zone: _counter(zone) for zone in zones}
         self._counters = {zone: counter for zone, counter in counters.items() if counter is not None}
         if len(self._counters) < len(zones):
-            self._counters = {}  # some packages without the others would pass for the whole
+            self._counters = {}  # a part of the packages would look like all of them
 
     def read(self) -> dict[str, float]:
-        """Nothing where there is no such counter, or one of them cannot be read."""
+        """Return nothing if there is no such counter, or if one cannot be read."""
         now = {zone: number(zone / "energy_uj") for zone in self._counters}
         readings = {zone: reading for zone, reading in now.items() if reading is not None}
         if not readings or len(readings) < len(self._counters):
@@ -46,11 +46,8 @@ class Packages:
 
 
 def _is_package(zone: Path) -> bool:
-    """Whether it is a whole package (`package-0`), not a part of one or the whole computer (`psys`)."""
-    try:
-        return (zone / "name").read_text().startswith("package")
-    except OSError:
-        return False
+    """Return whether this is a package (`package-0`), not a part of it or the whole computer (`psys`)."""
+    return (text(zone / "name") or "").startswith("package")
 
 
 def _counter(zone: Path) -> Counter | None:

@@ -1,6 +1,4 @@
-"""Watches the machine from the host while a launch runs: containers cannot see power, clocks or others' load."""
-
-from __future__ import annotations
+"""Sample the machine from the host while a launch runs: containers cannot see power, clocks or other load."""
 
 import threading
 import time
@@ -14,26 +12,25 @@ from kit.host.sampling.rapl import Packages
 from kit.model.record import HostSamples
 
 INTERVAL_S = 0.5
-PATIENCE_S = 10.0  # for the first sample and for the last: a wedged driver answers never
-# After this many intervals they grow with the launch's age, so that a day of training adds 11,000 samples to its
-# record and not 170,000. Each load is still the mean over its whole interval, and counters lose nothing.
+PATIENCE_S = 10.0  # for the first and the last sample: a driver that hangs never answers
+# After this many intervals, the interval grows with the launch's age. So a day of training adds 11,000 samples to its
+# record instead of 170,000. Each load is still the mean over its whole interval, and counters lose nothing.
 STEADY_INTERVALS = 2048
-DIGITS = 4  # of watts, seconds and shares: no source is as precise
+DIGITS = 4  # of watts, seconds and shares: no source is more precise
 
 
 class Source(Protocol):
     """One part of the machine."""
 
     def read(self) -> dict[str, float]:
-        """Name of a series to its value now; only what could be read."""
+        """Return the current value of each series that could be read, by its name."""
 
 
 class Sampler:
-    """Samples from start() to stop(), at both and every interval_s between them, in a thread of its own.
+    """Sample in a separate thread, from start() to stop(), at both and every interval_s between them.
 
-    gpus: of the launch, by index or UUID. Series that could never be read are absent from the context. A failure that
-    nobody foresaw, or a driver that does not answer, ends the sampling, not the launch: `failure` tells of it, and the
-    samples until then are kept.
+    gpus: of the launch, by index or UUID. Series that could never be read are missing. An unexpected error, or a driver
+    that does not answer, ends the sampling but not the launch. `failure` describes it, and earlier samples are kept.
     """
 
     def __init__(self, gpus: Sequence[str], interval_s: float = INTERVAL_S, patience_s: float = PATIENCE_S) -> None:
@@ -48,12 +45,12 @@ class Sampler:
         self._cost_s = 0.0
 
     def start(self) -> None:
-        """Take the first sample, before the launch has begun, and go on in the background."""
+        """Take the first sample, before the launch begins, and continue in the background."""
         self._thread.start()
         self._started.wait(self._patience_s)
 
     def stop(self) -> HostSamples:
-        """Take the last sample and end."""
+        """Take the last sample, end, and return all samples."""
         self._stopping.set()
         self._thread.join(self._patience_s)
         if self._thread.is_alive():
@@ -69,7 +66,7 @@ class Sampler:
 
     @property
     def failure(self) -> str | None:
-        """What ended the sampling early; None where nothing did."""
+        """Return what ended the sampling early, None if it did not end early."""
         if self._error is None:
             return None
         return f"Sampling the host ended early: {type(self._error).__name__}: {self._error}"
@@ -77,14 +74,14 @@ class Sampler:
     def _watch(self) -> None:
         try:
             with opened(self._names) as gpus:
-                # What can take time (clocks) comes last, so that the others' values belong to the sample's moment.
+                # Clocks may take time to read. They come last, so that the other values belong to the sample's moment.
                 self._sources = [self._load, Packages(), Gpus(gpus), Clocks()]
                 self._sample()
                 self._started.set()
                 while not self._stopping.wait(self._pause_s()):
                     self._sample()
                 self._sample()
-        except Exception as error:  # noqa: BLE001 - `failure` tells of it
+        except Exception as error:  # noqa: BLE001 - `failure` describes it
             self._error = error
         self._cost_s = time.thread_time()
         self._started.set()

@@ -1,6 +1,4 @@
-"""A thin builder over `onnx.helper`: tensors are names, every node has a fresh one, equal constants are shared."""
-
-from __future__ import annotations
+"""A thin builder over `onnx.helper`: a tensor is its name, each node gets a new name, equal constants are shared."""
 
 from collections.abc import Sequence
 
@@ -9,7 +7,7 @@ import numpy.typing as npt
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 OPSET = 21
-IR_VERSION = 10  # the one that belongs to opset 21
+IR_VERSION = 10  # the version that belongs to opset 21
 
 Tensor = str
 Dim = int | str
@@ -27,38 +25,37 @@ class Graph:
         self._outputs: list[ValueInfoProto] = []
 
     def node(self, op: str, *inputs: Tensor, **attributes: object) -> Tensor:
-        """Add a node with one output and return it."""
-        (only,) = self.nodes(op, 1, *inputs, **attributes)
-        return only
+        """Add a node with one output and return the output."""
+        return self.nodes(op, 1, *inputs, **attributes)[0]
 
-    def nodes(self, op: str, count: int, *inputs: Tensor, **attributes: object) -> list[Tensor]:
-        """Add a node with `count` outputs and return them."""
-        stem = f"{len(self._nodes)}_{op}"
-        outputs = [f"{stem}.{i}" for i in range(count)]
-        self._nodes.append(helper.make_node(op, list(inputs), outputs, name=stem, **attributes))
-        return outputs
+    def nodes(self, op: str, outputs: int, *inputs: Tensor, **attributes: object) -> list[Tensor]:
+        """Add one node with several outputs and return the outputs."""
+        name = f"{len(self._nodes)}_{op}"
+        names = [f"{name}.{i}" for i in range(outputs)]
+        self._nodes.append(helper.make_node(op, list(inputs), names, name=name, **attributes))
+        return names
 
     def concat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
-        """`Concat`; one tensor is given back as it is, for which ONNX Runtime would copy it."""
+        """Add a `Concat`. Return a single tensor unchanged, because ONNX Runtime would copy it."""
         return self.node("Concat", *tensors, axis=axis) if len(tensors) > 1 else tensors[0]
 
     def ints(self, *values: int) -> Tensor:
-        """A constant int64 vector: axes, starts, shapes."""
+        """Return a constant int64 vector, for example axes, starts or a shape."""
         return self.constant(np.array(values, np.int64))
 
     def scalar(self, value: float) -> Tensor:
-        """A constant float32 scalar."""
+        """Return a constant float32 scalar."""
         return self.constant(np.array(value, np.float32))
 
     def constant(self, value: npt.NDArray[np.generic]) -> Tensor:
-        """A constant; the same one where an equal one exists already."""
+        """Return a constant. Equal constants are added once."""
         key = value.dtype.str, value.shape, value.tobytes()
         if key not in self._shared:
-            self._shared[key] = self.weight(f"constant_{len(self._shared)}", value)
+            self._shared[key] = self.named_constant(f"constant_{len(self._shared)}", value)
         return self._shared[key]
 
-    def weight(self, name: Tensor, value: npt.NDArray[np.generic]) -> Tensor:
-        """A constant under a name of its own."""
+    def named_constant(self, name: Tensor, value: npt.NDArray[np.generic]) -> Tensor:
+        """Add a constant with this name, for example the weights of a parameter."""
         self._constants.append(numpy_helper.from_array(np.asarray(value, order="C"), name))
         return name
 
@@ -72,11 +69,10 @@ class Graph:
         self._outputs.append(_value_info(tensor, dtype, shape))
 
     def serialize(self) -> bytes:
-        """The finished model, as `onnxruntime.InferenceSession` takes it."""
+        """Return the finished model in the form that `onnxruntime.InferenceSession` takes."""
         graph = helper.make_graph(self._nodes, self._name, self._inputs, self._outputs, self._constants)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
-        serialized: bytes = model.SerializeToString()
-        return serialized
+        return bytes(model.SerializeToString())
 
 
 def _value_info(name: Tensor, dtype: npt.DTypeLike, shape: Sequence[Dim]) -> ValueInfoProto:

@@ -1,11 +1,9 @@
-"""The layer vocabulary in ONNX: of each layer its forward pass and, from what that left behind, its backward pass.
+"""The layers in ONNX. Each one adds its forward pass to a graph, and then its backward pass from what it kept.
 
 Feature maps are NCHW inside the graph, the layout of ONNX Runtime's convolutions. The batch axis is symbolic: a 0 in
-the shape given to `Reshape` copies it. The formulations are those that were fastest on the CPU; every operator has a
+the shape given to `Reshape` copies it. The formulations are those that were fastest on the CPU. Every operator has a
 CUDA kernel too.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,19 +16,21 @@ from scenarios import spec
 from scenarios.frameworks.onnxruntime.graph import Graph, Tensor
 from scenarios.weights import Array
 
-FEW_CHANNELS = 8
+MAX_IM2COL_CHANNELS = 8  # see Conv._kernel_gradient
 
 
 @dataclass(frozen=True)
 class Product:
-    """A gradient left @ right that is not yet multiplied out, so that an optimizer may fuse its update into the
-    product. left_transposed: (batch, rows); right: (batch, columns)."""
+    """The gradient of a dense kernel, left_transposed^T @ right, not multiplied out yet.
+
+    An optimizer can fuse its update into the product. left_transposed: (batch, rows). right: (batch, columns).
+    """
 
     left_transposed: Tensor
     right: Tensor
 
-    def tensor(self, graph: Graph) -> Tensor:
-        """Multiply it out."""
+    def multiply(self, graph: Graph) -> Tensor:
+        """Add the node that multiplies it out."""
         return graph.node("Gemm", self.left_transposed, self.right, transA=1)
 
 
@@ -40,7 +40,8 @@ Gradients = dict[str, Gradient]
 
 @dataclass(frozen=True)
 class Layout:
-    """How the graph holds a parameter: the canonical array seen as `view`, its axes permuted, then reshaped."""
+    """How the graph stores a parameter: the canonical array reshaped to `view`, its axes permuted, then reshaped to
+    `stored`."""
 
     shape: spec.Shape
     view: spec.Shape
@@ -48,49 +49,39 @@ class Layout:
     stored: spec.Shape
 
     def to_graph(self, canonical: Array) -> Array:
-        """The parameter as the graph takes it: a fresh contiguous array."""
+        """Return the parameter as the graph stores it, in a new contiguous array."""
         return canonical.reshape(self.view).transpose(self.axes).reshape(self.stored).copy()
 
     def to_canonical(self, stored: Array) -> Array:
-        """The inverse of `to_graph`."""
+        """Return the inverse of `to_graph`."""
         permuted = stored.reshape([self.view[axis] for axis in self.axes])
         return permuted.transpose(np.argsort(self.axes)).reshape(self.shape).copy()
 
 
 class Operation(Protocol):
-    """One step of the network. `forward` is called once, before `backward`."""
+    """One operation of the network. `forward` is called once, before `backward`."""
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         """Add the nodes that compute the output."""
 
     def backward(self, graph: Graph, dy: Tensor, *, input_needed: bool) -> tuple[Tensor, Gradients]:
-        """Add the nodes that turn the gradient of the output into that of the input (anything where it is not
-        needed) and those of the parameters."""
+        """Add the nodes that compute, from the gradient of the output, those of the input and of the parameters.
 
-
-class Nchw:
-    """Images as they come, NHWC, to NCHW. First of all, so it never sees a gradient."""
-
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        return graph.node("Transpose", x, perm=[0, 3, 1, 2])
-
-    def backward(self, graph: Graph, dy: Tensor, *, input_needed: bool) -> tuple[Tensor, Gradients]:
-        raise AssertionError("images have no gradient")
+        The gradient of the input may be anything if it is not needed.
+        """
 
 
 class Conv:
-    """Stride 1; parameters `<index>/kernel` (OIHW) and `<index>/bias`."""
+    """A convolution of stride 1 with the parameters `<index>/kernel` (OIHW) and `<index>/bias`."""
 
     def __init__(self, index: int, layer: spec.Conv, before: spec.Shape, after: spec.Shape) -> None:
         self._kernel, self._bias = f"{index}/kernel", f"{index}/bias"
-        self._size, self._filters = layer.kernel, layer.filters
-        self._channels = before[2]
+        self._size, self._filters, self._channels = layer.kernel, layer.filters, before[2]
         self._out_height, self._out_width = after[:2]
         extra = layer.kernel - 1 if layer.padding == "same" else 0
         self._pads = [extra // 2, extra // 2, extra - extra // 2, extra - extra // 2]  # top, left, bottom, right
 
     def layouts(self) -> dict[str, Layout]:
-        """Of the parameters, by name."""
         size, channels, filters = self._size, self._channels, self._filters
         hwio, oihw = (size, size, channels, filters), (filters, channels, size, size)
         return {
@@ -109,9 +100,12 @@ class Conv:
         return dx, {self._kernel: self._kernel_gradient(graph, dy), self._bias: bias}
 
     def _kernel_gradient(self, graph: Graph, dy: Tensor) -> Tensor:
-        """dK[o, i, r, s] = sum over images and positions of dy[o, p, q] x[i, p + r, q + s]: for each tap (r, s) the
-        shifted input times dy. With few channels all taps go into one product (im2col); with more, the products
-        are large enough and a tap at a time needs a ninth of the memory."""
+        """Return dK[o, i, r, s] = sum over images and positions of dy[o, p, q] x[i, p + r, q + s].
+
+        This is, for each tap (r, s) of the kernel, the shifted input times dy. With few channels all taps go into one
+        product (im2col). With more channels the products are large enough one tap at a time, and need a ninth of the
+        memory.
+        """
         size, channels, filters = self._size, self._channels, self._filters
         padded = self._x
         if any(self._pads):
@@ -120,10 +114,10 @@ class Conv:
         positions = self._out_height * self._out_width
         flat_dy = graph.node("Reshape", dy, graph.ints(0, filters, positions))
         taps = [(row, column) for row in range(size) for column in range(size)]
-        at_once = len(taps) if channels <= FEW_CHANNELS else 1
+        at_once = len(taps) if channels <= MAX_IM2COL_CHANNELS else 1
         products = []
         for start in range(0, len(taps), at_once):
-            shifted = [self._shifted(graph, padded, *tap) for tap in taps[start : start + at_once]]
+            shifted = [self._shift(graph, padded, *tap) for tap in taps[start : start + at_once]]
             columns = graph.node(
                 "Reshape", graph.concat(shifted, axis=1), graph.ints(0, len(shifted) * channels, positions)
             )
@@ -132,15 +126,15 @@ class Conv:
         ohwi = graph.node("Reshape", graph.concat(products, axis=1), graph.ints(filters, size, size, channels))
         return graph.node("Transpose", ohwi, perm=[0, 3, 1, 2])
 
-    def _shifted(self, graph: Graph, padded: Tensor, row: int, column: int) -> Tensor:
+    def _shift(self, graph: Graph, padded: Tensor, row: int, column: int) -> Tensor:
         ends = graph.ints(row + self._out_height, column + self._out_width)
         return graph.node("Slice", padded, graph.ints(row, column), ends, graph.ints(2, 3))
 
 
 class MaxPool:
-    """Window = stride. The gradient goes to the first maximum of a window in row-major order.
+    """Max pooling with stride = window. The gradient goes to the first maximum of a window in row-major order.
 
-    `MaxPool` with its `Indices` output is many times slower than finding the maximum again.
+    `backward` finds the maximum again: `MaxPool` with its `Indices` output is many times slower.
     """
 
     def __init__(self, layer: spec.MaxPool, before: spec.Shape, after: spec.Shape) -> None:
@@ -155,37 +149,36 @@ class MaxPool:
         return self._y
 
     def backward(self, graph: Graph, dy: Tensor, *, input_needed: bool) -> tuple[Tensor, Gradients]:
-        """Undo the pooling in two steps, over rows of windows and within each row: the first row that holds the
-        maximum, in it the first column, is the first maximum in row-major order."""
+        """Undo the pooling in two steps: among the rows of each window, then within each row.
+
+        The first column with the maximum, in the first row with the maximum, is the first maximum in row-major order.
+        """
         size, channels, height, width = self._size, self._channels, self._out_height, self._out_width
         x = self._x
         covered_height, covered_width = height * size, width * size
-        odd = (covered_height, covered_width) != (self._height, self._width)
-        if odd:
+        partial = (covered_height, covered_width) != (self._height, self._width)  # the last rows, columns are dropped
+        if partial:
             ends = graph.ints(covered_height, covered_width)
             x = graph.node("Slice", x, graph.ints(0, 0), ends, graph.ints(2, 3))
-        columns = _split(graph, graph.node("Reshape", x, graph.ints(0, -1, width, size)), size)
+        by_column = graph.node("Reshape", x, graph.ints(0, -1, width, size))
+        columns = graph.nodes("Split", size, by_column, axis=3, num_outputs=size)
         row_maximum = graph.node("Max", *columns)
-        by_row = graph.ints(0, channels * height, size, width)
-        rows = _split(graph, graph.node("Reshape", row_maximum, by_row), size, axis=2)
+        by_row = graph.node("Reshape", row_maximum, graph.ints(0, channels * height, size, width))
+        rows = graph.nodes("Split", size, by_row, axis=2, num_outputs=size)
         by_window = graph.ints(0, channels * height, 1, width)
         y, dy = (graph.node("Reshape", t, by_window) for t in (self._y, dy))
         row_gradient = graph.concat(_to_first_maximum(graph, rows, y, dy), axis=2)
         row_gradient = graph.node("Reshape", row_gradient, graph.ints(0, -1, width, 1))
         dx = graph.concat(_to_first_maximum(graph, columns, row_maximum, row_gradient), axis=3)
         dx = graph.node("Reshape", dx, graph.ints(0, channels, covered_height, covered_width))
-        if odd:
+        if partial:
             ends = graph.ints(0, 0, 0, 0, 0, 0, self._height - covered_height, self._width - covered_width)
             dx = graph.node("Pad", dx, ends)
         return dx, {}
 
 
-def _split(graph: Graph, tensor: Tensor, parts: int, axis: int = 3) -> list[Tensor]:
-    return graph.nodes("Split", parts, tensor, axis=axis, num_outputs=parts)
-
-
 def _to_first_maximum(graph: Graph, parts: Sequence[Tensor], maximum: Tensor, gradient: Tensor) -> list[Tensor]:
-    """Split `gradient` over `parts`: at each position all of it goes to the first part that equals `maximum`."""
+    """Divide `gradient` among `parts`: at each position all of it goes to the first part that equals `maximum`."""
     shares = []
     for part in parts[:-1]:
         is_maximum = graph.node("Cast", graph.node("GreaterOrEqual", part, maximum), to=TensorProto.FLOAT)
@@ -195,7 +188,7 @@ def _to_first_maximum(graph: Graph, parts: Sequence[Tensor], maximum: Tensor, gr
 
 
 class Relu:
-    """max(x, 0); its derivative at 0 is 0."""
+    """max(x, 0). Its derivative at 0 is 0."""
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         self._y = graph.node("Relu", x)
@@ -207,8 +200,10 @@ class Relu:
 
 
 class Dropout:
-    """Inverted dropout. ONNX Runtime's kernel carries its own generator, started from `seed` with the session: every
-    run draws a new mask."""
+    """Inverted dropout. Every run draws a new mask.
+
+    ONNX Runtime's kernel has its own random generator, which is seeded with `seed` when the session is created.
+    """
 
     def __init__(self, layer: spec.Dropout, seed: int) -> None:
         self._rate, self._seed = layer.rate, seed
@@ -224,34 +219,34 @@ class Dropout:
 
 
 class Flatten:
-    """To (N, features), in the graph's own order: NCHW after convolutions, see `Dense.layouts`."""
+    """To (N, features) in the graph's own order, which is NCHW after feature maps: see `Dense.layouts`."""
 
     def __init__(self, before: spec.Shape) -> None:
-        self._before = before
+        self._height, self._width, self._channels = before
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        height, width, channels = self._before
-        return graph.node("Reshape", x, graph.ints(0, height * width * channels))
+        return graph.node("Reshape", x, graph.ints(0, self._height * self._width * self._channels))
 
     def backward(self, graph: Graph, dy: Tensor, *, input_needed: bool) -> tuple[Tensor, Gradients]:
-        height, width, channels = self._before
-        return graph.node("Reshape", dy, graph.ints(0, channels, height, width)), {}
+        return graph.node("Reshape", dy, graph.ints(0, self._channels, self._height, self._width)), {}
 
 
 class Dense:
-    """Parameters `<index>/kernel` (in, out) and `<index>/bias`.
+    """A fully connected layer with the parameters `<index>/kernel` (in, out) and `<index>/bias`.
 
-    flattened: (H, W, C) of the feature maps whose NCHW values come in, None where canonical order comes in.
+    flattened: (H, W, C) of the feature maps if the input has their NCHW order, None if it has the canonical order.
     """
 
     def __init__(self, index: int, layer: spec.Dense, inputs: int, flattened: spec.Shape | None) -> None:
         self._kernel, self._bias = f"{index}/kernel", f"{index}/bias"
-        self._inputs, self._units = inputs, layer.units
-        self._flattened = flattened
+        self._inputs, self._units, self._flattened = inputs, layer.units, flattened
 
     def layouts(self) -> dict[str, Layout]:
-        """Of the parameters, by name. After feature maps the kernel's rows are permuted once, when it is loaded,
-        which saves transposing every batch to NHWC."""
+        """Return the layout of each parameter by name.
+
+        After feature maps the rows of the kernel are permuted once, when it is loaded. That saves a transposition of
+        every batch to NHWC.
+        """
         shape, units = (self._inputs, self._units), (self._units,)
         kernel = Layout(shape, shape, (0, 1), shape)
         if self._flattened:

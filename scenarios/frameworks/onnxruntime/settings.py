@@ -1,6 +1,5 @@
-"""What the tuner may change in ONNX Runtime."""
-
-from __future__ import annotations
+"""The settings that the tuner may change in ONNX Runtime. `Runtime.open` applies all of them except for `feed`, which
+`model.py` applies, and the memory allocator, which the launcher chooses."""
 
 from scenarios.adapter import Axes, Options
 from scenarios.contract import allocators
@@ -9,8 +8,8 @@ from scenarios.spec import DATASETS, Scenario
 LIKELY = {allocators.AXIS: allocators.LIKELY, "feed": ("cached",)}
 
 
-def offered(options: Options, scenario: Scenario) -> Axes:
-    """See `base.Adapter.axes`."""
+def axes(options: Options, scenario: Scenario) -> Axes:
+    """See `Adapter.axes`."""
     memory = ["as needed", "planned"]
     feed = [] if DATASETS[scenario.dataset].shape else ["decoded", "cached"]
     if options.device != "cpu":

@@ -1,10 +1,8 @@
-"""Whole graphs of a scenario: the training step (forward, loss, backward, optimizer update) and the evaluation.
+"""The training step as one graph: forward, loss, backward and optimizer update.
 
-The stock inference package has no training API, but a training step is a function like any other: parameters and
-optimizer state go in, their updated values come out.
+ONNX Runtime's inference package has no training API, but a training step is a function like any other: parameters and
+optimizer state go in, their updated values come out. `Trainer` runs it. See docs/decisions/0002.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 
@@ -14,18 +12,18 @@ from onnx import TensorProto
 
 from scenarios import spec
 from scenarios.frameworks.onnxruntime import layers
-from scenarios.frameworks.onnxruntime.graph import Dim, Graph, Tensor
-from scenarios.frameworks.onnxruntime.layers import Gradients, Layout, Operation
-from scenarios.frameworks.onnxruntime.optimizers import Update
-from scenarios.weights import Weights
+from scenarios.frameworks.onnxruntime.graph import Graph, Tensor
+from scenarios.frameworks.onnxruntime.layers import Gradients, Operation
+from scenarios.frameworks.onnxruntime.network import add_forward, declare_images, layouts, make_operations
+from scenarios.frameworks.onnxruntime.optimizers import Update, make_update
 
-IMAGES, LABELS, INVERSE_BATCH, LOSS_SUM, CORRECT = "images", "labels", "inverse_batch", "loss_sum", "correct"
-CLIP = 1e-7
+LABELS, INVERSE_BATCH, LOSS_SUM, CORRECT = "labels", "inverse_batch", "loss_sum", "correct"
+CLIP = 1e-7  # Keras' epsilon
 
 
 @dataclass(frozen=True)
-class State:
-    """A tensor that a training step takes in and gives back updated. output: its name among the graph's outputs."""
+class StateTensor:
+    """A tensor that a step reads and returns updated. output: its name among the graph's outputs."""
 
     shape: spec.Shape
     dtype: npt.DTypeLike
@@ -33,111 +31,53 @@ class State:
 
 
 @dataclass(frozen=True)
-class Step:
-    """A serialized training step. state: by input name. Further inputs: `images` (batch, H, W,
-    C), `labels` (batch,), `inverse_batch` (1 / batch), the optimizer's scalars. `loss_sum` and `correct` are state:
-    they grow by the batch's summed loss and correct predictions, both before the update."""
+class StepGraph:
+    """A serialized training step. state: the tensors that it updates, by input name.
+
+    Further inputs: `images` (batch, H, W, C), `labels` (batch,), `inverse_batch` (1 / batch) and the scalars of
+    `update`. The state includes `loss_sum` and `correct`: each step adds the batch's summed loss and its number of
+    correct predictions, both before the update.
+    """
 
     model: bytes
-    state: dict[str, State]
+    state: dict[str, StateTensor]
+    update: Update
 
 
-def layouts(scenario: spec.Scenario) -> dict[str, Layout]:
-    """How the graphs hold each parameter, by name, in the order of `spec.parameters`."""
-    found: dict[str, Layout] = {}
-    for operation in _operations(scenario, seed=0):
-        if isinstance(operation, layers.Conv | layers.Dense):
-            found |= operation.layouts()
-    return found
-
-
-def training_step(scenario: spec.Scenario, update: Update, seed: int) -> Step:
-    """The graph of one training step at any batch size. seed: of the dropout masks."""
-    graph = Graph(f"{scenario.label} training step")
-    images = graph.input(IMAGES, np.float32, ("batch", *scenario.image))
+def build_step_graph(scenario: spec.Scenario, seed: int) -> StepGraph:
+    """Return the graph of one training step at any batch size. seed: of the dropout masks."""
+    graph, update = Graph(f"{scenario.label} training step"), make_update(scenario.optimizer)
+    images = declare_images(graph, scenario, "batch")
     labels = graph.input(LABELS, np.int64, ("batch",))
     for name in (INVERSE_BATCH, *update.scalars(step=1)):
         graph.input(name, np.float32, ())
-    operations = _pool_before_relu(_operations(scenario, seed))
-    logits = _forward(graph, operations, images)
+    operations = _pool_before_relu(make_operations(scenario, seed))
+    logits = add_forward(graph, operations, images)
     losses, gradient = _loss(graph, scenario, logits, labels)
     gradients = _backward(graph, operations, graph.node("Mul", gradient, INVERSE_BATCH))
 
-    state: dict[str, State] = {}
+    state: dict[str, StateTensor] = {}
     for parameter, layout in layouts(scenario).items():
         slots = [f"{parameter}.{slot}" for slot in update.slots]
         updated = update.apply(graph, parameter, gradients[parameter], slots)
         for name, output in zip((parameter, *slots), updated, strict=True):
-            state[name] = State(layout.stored, np.float32, output)
+            state[name] = StateTensor(layout.stored, np.float32, output)
     loss_sum = graph.node("ReduceSum", graph.node("Cast", losses, to=TensorProto.DOUBLE), keepdims=0)
-    state[LOSS_SUM] = State((), np.float64, graph.node("Add", LOSS_SUM, loss_sum))
-    correct = _correct(graph, scenario, logits, labels)
-    state[CORRECT] = State((), np.int64, graph.node("Add", CORRECT, correct))
+    state[LOSS_SUM] = StateTensor((), np.float64, graph.node("Add", LOSS_SUM, loss_sum))
+    correct = _count_correct(graph, scenario, logits, labels)
+    state[CORRECT] = StateTensor((), np.int64, graph.node("Add", CORRECT, correct))
     for name, tensor in state.items():
         graph.input(name, tensor.dtype, tensor.shape)
         graph.output(tensor.output, tensor.dtype, tensor.shape)
-    return Step(graph.serialize(), state)
-
-
-def evaluation(scenario: spec.Scenario) -> bytes:
-    """The graph from `images` and the parameters, both inputs, to the logits."""
-    graph = Graph(f"{scenario.label} evaluation")
-    for name, layout in layouts(scenario).items():
-        graph.input(name, np.float32, layout.stored)
-    return _inference(graph, scenario, "batch", "linear")
-
-
-def prediction(scenario: spec.Scenario, weights: Weights, batch: int) -> bytes:
-    """The graph from `images` to the network's output, for one batch size and with these weights (canonical) as
-    constants: ONNX Runtime then folds, reorders and blocks them for the machine."""
-    graph = Graph(f"{scenario.label} prediction")
-    for name, layout in layouts(scenario).items():
-        graph.weight(name, layout.to_graph(weights[name]))
-    return _inference(graph, scenario, batch, scenario.output.activation)
-
-
-def _inference(graph: Graph, scenario: spec.Scenario, batch: Dim, activation: spec.Activation) -> bytes:
-    images = graph.input(IMAGES, np.float32, (batch, *scenario.image))
-    operations = [o for o in _operations(scenario, seed=0) if not isinstance(o, layers.Dropout)]
-    output = _forward(graph, operations, images)
-    if activation == "softmax":
-        output = graph.node("Softmax", output, axis=1)
-    elif activation == "sigmoid":
-        output = graph.node("Sigmoid", output)
-    graph.output(output, np.float32, (batch, scenario.output.units))
-    return graph.serialize()
-
-
-def _operations(scenario: spec.Scenario, seed: int) -> list[Operation]:
-    """The network in the graph's terms, up to the logits."""
-    found: list[Operation] = []
-    planes = any(isinstance(layer, spec.Conv | spec.MaxPool) for layer in scenario.layers)
-    if planes:
-        found.append(layers.Nchw())
-    flattened: spec.Shape | None = None
-    for index, layer, before, after in spec.shapes(scenario):
-        match layer:
-            case spec.Conv():
-                found.append(layers.Conv(index, layer, before, after))
-            case spec.MaxPool():
-                found.append(layers.MaxPool(layer, before, after))
-            case spec.Dropout():
-                if layer.rate > 0:
-                    found.append(layers.Dropout(layer, seed + index))
-            case spec.Flatten():
-                found.append(layers.Flatten(before))
-                flattened = before if planes else None
-            case spec.Dense():
-                found.append(layers.Dense(index, layer, before[0], flattened))
-                flattened = None
-        if isinstance(layer, spec.Conv | spec.Dense) and layer.activation == "relu":
-            found.append(layers.Relu())
-    return found
+    return StepGraph(graph.serialize(), state, update)
 
 
 def _pool_before_relu(operations: list[Operation]) -> list[Operation]:
-    """Swap each ReLU with the pooling that follows: they commute, gradients too (where the maximum is above 0 both
-    orders find it in the same place, elsewhere the gradient is 0), and ReLU then works on a quarter of the values."""
+    """Swap each ReLU with the pooling that follows, so that ReLU works on a quarter of the values.
+
+    The two commute, and so do their gradients: if the maximum is above 0, both orders find it in the same place;
+    otherwise the gradient is 0.
+    """
     swapped = list(operations)
     for i in range(len(swapped) - 1):
         if isinstance(swapped[i], layers.Relu) and isinstance(swapped[i + 1], layers.MaxPool):
@@ -145,14 +85,8 @@ def _pool_before_relu(operations: list[Operation]) -> list[Operation]:
     return swapped
 
 
-def _forward(graph: Graph, operations: list[Operation], x: Tensor) -> Tensor:
-    for operation in operations:
-        x = operation.forward(graph, x)
-    return x
-
-
 def _backward(graph: Graph, operations: list[Operation], dy: Tensor) -> Gradients:
-    """Gradients of all parameters; nothing is computed below the first layer that has any."""
+    """Return the gradients of all parameters. The pass ends at the first layer that has parameters."""
     first = next(i for i, o in enumerate(operations) if isinstance(o, layers.Conv | layers.Dense))
     gradients: Gradients = {}
     for i in range(len(operations) - 1, first - 1, -1):
@@ -162,7 +96,7 @@ def _backward(graph: Graph, operations: list[Operation], dy: Tensor) -> Gradient
 
 
 def _loss(graph: Graph, scenario: spec.Scenario, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Loss of each image (batch,) or (batch, 1), and the gradient of their sum with respect to the logits."""
+    """Return the loss of each image, (batch,) or (batch, 1), and the gradient of their sum by the logits."""
     if scenario.loss == "binary":
         target = graph.node("Cast", graph.node("Unsqueeze", labels, graph.ints(1)), to=TensorProto.FLOAT)
         losses = graph.node("Sub", graph.node("Softplus", logits), graph.node("Mul", logits, target))
@@ -171,16 +105,17 @@ def _loss(graph: Graph, scenario: spec.Scenario, logits: Tensor, labels: Tensor)
     one_hot = graph.node("Equal", graph.node("Unsqueeze", labels, graph.ints(1)), classes)
     one_hot = graph.node("Cast", one_hot, to=TensorProto.FLOAT)
     if scenario.output.activation == "sigmoid":
-        return _normalised_sigmoid_loss(graph, logits, one_hot)
+        return _normalized_sigmoid_loss(graph, logits, one_hot)
     log_shares = graph.node("LogSoftmax", logits, axis=1)
     picked = graph.node("ReduceSum", graph.node("Mul", log_shares, one_hot), graph.ints(1), keepdims=0)
     return graph.node("Neg", picked), graph.node("Sub", graph.node("Exp", log_shares), one_hot)
 
 
-def _normalised_sigmoid_loss(graph: Graph, logits: Tensor, one_hot: Tensor) -> tuple[Tensor, Tensor]:
-    """c = clip(sigmoid(z)), loss = log(sum c) - log(c_label): Keras' categorical cross-entropy of a sigmoid output.
+def _normalized_sigmoid_loss(graph: Graph, logits: Tensor, one_hot: Tensor) -> tuple[Tensor, Tensor]:
+    """Return Keras' categorical cross-entropy of a sigmoid output, and its gradient.
 
-    dloss/dz_k = (1 / sum c - [k = label] / c_k) p_k (1 - p_k) where p = sigmoid(z) is not clipped, else 0.
+    c = clip(sigmoid(z)), loss = log(sum c) - log(c_label).
+    dloss/dz_k = (1 / sum c - [k = label] / c_k) p_k (1 - p_k) if p = sigmoid(z) is not clipped, else 0.
     """
     share = graph.node("Sigmoid", logits)
     clipped = graph.node("Clip", share, graph.scalar(CLIP), graph.scalar(1 - CLIP))
@@ -193,8 +128,8 @@ def _normalised_sigmoid_loss(graph: Graph, logits: Tensor, one_hot: Tensor) -> t
     return losses, graph.node("Mul", graph.node("Mul", slope, inside), derivative)
 
 
-def _correct(graph: Graph, scenario: spec.Scenario, logits: Tensor, labels: Tensor) -> Tensor:
-    """How many images of the batch have their label's logit on top (binary: on the right side of 0)."""
+def _count_correct(graph: Graph, scenario: spec.Scenario, logits: Tensor, labels: Tensor) -> Tensor:
+    """Return how many images have the largest logit at their label (binary: on the label's side of 0)."""
     if scenario.loss == "binary":
         above = graph.node("Greater", logits, graph.scalar(0))
         predicted = graph.node("Cast", graph.node("Squeeze", above, graph.ints(1)), to=TensorProto.INT64)

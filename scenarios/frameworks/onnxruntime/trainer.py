@@ -1,8 +1,6 @@
-"""Runs a training step again and again without moving parameters or optimizer state."""
+"""Run a training step repeatedly without moving the parameters or the optimizer state."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,80 +8,87 @@ import numpy.typing as npt
 import onnxruntime as ort
 
 from scenarios.adapter import Images, Labels
+from scenarios.frameworks.onnxruntime.network import IMAGES
 from scenarios.frameworks.onnxruntime.session import Runtime
-from scenarios.frameworks.onnxruntime.step_graph import IMAGES, INVERSE_BATCH, LABELS, Step
+from scenarios.frameworks.onnxruntime.step_graph import CORRECT, INVERSE_BATCH, LABELS, LOSS_SUM, StepGraph
 
 Numbers = npt.NDArray[Any]  # float32 parameters and slots, float64 and int64 sums
 
 
 class Trainer:
-    """A session of a `Step` and two sets of its state on the device: a run reads the present one and writes the other,
-    which then is the present one. Only the batch and a few scalars are handed in at each run.
+    """A session of a `StepGraph` and two sets of its state on the device.
 
-    Both sets are uninitialised: `write` every tensor of the state before the first run.
+    A run reads the current set and writes the other, which then becomes the current one. Each run takes only the batch
+    and a few scalars from the host. Both sets are uninitialized: call `reset` before the first run.
     """
 
-    def __init__(self, runtime: Runtime, step: Step) -> None:
+    def __init__(self, runtime: Runtime, step: StepGraph) -> None:
         self.session = runtime.open(step.model)
-        self._device = runtime.device
-        self._state = step.state
+        self._device, self._step = runtime.device, step
         self._sets = [
-            {name: runtime.value(state.shape, np.dtype(state.dtype)) for name, state in step.state.items()}
+            {name: runtime.empty(tensor.shape, np.dtype(tensor.dtype)) for name, tensor in step.state.items()}
             for _ in range(2)
         ]
         self._bindings = [self._bind(*self._sets), self._bind(*reversed(self._sets))]
-        self._present = 0
+        self._current = self._steps = 0
 
-    def write(self, name: str, value: Numbers) -> None:
-        """Replace one tensor of the state."""
-        self._sets[self._present][name].update_inplace(value)
+    def reset(self, parameters: Mapping[str, Numbers]) -> None:
+        """Replace the parameters. Set the optimizer's state, its step count and the sums to 0."""
+        for name in self._step.state:
+            self._write(name, parameters.get(name))
+        self._steps = 0
 
-    def clear(self, name: str) -> None:
-        """Replace one tensor of the state by zeros."""
-        state = self._state[name]
-        self.write(name, np.zeros(state.shape, state.dtype))
+    def clear_sums(self) -> None:
+        """Set the sums of losses and of correct predictions to 0."""
+        self._write(LOSS_SUM)
+        self._write(CORRECT)
 
     def read(self, name: str) -> Numbers:
-        """One tensor of the state as a host array."""
-        value: Numbers = self._sets[self._present][name].numpy()
-        return value
+        """Return one tensor of the state as a host array."""
+        return np.asarray(self._sets[self._current][name].numpy())
 
-    def values(self, names: Sequence[str]) -> dict[str, ort.OrtValue]:
-        """Tensors of the present state, on the device; the next run but one overwrites them."""
-        return {name: self._sets[self._present][name] for name in names}
+    def tensors(self, names: Iterable[str]) -> dict[str, ort.OrtValue]:
+        """Return tensors of the current state, on the device. The run after the next one overwrites them."""
+        return {name: self._sets[self._current][name] for name in names}
 
     def place(self, images: Images, labels: Labels) -> dict[str, ort.OrtValue]:
-        """A batch on the device, for `run_placed`; on the CPU these arrays themselves."""
-        named = {IMAGES: images, LABELS: labels}
-        return {name: ort.OrtValue.ortvalue_from_numpy(array, self._device) for name, array in named.items()}
+        """Put a batch on the device for `run_placed`. On the CPU the arrays are used in place."""
+        batch = {IMAGES: images, LABELS: labels}
+        return {name: ort.OrtValue.ortvalue_from_numpy(array, self._device) for name, array in batch.items()}
 
-    def run(self, images: Images, labels: Labels, scalars: dict[str, float]) -> None:
-        """One step over this batch; scalars: the optimizer's."""
-        binding = self._bindings[self._present]
+    def run(self, images: Images, labels: Labels) -> None:
+        """Run one step over this batch."""
+        binding = self._bindings[self._current]
         binding.bind_cpu_input(IMAGES, images)
         binding.bind_cpu_input(LABELS, labels)
-        self._advance(len(labels), scalars)
+        self._advance(len(labels))
 
-    def run_placed(self, batch: dict[str, ort.OrtValue], scalars: dict[str, float]) -> None:
-        """`run` over a batch of `place`: it is not moved."""
+    def run_placed(self, batch: dict[str, ort.OrtValue]) -> None:
+        """Run one step over a batch that `place` put on the device."""
         for name, tensor in batch.items():
-            self._bindings[self._present].bind_ortvalue_input(name, tensor)
-        self._advance(batch[LABELS].shape()[0], scalars)
+            self._bindings[self._current].bind_ortvalue_input(name, tensor)
+        self._advance(batch[LABELS].shape()[0])
 
-    def synchronise(self) -> None:
+    def synchronize(self) -> None:
         """Wait until the device has finished the last run."""
-        self._bindings[1 - self._present].synchronize_outputs()
+        self._bindings[1 - self._current].synchronize_outputs()
 
-    def _advance(self, images: int, scalars: dict[str, float]) -> None:
-        binding = self._bindings[self._present]
-        for name, value in (scalars | {INVERSE_BATCH: 1 / images}).items():
+    def _advance(self, images: int) -> None:
+        self._steps += 1
+        binding = self._bindings[self._current]
+        for name, value in (self._step.update.scalars(self._steps) | {INVERSE_BATCH: 1 / images}).items():
             binding.bind_cpu_input(name, np.array(value, np.float32))
         self.session.run_with_iobinding(binding)
-        self._present = 1 - self._present
+        self._current = 1 - self._current
+
+    def _write(self, name: str, value: Numbers | None = None) -> None:
+        """Replace one tensor of the current state, by zeros if no value is given."""
+        tensor = self._step.state[name]
+        self._sets[self._current][name].update_inplace(np.zeros(tensor.shape, tensor.dtype) if value is None else value)
 
     def _bind(self, read: dict[str, ort.OrtValue], written: dict[str, ort.OrtValue]) -> ort.IOBinding:
         binding = self.session.io_binding()
-        for name, state in self._state.items():
+        for name, tensor in self._step.state.items():
             binding.bind_ortvalue_input(name, read[name])
-            binding.bind_ortvalue_output(state.output, written[name])
+            binding.bind_ortvalue_output(tensor.output, written[name])
         return binding

@@ -1,8 +1,8 @@
-"""TensorFlow's side of `Adapter.kernel`, and its probes of arithmetic and library."""
+"""TensorFlow's side of `Adapter.kernel`, and the evidence of what it really ran: devices, arithmetic, compiler."""
 
-from __future__ import annotations
-
+import platform
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -11,29 +11,30 @@ import numpy as np
 import tensorflow as tf
 
 from scenarios.adapter import KernelName, NotOffered
+from scenarios.contract.result import Placement
 from scenarios.frameworks import probes
 
 
 def make_kernel(name: KernelName, size: int, device: str, dtype: Any) -> Callable[[int], None]:
-    """See `Adapter.kernel`. device: TensorFlow's name of it; dtype: of the operands of matmul and convolution.
+    """Implement `Adapter.kernel`. device: TensorFlow's name of it. dtype: of the operands of matmul and convolution.
 
-    Eager calls: each one computes, while a graph would be free to leave out what it has computed before. Results come
-    from TensorFlow's own allocator, which hands the same memory out again; no operation writes into a given tensor.
+    The calls are eager, so each one computes. A graph could leave out what it has already computed. Results come from
+    TensorFlow's own allocator, which reuses the same memory. No operation can write into a given tensor.
     """
     with tf.device(device):
-        once = operation(name, size, device, dtype)
+        run_once = make_operation(name, size, device, dtype)
 
-    def repeat(times: int) -> None:
+    def run(times: int) -> None:
         with tf.device(device):
             for _ in range(times):
-                once()
+                run_once()
         tf.test.experimental.sync_devices()
 
-    return repeat
+    return run
 
 
-def operation(name: KernelName, size: int, device: str, dtype: Any) -> Callable[[], Any]:
-    """One call of the kernel."""
+def make_operation(name: KernelName, size: int, device: str, dtype: Any) -> Callable[[], Any]:
+    """Return a function that runs the kernel once."""
 
     def uniform(*shape: int) -> Any:
         return tf.random.stateless_uniform(shape, seed=(0, 0))
@@ -53,14 +54,50 @@ def operation(name: KernelName, size: int, device: str, dtype: Any) -> Callable[
         case "upload":
             if "GPU" not in device:
                 raise NotOffered(probes.UPLOAD_ON_CPU)
-            # from an array: of a tensor on the host, TensorFlow would keep the first copy and show that again
+            # A numpy array: TensorFlow would copy a host tensor once and then reuse the copy.
             host = np.zeros(size, np.uint8)
             return lambda: tf.constant(host)
 
 
+def placement(model: Any, loop: str, loader: str) -> Placement:
+    """Return where and how a compiled Keras model trained. loop, loader: in words, for the report.
+
+    The device is that of the weights (nodes: parameter tensors per device), because TensorFlow runs an update on the
+    device of the variable that it changes.
+    """
+    devices = [tf.DeviceSpec.from_string(variable.value.device) for variable in model.trainable_variables]
+    device = devices[0]
+    cuda = device.device_type == "GPU"
+    return Placement(
+        device=device_label(device),
+        device_name=gpu_name(device.device_index) if cuda else f"CPU ({platform.machine()})",
+        provider="XLA" if model.jit_compile else "TensorFlow kernels",
+        layout="NHWC",
+        tf32=rounds_to_tf32() if cuda else None,
+        threads=tf.config.threading.get_intra_op_parallelism_threads(),
+        training=f"Keras {loop}, {type(model.optimizer).__name__}",
+        loader=loader,
+        denormals=denormals(device.to_string(), jit_compile=model.jit_compile),
+        nodes=dict(Counter(map(device_label, devices))),
+    )
+
+
+def device_label(device: Any) -> str:
+    """Return the kit's name of a `tf.DeviceSpec`: "cpu" or "cuda:0"."""
+    return f"cuda:{device.device_index}" if device.device_type == "GPU" else str(device.device_type).lower()
+
+
+def gpu_name(index: int) -> str:
+    """Return the model name of a visible GPU, as its driver reports it."""
+    gpu = tf.config.get_visible_devices("GPU")[index]
+    return str(tf.config.experimental.get_device_details(gpu)["device_name"])
+
+
 def denormals(device: str, *, jit_compile: bool) -> Literal["kept", "flushed"]:
-    """What TensorFlow's float32 kernels do with denormal results on this device and its intra-op threads, in a graph
-    that is compiled as the training step is."""
+    """Return what TensorFlow's float32 kernels do with denormal results on this device and its intra-op threads.
+
+    The probe runs in a graph that is compiled the same way as the training step.
+    """
     multiply = tf.function(lambda values: values * probes.FACTOR, jit_compile=jit_compile)
     with tf.device(device):
         products = multiply(tf.fill((probes.PRODUCTS,), probes.NORMAL))
@@ -68,18 +105,20 @@ def denormals(device: str, *, jit_compile: bool) -> Literal["kept", "flushed"]:
 
 
 def rounds_to_tf32() -> bool:
-    """Whether the GPU multiplies float32 in TF32 now.
+    """Return whether the GPU multiplies float32 matrices in TF32 now.
 
-    1.0001 lies between two TF32 numbers, 1 and 1 + 2^-10, so 1024 such products by 1 sum up to 1024.0 instead of
-    1024.1 (the probe in TensorFlow's documentation of `enable_tensor_float_32_execution`).
+    1.0001 lies between two TF32 numbers, 1 and 1 + 2^-10. In TF32, 1024 such products by 1 therefore sum to 1024.0
+    instead of 1024.1 (the probe in TensorFlow's documentation of `enable_tensor_float_32_execution`).
     """
     values = tf.fill((1024, 1024), 1.0001)
     return abs(float(tf.reduce_mean(tf.linalg.matmul(values, tf.ones_like(values)))) - 1024) < 0.05
 
 
 def onednn_version() -> str | None:
-    """The oneDNN that TensorFlow was built with, by the header that its package brings along; no function tells it.
-    None where there is no such header."""
+    """Return the version of the oneDNN that TensorFlow was built with, or None if its package has no oneDNN header.
+
+    No function of TensorFlow returns it, so it is read from that header.
+    """
     header = Path(tf.sysconfig.get_include(), "external/onednn/include/oneapi/dnnl/dnnl_version.h")
     if not header.is_file():
         return None

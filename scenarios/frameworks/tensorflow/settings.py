@@ -1,6 +1,4 @@
-"""What the tuner may change in TensorFlow."""
-
-from __future__ import annotations
+"""The settings that the tuner may change in TensorFlow."""
 
 from scenarios.adapter import Axes, Options
 from scenarios.contract import allocators
@@ -14,18 +12,18 @@ LIKELY = {
 }
 
 
-def offered(options: Options, scenario: Scenario) -> Axes:
-    """See `base.Adapter.axes`. Compiled is compiled by XLA."""
+def axes(options: Options, scenario: Scenario) -> Axes:
+    """See `Adapter.axes`. "compiled" means compiled by XLA."""
     on_cpu = options.device == "cpu"
     arrays = DATASETS[scenario.dataset].shape is not None
-    ways = ["kernels", "compiled"] if on_cpu else ["compiled", "kernels"]
-    training = {  # what gains most first: time may not last for all
+    compilers = ["kernels", "compiled"] if on_cpu else ["compiled", "kernels"]
+    training = {  # The largest gains come first: there may not be time for all.
         "loop": ["fit", "graph"] if arrays else [],
         "feed": [] if arrays else ["tf.data", "cached"],
         "optimizer": ["keras", "fused"],
-        "network": ways,
-        # After the likely one the others differ little, and each imports TensorFlow anew.
+        "network": compilers,
+        # After the likely one the other allocators differ little, and each one imports TensorFlow again.
         **({allocators.AXIS: list(allocators.offered())} if on_cpu else {}),
         "threads": options.thread_counts,
     }
-    return {"training": training, "latency": {"latency": ways}, "throughput": {"throughput": ways}}
+    return {"training": training, "latency": {"latency": compilers}, "throughput": {"throughput": compilers}}

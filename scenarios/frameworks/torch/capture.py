@@ -1,6 +1,4 @@
-"""A training step recorded once as a CUDA graph, and replayed: one launch in place of a hundred."""
-
-from __future__ import annotations
+"""The tuned lane's captured step: a training step recorded as a CUDA graph, one launch instead of about a hundred."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -8,23 +6,21 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import nn
 
-Outputs = tuple[torch.Tensor, ...]
-Replay = Callable[[], None]
-Recorder = Callable[[Callable[[], Outputs]], tuple[Replay, Outputs]]
+Outputs = tuple[torch.Tensor, torch.Tensor]  # loss, logits
 
-WARM_UPS = 3  # as PyTorch's documentation of CUDA graphs has it: libraries allocate and choose kernels meanwhile
+WARM_UPS = 3  # from PyTorch's documentation of CUDA graphs: libraries allocate memory and choose kernels meanwhile
 
 
-def recorded(work: Callable[[], Outputs]) -> tuple[Replay, Outputs]:
-    """Work as a CUDA graph, after it was done WARM_UPS times: what replays it, and the tensors that a replay fills."""
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside), warnings.catch_warnings():
-        # It was made for graphs, and warns that these steps are in none.
+def record_graph(work: Callable[[], Outputs]) -> tuple[Callable[[], None], Outputs]:
+    """Record `work` as a CUDA graph after WARM_UPS runs. Return its replay and the tensors that a replay fills."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream), warnings.catch_warnings():
+        # A capturable optimizer warns about steps outside of a graph.
         warnings.filterwarnings("ignore", message=".*capturable=True")
         for _ in range(WARM_UPS):
             work()
-    torch.cuda.current_stream().wait_stream(aside)
+    torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         outputs = work()
@@ -32,10 +28,12 @@ def recorded(work: Callable[[], Outputs]) -> tuple[Replay, Outputs]:
 
 
 class CapturedStep:
-    """A training step over batches of one size. Making it leaves weights and the optimizer's state as they were, by way
-    of a copy of them on the device; dropout's random numbers go on.
+    """A training step over batches of one size.
 
-    step: trains on the batch that lies in these very tensors; its gradients must be new ones in each call.
+    Recording it changes neither weights nor the optimizer's state, which are copied on the device meanwhile. It
+    advances dropout's random numbers.
+
+    step: trains on the batch in the tensors that it gets. It must create new gradient tensors in each call.
     """
 
     def __init__(
@@ -44,31 +42,30 @@ class CapturedStep:
         net: nn.Module,
         optimizer: torch.optim.Optimizer,
         example: tuple[torch.Tensor, torch.Tensor],
-        record: Recorder = recorded,
     ) -> None:
         self._images, self._labels = (tensor.clone() for tensor in example)
-        before = {tensor: tensor.detach().clone() for tensor in (*net.parameters(), *state(optimizer))}
-        self._replay, self._outputs = record(lambda: step(self._images, self._labels))
-        forget(optimizer)  # what it made meanwhile
+        before = {tensor: tensor.detach().clone() for tensor in (*net.parameters(), *state_tensors(optimizer))}
+        self._replay, self._outputs = record_graph(lambda: step(self._images, self._labels))
+        reset_state(optimizer)  # clears state that recording created
         with torch.no_grad():
             for tensor, values in before.items():
                 tensor.copy_(values)
 
     def __call__(self, images: torch.Tensor, labels: torch.Tensor) -> Outputs:
-        """Train on this batch. The next call writes its outcome to the same memory."""
+        """Train on this batch. The next call overwrites the returned tensors."""
         self._images.copy_(images)
         self._labels.copy_(labels)
         self._replay()
         return self._outputs
 
 
-def forget(optimizer: torch.optim.Optimizer) -> None:
-    """Let it begin anew in the memory that it has, and that graphs write to: moments and counts all begin at 0."""
-    for tensor in state(optimizer):
+def reset_state(optimizer: torch.optim.Optimizer) -> None:
+    """Set moments and step counts to 0 in place, because captured graphs write to this memory."""
+    for tensor in state_tensors(optimizer):
         tensor.zero_()
 
 
-def state(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
-    """The tensors in which it keeps what it remembers."""
-    for held in optimizer.state.values():
-        yield from (value for value in held.values() if isinstance(value, torch.Tensor))
+def state_tensors(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
+    """Yield the tensors of the optimizer's state."""
+    for state in optimizer.state.values():
+        yield from (value for value in state.values() if isinstance(value, torch.Tensor))

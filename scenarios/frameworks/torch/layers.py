@@ -1,56 +1,85 @@
-"""Layers of the tuned lane: each computes what PyTorch's own does, in another way. One takes its step as well."""
-
-from __future__ import annotations
+"""The tuned lane's layers. Each one computes what PyTorch's own layer computes, in another way."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
+import torch.nn.functional as F  # noqa: N812 - PyTorch's own name for it
 from torch import nn
 
-BYTE = 256
+from scenarios.spec import Optimizer, Sgd
 
-Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
-
-Network = Callable[[torch.Tensor], torch.Tensor]
+LinearFunction = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
 
 
-def onednn_product(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """`F.linear` by oneDNN, which uses instructions on some processors (AVX-512 on AMD's) that the library behind
-    PyTorch's own, MKL, leaves out there. On the CPU; has no gradient of its own. (A kernel's gradient, which has few
-    terms and many values, takes either as long.)"""
-    made: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, kernel, bias, "none", [], "")  # noqa: SLF001
-    return made
+def tune_layers(modules: Iterable[nn.Module], optimizer: Optimizer, settings: Mapping[str, str]) -> list[nn.Module]:
+    """Replace, reorder or change the stock network's modules as the settings say."""
+    tuned = [_tune(module, optimizer, settings) for module in modules]
+    if settings.get("relu") == "after pooling":  # the ReLU of a maximum is the maximum of the ReLUs, for fewer values
+        for place in range(1, len(tuned)):
+            if isinstance(tuned[place], nn.MaxPool2d) and isinstance(tuned[place - 1], nn.ReLU):
+                tuned[place - 1 : place + 1] = tuned[place], tuned[place - 1]
+    if settings.get("layout") != "blocked":
+        return tuned
+    leading = list(itertools.takewhile(Blocked.supports, tuned))
+    if isinstance(leading[-1], nn.ReLU):  # as fast outside
+        leading.pop()
+    return [Blocked(*leading), *tuned[len(leading) :]]
 
 
-def has_onednn_product() -> bool:
-    """Whether this build of PyTorch has what `onednn_product` calls: an operator that `torch.compile` uses itself."""
+def _tune(module: nn.Module, optimizer: Optimizer, settings: Mapping[str, str]) -> nn.Module:
+    onednn, stepped = settings.get("dense") == "onednn", settings.get("kernels") == "stepped backward"
+    if isinstance(module, nn.Dropout) and settings.get("dropout") == "bytes":
+        return ByteDropout(module.p)
+    if isinstance(module, nn.Flatten) and settings.get("layout") == "nhwc":
+        return ChannelsLastFlatten()
+    if isinstance(module, nn.Linear) and (onednn or stepped):
+        assert isinstance(optimizer, Sgd) or not stepped, "only plain SGD adds gradients unchanged"
+        function = onednn_linear if onednn else F.linear
+        return TunedLinear(module, function, optimizer.learning_rate if stepped else None)
+    if isinstance(module, nn.ReLU):
+        module.inplace = settings.get("relu", "apart") != "apart"
+    return module
+
+
+def onednn_linear(x: torch.Tensor, kernel: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Compute `F.linear` with oneDNN on the CPU, without a gradient.
+
+    On some processors oneDNN uses instructions (AVX-512 on AMD's) that MKL, the library of PyTorch's own product, does
+    not use there. For a kernel's gradient, which has few terms and many values, both take the same time.
+    """
+    return torch.ops.mkldnn._linear_pointwise(x, kernel, bias, "none", [], "")  # noqa: SLF001
+
+
+def has_onednn_linear() -> bool:
+    """Return whether this build of PyTorch has the operator of `onednn_linear`, which `torch.compile` uses, too."""
     return hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 class TunedLinear(nn.Linear):  # type: ignore[misc]
-    """A dense layer that trains by a product of choice; evaluated as ever.
+    """A dense layer with the parameters of `linear` that trains with a chosen product. Its evaluation is PyTorch's.
 
-    learning_rate: None, or that of plain SGD: then the kernel takes its step in the backward pass, and no gradient of
-    it is kept or handed to the optimizer. In float32 none is written at all: the product that would be it is added into
-    the kernel. So each backward pass in training mode changes the kernel. The bias has a gradient as ever. Under
-    autocast products are taken in its dtype, and kernels stay float32, as those of `nn.Linear`.
+    learning_rate: of plain SGD, or None. With a rate the backward pass in training mode updates the kernel itself, and
+    neither keeps the kernel's gradient nor gives it to the optimizer. In float32 it does not even write the gradient:
+    it adds the product to the kernel directly. The bias has a gradient in any case. Under autocast the products are in
+    its dtype, and kernels stay float32 as those of `nn.Linear`.
     """
 
-    def __init__(self, inputs: int, outputs: int, product: Product, learning_rate: float | None) -> None:
-        super().__init__(inputs, outputs)
-        self.product = product
+    def __init__(self, linear: nn.Linear, function: LinearFunction, learning_rate: float | None) -> None:
+        nn.Module.__init__(self)  # not `nn.Linear`'s, which would create other parameters
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight, self.bias = linear.weight, linear.bias
+        self.function = function
         self.learning_rate = learning_rate
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(N, in) to (N, out)."""
+        """Map (N, in) to (N, out)."""
         if not self.training:
             return super().forward(x)
-        kind = x.device.type
-        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
-        made: torch.Tensor = _Dense.apply(x, self.weight, self.bias, self.product, self.learning_rate, dtype)
-        return made
+        device = x.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else torch.float32
+        return _Dense.apply(x, self.weight, self.bias, self.function, self.learning_rate, dtype)
 
 
 class _Dense(torch.autograd.Function):  # type: ignore[misc]
@@ -60,37 +89,39 @@ class _Dense(torch.autograd.Function):  # type: ignore[misc]
         x: torch.Tensor,
         kernel: torch.Tensor,
         bias: torch.Tensor,
-        product: Product,
-        rate: float | None,
+        function: LinearFunction,
+        learning_rate: float | None,
         dtype: torch.dtype,
     ) -> torch.Tensor:
-        x, factor, bias = x.to(dtype), kernel.to(dtype), bias.to(dtype)
-        ctx.save_for_backward(x, factor, kernel)
-        ctx.product, ctx.rate = product, rate
-        return product(x, factor, bias)
+        x, cast_kernel, bias = x.to(dtype), kernel.to(dtype), bias.to(dtype)
+        ctx.save_for_backward(x, cast_kernel, kernel)
+        ctx.function, ctx.learning_rate = function, learning_rate
+        return function(x, cast_kernel, bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        (of_outputs,) = gradients
-        x, factor, kernel = ctx.saved_tensors
-        # by the weights before their step
-        of_inputs = ctx.product(of_outputs, factor.t(), None) if ctx.needs_input_grad[0] else None
-        of_kernel = None
-        if ctx.rate is None:
-            of_kernel = of_outputs.t() @ x
+        (outputs_gradient,) = gradients
+        x, cast_kernel, kernel = ctx.saved_tensors
+        # before the kernel's update
+        x_gradient = ctx.function(outputs_gradient, cast_kernel.t(), None) if ctx.needs_input_grad[0] else None
+        kernel_gradient = None
+        if ctx.learning_rate is None:
+            kernel_gradient = outputs_gradient.t() @ x
         elif x.dtype is kernel.dtype:
-            kernel.addmm_(of_outputs.t(), x, alpha=-ctx.rate)
+            kernel.addmm_(outputs_gradient.t(), x, alpha=-ctx.learning_rate)
         else:
-            kernel.add_(of_outputs.t() @ x, alpha=-ctx.rate)
-        return of_inputs, of_kernel, of_outputs.sum(0), None, None, None
+            kernel.add_(outputs_gradient.t() @ x, alpha=-ctx.learning_rate)
+        return x_gradient, kernel_gradient, outputs_gradient.sum(0), None, None, None
 
 
 class Blocked(nn.Sequential):  # type: ignore[misc]
-    """Convolutions, poolings and ReLUs that train on tensors in oneDNN's own blocked layouts, in which convolutions of
-    few channels are quicker than in either of PyTorch's. On the CPU; evaluated, or compiled, as ever. Under autocast
-    tensors have its dtype, and kernels stay float32, as those of `nn.Conv2d`.
+    """Convolutions, poolings and ReLUs that train on tensors in oneDNN's own blocked layouts, on the CPU.
 
-    ran: whether what it made in the last training step was blocked.
+    Convolutions of few channels are faster in these layouts than in either of PyTorch's. Evaluation and compiled
+    networks use PyTorch's layouts. Under autocast tensors have its dtype, and kernels stay float32 as those of
+    `nn.Conv2d`.
+
+    ran: whether the outputs of the last training step were blocked.
     """
 
     def __init__(self, *modules: nn.Module) -> None:
@@ -102,53 +133,54 @@ class Blocked(nn.Sequential):  # type: ignore[misc]
 
     @staticmethod
     def offered(precision: str) -> bool:
-        """Whether this build of PyTorch, and for bfloat16 this processor, has such layouts."""
+        """Return whether this build of PyTorch (for bfloat16 also this processor) has such layouts."""
         has_bf16 = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
         return bool(torch.backends.mkldnn.is_available() and (precision != "bf16" or has_bf16()))
 
     @staticmethod
-    def has(module: nn.Module) -> bool:
-        """Whether these layouts are known to it."""
+    def supports(module: nn.Module) -> bool:
+        """Return whether the module can run in these layouts."""
         return isinstance(module, nn.Conv2d | nn.MaxPool2d | nn.ReLU)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(N, C, H, W) to (N, C, H, W), both in PyTorch's layout."""
+        """Map (N, C, H, W) to (N, C, H, W), both in PyTorch's layout."""
         if not self.training or torch.compiler.is_compiling():
-            made: torch.Tensor = super().forward(x)
-            return made
+            return super().forward(x)
         dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
-        with torch.autocast("cpu", enabled=False):  # it would cast kernels, which a blocked input must not meet
-            blocks = super().forward(x.to_mkldnn(dtype))
-        self.ran = blocks.is_mkldnn
-        return blocks.to_dense()
+        with torch.autocast("cpu", enabled=False):  # it would cast kernels, which blocked inputs do not allow
+            blocked = super().forward(x.to_mkldnn(dtype))
+        self.ran = blocked.is_mkldnn
+        return blocked.to_dense()
 
 
 class ChannelsLastFlatten(nn.Module):  # type: ignore[misc]
-    """Flattens in the order (H, W, C): with the strides of channels-last nothing is copied, nor on the way back."""
+    """Flattening in the order (H, W, C). With channels-last strides, neither direction copies anything."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(N, C, H, W) to (N, H * W * C)."""
+        """Map (N, C, H, W) to (N, H * W * C)."""
         return x.permute(0, 2, 3, 1).flatten(1)
 
 
 class ByteDropout(nn.Module):  # type: ignore[misc]
-    """Dropout at a rate that is a whole number of 256ths: each value is kept or zeroed by a random byte of its own. On
-    the CPU PyTorch's own draws a double for each, in one thread."""
+    """Dropout at a rate that is a multiple of 1/256. One random byte per value decides whether it is zeroed.
+
+    PyTorch's dropout on the CPU draws a double for each value, in one thread.
+    """
 
     def __init__(self, rate: float) -> None:
         super().__init__()
-        self._zeroed = int(rate * BYTE)  # of the bytes
+        self._zeroed = int(rate * 256)  # number of byte values that zero
         self._scale = 1 / (1 - rate)
 
     @staticmethod
-    def has(rate: float) -> bool:
-        """Whether bytes can have this rate."""
-        return (rate * BYTE).is_integer()
+    def supports(rate: float) -> bool:
+        """Return whether the rate is a multiple of 1/256."""
+        return (rate * 256).is_integer()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Any shape, without gaps in memory."""
+        """Apply dropout to values of any shape without gaps in memory."""
         if not self.training:
             return x
         words = torch.empty(-(-x.numel() // 8), dtype=torch.int64, device=x.device).random_(-(2**63), None)
-        kept = words.view(torch.uint8)[: x.numel()] >= self._zeroed
-        return x * kept.as_strided(x.shape, x.stride()).to(x.dtype).mul_(self._scale)
+        mask = words.view(torch.uint8)[: x.numel()] >= self._zeroed
+        return x * mask.as_strided(x.shape, x.stride()).to(x.dtype).mul_(self._scale)

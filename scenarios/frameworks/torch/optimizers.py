@@ -1,21 +1,39 @@
-"""Optimizers of the tuned lane."""
-
-from __future__ import annotations
+"""The tuned lane's optimizers."""
 
 import torch
+from torch import nn
 
 from scenarios import spec
+from scenarios.frameworks.torch import model
+
+
+def build_tuned_optimizer(
+    optimizer: spec.Optimizer, net: nn.Module, name: str | None, *, capturable: bool
+) -> torch.optim.Optimizer:
+    """Return the implementation that the setting `optimizer` names. None: PyTorch's default.
+
+    capturable: whether a CUDA graph can hold a step. Then the step count, which SGD does not have, is on the device.
+    """
+    if name == "fused" and isinstance(optimizer, spec.Adam):
+        return FusedAdam(list(net.parameters()), optimizer)
+    forms = {"loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
+    implementation = forms.get(name or "", {})
+    if not isinstance(optimizer, spec.Sgd):
+        implementation["capturable"] = capturable
+    return model.build_optimizer(optimizer, net, **implementation)
 
 
 class FusedAdam(torch.optim.Optimizer):  # type: ignore[misc]
-    """Adam by the kernel that `torch.optim.Adam(fused=True)` calls, over all parameters at once. What that does around
-    it, in each step, is left out: sorting the parameters by device, a count of steps for each of them, hooks. Of a
-    small net's step on the CPU that is a few per cent."""
+    """Adam with the kernel of `torch.optim.Adam(fused=True)`, over all parameters at once.
+
+    It skips what PyTorch's class does around the kernel in each step: sorting parameters by device, one step count for
+    each parameter, and hooks. On the CPU this is a few percent of a small net's step.
+    """
 
     def __init__(self, parameters: list[torch.Tensor], adam: spec.Adam) -> None:
         super().__init__(parameters, {})
         self._parameters = parameters
-        self._steps = torch.zeros((), device=parameters[0].device)  # on the device, so that a CUDA graph can count it
+        self._steps = torch.zeros((), device=parameters[0].device)  # on the device, for CUDA graphs
         self._means, self._variances = ([torch.zeros_like(each) for each in parameters] for _ in range(2))
         for each, mean, variance in zip(parameters, self._means, self._variances, strict=True):
             self.state[each] = {"step": self._steps, "exp_avg": mean, "exp_avg_sq": variance}
@@ -23,13 +41,12 @@ class FusedAdam(torch.optim.Optimizer):  # type: ignore[misc]
         self._adam = adam
 
     def zero_grad(self) -> None:
-        """Let go of the gradients."""
         for each in self._parameters:
             each.grad = None
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(self) -> None:
-        """Update by the gradients, of which each parameter must have one."""
+        """Update all parameters. Each of them must have a gradient."""
         self._steps.add_(1)
         torch._fused_adam_(
             self._parameters,
@@ -47,5 +64,5 @@ class FusedAdam(torch.optim.Optimizer):  # type: ignore[misc]
             maximize=False,
         )
 
-    # PyTorch would wrap it, for hooks and its profiler: 2 % of a step of `fashion-mlp`.
+    # Otherwise PyTorch would wrap `step` for hooks and its profiler, which takes 2 % of a step of `fashion-mlp`.
     step.hooked = True

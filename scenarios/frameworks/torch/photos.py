@@ -1,38 +1,36 @@
-"""JPEG files as a PyTorch data set: decoded and scaled by Pillow, augmented by the kit's one map."""
-
-from __future__ import annotations
+"""The stock lane's data set of JPEG files: decoded and scaled by Pillow, augmented by the kit's affine map."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from scenarios.adapter import Photos
 from scenarios.data.augment import draw_maps, warp
 from scenarios.data.errors import PHOTO_REMEDY, DataCorrupt, unreadable
 from scenarios.data.readers import short
 
-WORKERS = 4  # what PyTorch's transfer-learning tutorial takes; never more than there are threads
+MAX_WORKERS = 4  # as in PyTorch's transfer-learning tutorial
 
 
 def photo_loader(
     photos: Photos, batch: int, threads: int, generator: torch.Generator | None = None
 ) -> DataLoader[tuple[torch.Tensor, torch.Tensor]]:
-    """Batches of (b, 3, H, W) images and (b,) labels from worker processes; shuffled where a generator is given,
-    which also seeds the workers."""
-    data: Any = PhotoDataset(photos)
-    shuffle = generator is not None
-    return DataLoader(data, batch, shuffle=shuffle, num_workers=min(WORKERS, threads), generator=generator)
+    """Return a loader of (b, 3, H, W) images and (b,) labels with at most `threads` worker processes.
+
+    generator: shuffles the photos and seeds the workers. Without one, photos come in order.
+    """
+    shuffle, workers = generator is not None, min(MAX_WORKERS, threads)
+    return DataLoader(PhotoDataset(photos), batch, shuffle=shuffle, num_workers=workers, generator=generator)
 
 
-class PhotoDataset:
-    """JPEG files as a PyTorch data set: (3, H, W) float32 in [0, 1], label; augmented where the set says so.
+class PhotoDataset(Dataset):  # type: ignore[misc]
+    """JPEG files as a PyTorch data set: (3, H, W) float32 in [0, 1] and a label, augmented if `photos.augment` is set.
 
-    Random numbers are PyTorch's, which the loader seeds in each worker.
+    Random numbers come from PyTorch's generator, which the loader seeds in each worker.
     """
 
     def __init__(self, photos: Photos) -> None:
@@ -51,18 +49,20 @@ class PhotoDataset:
 
 
 class UnreadablePhoto(DataCorrupt):
-    """A JPEG file that cannot be decoded. Made from one text, because a DataLoader raises what a worker process raised
-    anew from the worker's traceback, of which the last line counts."""
+    """A JPEG file that cannot be decoded.
+
+    Its only argument is one text, because a DataLoader raises a worker's error again from the worker's traceback. The
+    last line of that traceback is the message.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__(text.rpartition(f"{type(self).__name__}: ")[2].strip(), PHOTO_REMEDY)
 
 
 def read_photo(path: Path, size: tuple[int, int]) -> npt.NDArray[np.uint8]:
-    """Decode and scale bilinearly to (H, W, 3). Raises UnreadablePhoto."""
-    height, width = size
+    """Decode a photo and scale it bilinearly to (H, W, 3). Raise UnreadablePhoto."""
     try:
         with Image.open(path) as image:
-            return np.asarray(image.convert("RGB").resize((width, height), Image.Resampling.BILINEAR))
+            return np.asarray(image.convert("RGB").resize((size[1], size[0]), Image.Resampling.BILINEAR))
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise UnreadablePhoto(unreadable(short(path), type(error).__name__)) from error

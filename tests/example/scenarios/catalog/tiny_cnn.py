@@ -1,4 +1,4 @@
-"""An example scenario: every kind of layer, small enough for tests."""
+"""An example scenario with every kind of layer, small enough for tests."""
 
 from dataclasses import replace
 

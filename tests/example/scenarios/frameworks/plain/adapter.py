@@ -1,6 +1,6 @@
-"""An example framework: NumPy, by the mathematics of `scenarios.reference`. What a new adapter looks like.
+"""An example of a new adapter: NumPy, with the mathematics of `scenarios.proof.reference`.
 
-A framework is this module, which defines `ADAPTER`, and the folder `docker/plain`, which says how its image is made.
+A framework consists of this module, which defines `ADAPTER`, and the folder `docker/plain`, which describes its image.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from scenarios.weights import Weights
 
 
 class PlainAdapter:
-    """Meets `base.Adapter`."""
+    """Implementation of `Adapter`."""
 
     name: ClassVar[str] = "plain"
     optimizer_form: ClassVar[Literal["keras", "torch"]] = "torch"
@@ -48,63 +48,63 @@ class PlainAdapter:
 
     @staticmethod
     def axes(options: Options, scenario: Scenario) -> Axes:
-        """What the tuner may try: fewer threads share out a batch in fewer parts."""
+        """Return the settings that the tuner may try. Fewer threads divide a batch into fewer parts."""
         return {"training": {"threads": options.thread_counts}}
 
     def __init__(self, options: Options) -> None:
         if options.device != "cpu":
-            raise DeviceUnavailable("NumPy computes on the CPU alone.")
-        if options.devices != 1 or options.precision != "fp32":
-            raise NotOffered("The plain adapter offers one device and fp32.")
+            raise DeviceUnavailable("NumPy computes only on the CPU.")
+        if options.precision != "fp32":
+            raise NotOffered("The plain adapter offers fp32.")
         self._options = replace(options, threads=options.intra_op_threads)
 
     def versions(self) -> dict[str, str]:
-        """Python, NumPy, and what reads the photos."""
-        known = {name: importlib.metadata.version(name) for name in ("numpy", "opencv-python-headless")}
-        return {"python": platform.python_version(), "plain": known["numpy"], **known}
+        """Return the versions of Python, NumPy and the reader of photos."""
+        packages = {name: importlib.metadata.version(name) for name in ("numpy", "opencv-python-headless")}
+        return {"python": platform.python_version(), "plain": packages["numpy"], **packages}
 
     def build(self, scenario: Scenario, weights: Weights) -> PlainModel:
-        """A model with these weights."""
+        """Return a model with these weights."""
         require_offered(self.axes, self._options, scenario)
         return PlainModel(self._options, scenario, weights)
 
     def kernel(self, name: KernelName, size: int) -> Callable[[int], None]:
-        """Matrix product, memory and launch in float32; NumPy has no convolution and nothing to upload to."""
+        """Return the matrix product, memory or launch kernel in float32. NumPy has no convolution and no upload."""
         random = np.random.default_rng(0)
         match name:
             case "matmul":
                 operands = [random.random((size, size), dtype=np.float32) for _ in range(2)]
-                return repeated(np.matmul, operands)
+                return repeat(np.matmul, operands)
             case "memory":
-                return repeated(np.negative, [random.random(size // 4, dtype=np.float32)])
+                return repeat(np.negative, [random.random(size // 4, dtype=np.float32)])
             case "launch":
-                return repeated(np.negative, [random.random(size, dtype=np.float32)])
+                return repeat(np.negative, [random.random(size, dtype=np.float32)])
             case "convolution":
                 raise NotOffered("NumPy has no convolution.")
             case "upload":
                 raise NotOffered(probes.UPLOAD_ON_CPU)
 
     def read_photos(self, photos: Photos) -> Images:
-        """As the kit's own loader reads them."""
+        """Read with the kit's own loader."""
         return read_photos(photos, self._options.threads)
 
 
 ADAPTER = PlainAdapter
 
 
-def repeated(operation: Callable[..., object], operands: list[Images]) -> Callable[[int], None]:
-    """`operation` again and again into one array of the first operand's shape."""
-    outcome = np.zeros_like(operands[0])
+def repeat(operation: Callable[..., object], operands: list[Images]) -> Callable[[int], None]:
+    """Return a function that repeats `operation`. All results go to one array of the first operand's shape."""
+    result = np.zeros_like(operands[0])
 
     def run(times: int) -> None:
         for _ in range(times):
-            operation(*operands, out=outcome)
+            operation(*operands, out=result)
 
     return run
 
 
 def denormals(threads: int) -> Literal["kept", "flushed"]:
-    """What NumPy does with denormal results in threads like those of a training step."""
+    """Return what NumPy does with denormal results in threads like those of a training step."""
     values = np.full(probes.PRODUCTS, probes.NORMAL, np.float32)
     with ThreadPoolExecutor(threads) as pool:
         parts = pool.map(lambda part: part * np.float32(probes.FACTOR), np.array_split(values, threads))
@@ -112,7 +112,7 @@ def denormals(threads: int) -> Literal["kept", "flushed"]:
 
 
 class PlainModel:
-    """Meets `base.Model`. Each batch is cut into as many parts as there are threads, worked on side by side."""
+    """Implementation of `Model`. Each thread computes one part of a batch."""
 
     def __init__(self, options: Options, scenario: Scenario, weights: Weights) -> None:
         self._options = options
@@ -121,35 +121,34 @@ class PlainModel:
         self.load(weights)
 
     def weights(self) -> Weights:
-        """Copies."""
+        """Return copies."""
         return {name: value.copy() for name, value in self._weights.items()}
 
     def load(self, weights: Weights) -> None:
-        """Replace the weights; the optimizer starts anew."""
+        """Replace the weights and reset the optimizer."""
         self._weights = {name: value.copy() for name, value in weights.items()}
         self._state = reference.start(weights)
 
     def step(self, images: Images, labels: Labels) -> float:
-        """One training step; returns the mean loss before the update."""
+        """Train one step. Return the mean loss before the update."""
         return self._step(images, labels).loss
 
     def train_epoch(self, train: TrainSet, epoch: int, meter: Meter) -> Sums:
-        """One pass in an order drawn by (seed, epoch)."""
+        """Train one epoch in an order drawn from (seed, epoch)."""
         self._random = np.random.default_rng([self._options.seed, epoch, 1])
-        seen, loss, correct = 0, 0.0, 0
+        count, loss, correct = 0, 0.0, 0
         meter.begin()
         for images, labels in self._batches(train, epoch):
             values = self._step(images, labels)
-            seen += len(labels)
+            count += len(labels)
             loss += values.loss * len(labels)
             correct += int((reference.predictions(self._scenario, values.logits) == labels).sum())
             if meter.step(len(labels)) and not meter.mark():
                 break
-        return Sums(seen, loss, correct)
+        return Sums(count, loss, correct)
 
     def resident_steps(self, images: Images, labels: Labels) -> Callable[[int], None]:
-        """The steps of `train_epoch`; the arrays are where NumPy computes, and it returns from a call when it is
-        finished."""
+        """Return a function that runs the steps of `train_epoch`. NumPy computes on host arrays, and synchronously."""
 
         def run(steps: int) -> None:
             for _ in range(steps):
@@ -158,11 +157,11 @@ class PlainModel:
         return run
 
     def logits(self, images: Images) -> Logits:
-        """(N, units) before the last activation, dropout off."""
+        """Return (N, units) before the last activation, without dropout."""
         return reference.forward(self._scenario, self._weights, images).astype(np.float32)
 
     def predictor(self, batch: int) -> Callable[[Images], Logits]:
-        """A function over a copy of the present weights."""
+        """Return a function that uses a copy of the current weights."""
         scenario, weights = self._scenario, self.weights()
 
         def predict(images: Images) -> Logits:
@@ -172,7 +171,7 @@ class PlainModel:
         return predict
 
     def placement(self) -> Placement:
-        """NumPy knows no other place."""
+        """Return constants: NumPy always computes on the CPU."""
         return Placement(
             device="cpu",
             device_name=platform.machine(),
@@ -187,7 +186,7 @@ class PlainModel:
         )
 
     def device_peak_bytes(self) -> int | None:
-        """There is no GPU."""
+        """Return None, because NumPy uses no GPU."""
         return None
 
     def _batches(self, train: TrainSet, epoch: int) -> Iterator[tuple[Images, Labels]]:

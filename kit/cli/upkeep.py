@@ -1,0 +1,51 @@
+"""kit settings, clean: save the settings of a run, and remove leftovers."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kit.cli import options
+from kit.cli.console import print_text
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: kit settings 20261120-110210-ab12 --out settings.json")
+def settings(
+    name: options.RunName,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the settings to this file.")] = None,
+) -> None:
+    """Print the settings of a run's tuned cells as JSON.
+
+    `kit run --settings` reads this file.
+    """
+    from kit.storage.files import disk_errors
+    from kit.storage.pins import collect_pins
+
+    folder = options.open_run(name)
+    found = collect_pins(folder.read(), folder.resume_command)
+    if out is None:
+        print_text(found.to_json().rstrip())
+        return
+    with disk_errors(out):
+        out.write_text(found.to_json(), encoding="utf-8")
+    print_text(f"Settings of {len(found.cells)} cells: {out}")
+
+
+@app.command(epilog="Example: kit clean --images")
+def clean(
+    images: Annotated[bool, typer.Option("--images", help="Also remove all images that kit built.")] = False,
+    environments: Annotated[
+        bool, typer.Option("--environments", help="Also remove all environments of the local engine.")
+    ] = False,
+) -> None:
+    """Remove containers and processes that dead runs left behind.
+
+    Runs, records and data sets stay.
+    """
+    from kit.execution.clean import clean
+
+    sources = options.Packages().sources()
+    for line in clean(sources, images=images, environments_too=environments) or ["Nothing was left behind."]:
+        typer.echo(line)

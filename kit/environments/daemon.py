@@ -1,0 +1,203 @@
+"""The Docker or Podman daemon of this machine. The only module that imports docker-py."""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import docker
+import requests
+import urllib3
+from docker.context import ContextAPI
+
+from kit.host.privacy import without_user_info
+from kit.model.errors import EngineError
+
+MIN_API = (1, 40)  # Docker 19.03: device requests
+KILL_S = 30
+
+# The daemon refused a request. `explanation` is its message.
+Refusal = docker.errors.APIError
+
+
+class Daemon:
+    """The daemon behind a local socket. Podman serves Docker's API at another socket."""
+
+    def __init__(self, name: Literal["docker", "podman"]) -> None:
+        self.name = name
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn every failure of the daemon, or of the connection to it, into an EngineError."""
+        try:
+            yield
+        except (
+            requests.RequestException,
+            docker.errors.DockerException,
+            urllib3.exceptions.HTTPError,
+            TimeoutError,
+        ) as error:
+            raise EngineError(
+                f"The {self.name} engine failed or was lost: {error}",
+                f"Check that it runs (`{self.name} info`) and read its log, then continue.",
+            ) from error
+
+    @cached_property
+    def address(self) -> str:
+        """The daemon's socket, as in DOCKER_HOST. Raise EngineError if the daemon is on another machine: it could not
+        mount folders of this one."""
+        if self.name == "podman":
+            own = Path(f"/run/user/{os.getuid()}/podman/podman.sock")
+            default = own if own.exists() else Path("/run/podman/podman.sock")
+            address = os.environ.get("CONTAINER_HOST") or f"unix://{default}"
+        else:
+            address = os.environ.get("DOCKER_HOST") or str(ContextAPI.get_current_context().Host)
+        if not address.startswith(("unix://", "http+unix://")):
+            raise EngineError(
+                f"The {self.name} engine at {without_user_info(address)} is not on this machine.",
+                "Run kit on that machine, or set DOCKER_HOST to a unix:// socket here.",
+            )
+        return address
+
+    @cached_property
+    def client(self) -> docker.APIClient:
+        """docker-py's API client. Raise EngineError if the daemon does not answer or its API is too old."""
+        self._connect()
+        client = docker.APIClient(base_url=self.address, version="auto")
+        if tuple(map(int, client.api_version.split("."))) < MIN_API:
+            raise EngineError(
+                f"The {self.name} engine offers API version {client.api_version}, which is too old.",
+                "Install Docker 19.03 or newer, or use --engine local.",
+            )
+        return client
+
+    def _connect(self) -> None:
+        """Raise EngineError, with the remedy for the cause, if no daemon accepts connections at the socket."""
+        path = self.address.partition("://")[2]
+        try:
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.connect(path)
+        except PermissionError as error:
+            raise EngineError(
+                f"You are not allowed to use {self.name}'s socket {path}.",
+                f"Join its group (`sudo usermod -aG {self.name} $USER`, then log in again), run kit with sudo, or use "
+                "--engine local.",
+            ) from error
+        except OSError as error:  # no such file, or no process listens
+            start = "sudo systemctl start docker" if self.name == "docker" else "systemctl --user start podman.socket"
+            raise EngineError(
+                f"No {self.name} engine answers at {path}.",
+                f"Install and start it (`{start}`), or use --engine local, which needs no daemon.",
+            ) from error
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """The daemon's description of itself (`/info`). Raise EngineError if it cannot be used."""
+        with self.errors():
+            info: dict[str, Any] = self.client.info()
+            return info
+
+    def inspect_image(self, tag: str) -> dict[str, Any]:
+        """Return the description of an image. Raise Refusal if the daemon does not have it."""
+        inspect: Callable[[str], dict[str, Any]] = self.client.inspect_image
+        return inspect(tag)
+
+    def find_image(self, tag: str) -> dict[str, Any] | None:
+        """Return the description of an image, None if the daemon does not have it."""
+        try:
+            return self.inspect_image(tag)
+        except docker.errors.ImageNotFound:
+            return None
+
+    def build(self, tag: str, context: IO[bytes], arguments: Mapping[str, str], label: str) -> Iterator[dict[str, Any]]:
+        """Build an image and yield the builder's messages. A message with the key `error` says that the build failed.
+
+        context: a tar file. If the daemon refuses its API's builder, the command line builds.
+        """
+        key, _, value = label.partition("=")
+        try:
+            yield from self.client.build(
+                fileobj=context,
+                custom_context=True,
+                tag=tag,
+                buildargs=dict(arguments),
+                labels={key: value},
+                rm=True,
+                forcerm=True,
+                decode=True,
+            )
+        except docker.errors.APIError as error:
+            if not _builder_is_refused(error) or shutil.which("docker") is None:
+                yield {"error": error.explanation}
+                return
+        else:
+            return
+        context.seek(0)
+        command = ["docker", "--host", self.address, "build", "--tag", tag, f"--label={label}"]
+        command += [f"--build-arg={name}" for name in arguments]  # values from the environment: `ps` does not show them
+        with subprocess.Popen(
+            [*command, "-"],
+            env={**os.environ, **arguments},
+            stdin=context,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            yield from ({"stream": line} for line in process.stdout)
+        if process.returncode:
+            yield {"error": f"docker build ended with exit code {process.returncode}"}
+
+    @contextmanager
+    def output(self, name: str) -> Iterator[Iterator[bytes]]:
+        """Stream a container's stdout and stderr. Attach to it, so that the daemon keeps no copy that could fill its
+        disk."""
+        stream = self.client.attach(name, stream=True)
+        try:
+            yield stream
+        finally:
+            stream.close()
+            stream._response.close()  # type: ignore[attr-defined]  # noqa: SLF001 - docker-py leaves the socket open
+
+    def kill(self, name: str) -> None:
+        """Kill a container, unless it has ended."""
+        try:
+            self.client.kill(name)
+        except docker.errors.APIError as error:
+            if error.status_code != requests.codes.conflict:  # it ended in this moment
+                raise
+
+    def remove(self, name: str) -> None:
+        """Remove a container, running or not, unless it is gone."""
+        try:
+            self.client.remove_container(name, v=True, force=True)
+        except docker.errors.NotFound:
+            return
+        except docker.errors.APIError as error:
+            if error.status_code != requests.codes.conflict:
+                raise
+            self.client.wait(name, condition="removed", timeout=KILL_S)  # another process is removing it
+
+    def ran_out_of_memory(self, name: str, since: float, patience_s: float) -> bool:
+        """Return whether the daemon says that a process of this container was killed because memory ran out.
+
+        since: seconds of the epoch. patience_s: how long to wait for the daemon's event, which may come after the end.
+        The container's flag may never be set.
+        """
+        if self.client.inspect_container(name)["State"]["OOMKilled"]:
+            return True
+        span = f"{since:.6f}", f"{time.time() + patience_s:.6f}"
+        filters = {"container": name, "event": "oom"}
+        events = self.client.events(*span, filters)  # type: ignore[call-overload]  # the API takes fractions
+        return any(True for _ in events)
+
+
+def _builder_is_refused(error: docker.errors.APIError) -> bool:
+    """Return whether the daemon offers no classic builder. It says so before it reads the context."""
+    return error.status_code in (404, 405, 501) or "buildkit" in str(error.explanation).lower()

@@ -1,0 +1,144 @@
+"""Resolve planned launches: find or make the environment and the data of each, or say why it cannot start."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kit.datasets.service import ResolvedData
+from kit.engines.base import Engine
+from kit.execution.launch import UnstartedLaunch
+from kit.host import gpus
+from kit.model.environment import Environment, EnvironmentKey, Framework
+from kit.model.errors import CorruptDataError, DataError, EngineError, ImageError, unknown
+from kit.model.machine import Machine
+from kit.model.plan import DataChoice, Plan, PlannedLaunch
+from kit.model.progress import Progress
+from kit.model.record import Record
+from kit.planning import catalog
+from scenarios.contract.reasons import Code, Reason
+from scenarios.spec import Scenario
+
+FindData = Callable[[str, DataChoice, Progress], ResolvedData]
+
+
+@dataclass(frozen=True)
+class ResolvedLaunch:
+    """A planned launch whose environment and data are here."""
+
+    planned: PlannedLaunch
+    scenario: Scenario
+    environment: Environment
+    data: ResolvedData
+
+
+def refusals(plan: Plan, engine: Engine, frameworks: Mapping[str, Framework]) -> dict[EnvironmentKey, str]:
+    """Return the environments of the plan that cannot run here, and why.
+
+    Raise UsageError if the plan has a framework that does not exist.
+    """
+    found = {}
+    for name, device in dict.fromkeys(launch.environment_key for launch in plan.launches):
+        if name not in frameworks:
+            raise unknown("framework", name, frameworks)
+        framework = frameworks[name]
+        offered = device in framework.devices
+        why = engine.refusal(framework, device) if offered else f"{framework.title} is not offered on {device}."
+        if why is not None:
+            found[name, device] = why
+    return found
+
+
+def require_named(launches: Sequence[PlannedLaunch], refused: Mapping[EnvironmentKey, str]) -> None:
+    """Raise EngineError if a launch on a device that the user named cannot run here."""
+    for launch in launches:
+        if launch.named and (why := refused.get(launch.environment_key)):
+            raise EngineError(
+                f"{launch.cell.framework} cannot run on {launch.cell.device} here: {why}",
+                "Omit --device to skip such cells. `kit doctor` checks GPU and engine.",
+            )
+
+
+class Resolver:
+    """Resolve the launches of one run. Each environment and each data set is looked up or made once."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        engine: Engine,
+        machine: Machine,
+        find_data: FindData,
+        records: Sequence[Record],
+        progress: Progress,
+    ) -> None:
+        """Start with the records of earlier launches: a resumed run keeps the kind of data that it began with."""
+        self._plan, self._engine, self._machine, self._progress = plan, engine, machine, progress
+        self._find_data = find_data
+        self._frameworks = catalog.frameworks()
+        self._scenarios = catalog.scenarios()
+        self._refused = refusals(plan, engine, self._frameworks)
+        self._environments: dict[EnvironmentKey, Environment | Reason] = {}
+        self._data: dict[str, ResolvedData | Reason] = {}
+        started = {record.key: record for record in records if record.image and record.request}
+        self._begun = {
+            self._scenario(launch).dataset: started[launch.key] for launch in plan.launches if launch.key in started
+        }
+
+    def resolve(self, launches: Sequence[PlannedLaunch]) -> list[ResolvedLaunch | UnstartedLaunch]:
+        """Resolve launches. All of this happens before anything is measured, so that measuring has the machine alone.
+
+        Raise EngineError if a launch on a device that the user named cannot run here.
+        """
+        require_named(launches, self._refused)
+        return [self._resolve(launch) for launch in launches]
+
+    def _resolve(self, launch: PlannedLaunch) -> ResolvedLaunch | UnstartedLaunch:
+        if why := self._refused.get(launch.environment_key):
+            return UnstartedLaunch(launch, self._skip_reason(launch.environment_key, why))
+        scenario = self._scenario(launch)
+        data = self._data_of(scenario.dataset)
+        if isinstance(data, Reason):
+            return UnstartedLaunch(launch, data)
+        environment = self._environment_of(launch.environment_key)
+        if isinstance(environment, Reason):
+            return UnstartedLaunch(launch, environment)
+        return ResolvedLaunch(launch, scenario, environment, data)
+
+    def _skip_reason(self, key: EnvironmentKey, why: str) -> Reason:
+        framework, device = self._frameworks[key[0]], key[1]
+        if device not in framework.devices:
+            return Reason.of(Code.NOT_OFFERED, why)
+        if device == "cuda" and not self._machine.gpus:
+            return Reason.of(Code.NO_DEVICE, why)
+        if self._plan.environment:
+            return Reason.of(Code.NOT_OFFERED, why, "Name another interpreter with --env, or omit --env.")
+        return Reason.of(Code.NOT_OFFERED if gpus.refusal(framework) else Code.NO_GPU_RUNTIME, why)
+
+    def _data_of(self, name: str) -> ResolvedData | Reason:
+        if name not in self._data:
+            self._data[name] = self._look_up_data(name)
+        return self._data[name]
+
+    def _look_up_data(self, name: str) -> ResolvedData | Reason:
+        begun = self._begun.get(name)
+        if begun is not None and begun.synthetic:
+            return ResolvedData("synthetic", None, begun.data_note)
+        try:
+            return self._find_data(name, "real" if begun else self._plan.data, self._progress)
+        except DataError as error:
+            code = Code.DATA_CORRUPT if isinstance(error, CorruptDataError) else Code.DATA_UNAVAILABLE
+            return Reason.of(code, error.message, error.remedy)
+
+    def _environment_of(self, key: EnvironmentKey) -> Environment | Reason:
+        if key not in self._environments:
+            self._environments[key] = self._make_environment(key)
+        return self._environments[key]
+
+    def _make_environment(self, key: EnvironmentKey) -> Environment | Reason:
+        framework, device = key
+        try:
+            return self._engine.prepare(self._frameworks[framework], device, self._progress)
+        except ImageError as error:
+            self._progress.line(f"{framework} {device}: {error}")
+            return Reason.of(Code.IMAGE_FAILED, error.message, error.remedy)
+
+    def _scenario(self, launch: PlannedLaunch) -> Scenario:
+        return catalog.find_scenario(launch, self._scenarios)

@@ -1,0 +1,69 @@
+"""Format numbers and text for people."""
+
+import math
+import re
+
+PREFIXES = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration, for example `0.4 s`, `35 s`, `4 min 05 s` or `2 h 10 min`."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    minutes = round(whole / 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def format_bytes(count: float) -> str:
+    """Return a size in binary units, for example `512 B`, `3.4 MiB` or `120 GiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1023.5:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 9.95 else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def format_percent(share: float, decimals: int = 0, *, signed: bool = False) -> str:
+    """Return a share as a percentage: 0.124 as `12 %`, or signed as `+12 %`."""
+    return f"{100 * share:{'+' if signed else ''}.{decimals}f} %"
+
+
+def format_number(value: float, digits: int = 3) -> str:
+    """Return a number with this many significant digits and thousands separators: 12345.6 as `12,300`."""
+    if value == 0:
+        return "0"
+    decimals = digits - 1 - math.floor(math.log10(abs(value)))
+    return f"{round(value, decimals):,.{max(decimals, 0)}f}"
+
+
+def format_whole(value: float) -> str:
+    """Return a whole number with two significant digits and thousands separators: 1234 as `1,200`."""
+    return f"{float(f'{value:.1e}'):,.0f}"
+
+
+def format_si(value: float, unit: str) -> str:
+    """Return three significant digits with an SI prefix: 0.00082 s as `820 µs`. value: not negative."""
+    if value == 0:
+        return f"0 {unit}"
+    rounded = float(f"{value:.2e}")
+    power = min(max(3 * math.floor(math.log10(rounded) / 3), min(PREFIXES)), max(PREFIXES))
+    return f"{rounded / 10.0**power:.3g} {PREFIXES[power]}{unit}"
+
+
+def format_count(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 core`, `2 cores`."""
+    plural = noun + ("es" if noun.endswith("ch") else "s")
+    return f"{count} {noun if count == 1 else plural}"
+
+
+def printable(text: str) -> str:
+    """Return the text with `?` for each character that could control a terminal or that UTF-8 or XML cannot hold.
+
+    Records and data sets may come from strangers.
+    """
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]", "?", text)

@@ -1,0 +1,114 @@
+"""Define a section of the report and the input from which every section is made."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from kit.analysis.run_analysis import RunAnalysis
+from kit.analysis.summaries import CellSummary, Ratio, RatioKind, ratios, short_names, summarize
+from kit.model.record import Record
+from kit.model.run import Run
+from scenarios.contract.result import Result
+
+
+@dataclass(frozen=True)
+class ReportInput:
+    """The input of all sections. titles: name of a framework to its display name."""
+
+    analysis: RunAnalysis
+    titles: Mapping[str, str]
+
+    @property
+    def run(self) -> Run:
+        """Return the run."""
+        return self.analysis.run
+
+    @cached_property
+    def cells(self) -> list[CellSummary]:
+        """Return the summary of each cell, including those without an `ok` launch."""
+        return summarize(self.run.records)
+
+    @cached_property
+    def measured(self) -> list[CellSummary]:
+        """Return the summary of each cell with an `ok` launch."""
+        return [cell for cell in self.cells if cell.launches]
+
+    @cached_property
+    def rows(self) -> dict[str, list[CellSummary]]:
+        """Return the measured cells that are compared with each other.
+
+        The key is the scenario with its variant, and with the batch size if the scenario was measured at several.
+        """
+        batches = Counter(label for label, _ in {(s.cell.label, s.cell.batch) for s in self.measured})
+        rows: dict[str, list[CellSummary]] = {}
+        for summary in self.measured:
+            cell = summary.cell
+            name = cell.label if batches[cell.label] == 1 else f"{cell.label}/b{cell.batch}"
+            rows.setdefault(name, []).append(summary)
+        return rows
+
+    @cached_property
+    def _ratios(self) -> list[Ratio]:
+        return ratios(self.measured, self.run.records)
+
+    def ratios(self, kind: RatioKind) -> list[Ratio]:
+        """Return the ratios of this kind between measured cells."""
+        return [ratio for ratio in self._ratios if ratio.kind == kind]
+
+    @cached_property
+    def not_run(self) -> list[str]:
+        """Return the planned launches without a record as `key #launch`, in the order of the plan."""
+        done = {(record.key, record.launch) for record in self.run.records}
+        return [f"{p.key} #{p.launch}" for p in self.run.plan.launches if (p.key, p.launch) not in done]
+
+    @cached_property
+    def results(self) -> list[tuple[Record, Result]]:
+        """Return the records that have a result, each with its result."""
+        return [(record, record.result) for record in self.run.records if record.result is not None]
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return {cell.key: name for cell, name in zip(self.cells, short_names(self.cells), strict=True)}
+
+    def name(self, key: str) -> str:
+        """Return the name of a cell in this report."""
+        return self._names.get(key, key)
+
+    def launch_name(self, record: Record) -> str:
+        """Return the name of a launch in this report."""
+        return f"{self.name(record.key)} #{record.launch}"
+
+    def framework_title(self, framework: str) -> str:
+        """Return the display name of a framework, or its name if it is unknown."""
+        return self.titles.get(framework, framework)
+
+    def series(self, summary: CellSummary) -> str:
+        """Return framework and configuration of a cell, for example `PyTorch cuda bf16`."""
+        return f"{self.framework_title(summary.cell.framework)} {configuration(summary)}"
+
+
+def configuration(summary: CellSummary) -> str:
+    """Return the device of a cell, with lane and precision if they are not the default ones."""
+    cell = summary.cell
+    device = cell.device if cell.devices == 1 else f"{cell.devices} × {cell.device}"
+    return " ".join([device] + [cell.lane] * (cell.lane != "stock") + [cell.precision] * (cell.precision != "fp32"))
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section of the report.
+
+    Each module of `kit.report.sections` defines one as SECTION. position: sections are shown in this order. data: makes
+    the content, or returns None if there is nothing to show. template: file name of the partial template next to the
+    module, which sees `section`, `data` and `charts`; the default shows one Table. links: anchors and titles for the
+    table of contents, if they are not those of the section.
+    """
+
+    position: int
+    anchor: str
+    title: str
+    data: Callable[[ReportInput], Any]
+    template: str = "one_table.html"
+    links: Callable[[Any], Sequence[tuple[str, str]]] | None = None

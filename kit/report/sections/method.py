@@ -1,0 +1,71 @@
+"""How the numbers were measured, and what sampling and proving cost in this run."""
+
+import statistics
+
+from kit.report import text
+from kit.report.section import ReportInput, Section
+
+METHOD = (
+    (
+        "Each launch is a fresh process that runs one cell: a scenario in one framework on one device. A container has "
+        "no network and no privileges, and its file system is read-only."
+    ),
+    (
+        "Before anything is timed, the launch must agree with a float64 reference on fixed weights: in the logits, the "
+        "loss, the gradients and the optimizer's update. A launch that computes something else fails and has no speed."
+    ),
+    (
+        "Training starts from weights that are equal in all frameworks. They are read back and compared by hash. The "
+        "stock lane follows the framework's own tutorials. ONNX Runtime has no trainer: it runs one graph with forward "
+        "pass, backward pass and update, which the kit makes (“kit step graph”)."
+    ),
+    (
+        "Time is measured in windows of about a quarter of a second. The device is synchronized at the end of a "
+        "window, never after a single step. First step, warm-up and steady state are separate. The value of a launch "
+        "is the median of its steady windows. The samples decide where the steady state begins (MSER, White 1997)."
+    ),
+    (
+        "The value of a cell is the geometric mean over its launches. Its 95 % interval is computed from the launches "
+        "alone (Student's t on logarithms). It is widened, because launches are added until it is narrow enough. The "
+        "intervals of ratios are Welch's. If the interval of a ratio contains 1, the result is a tie."
+    ),
+    (
+        "Ceilings are measured through the frameworks themselves, before the cells. Arithmetic is counted from the "
+        "layers, with two operations per multiply-add. To find what holds a cell back, its training step is compared "
+        "with the ceilings, and with steps at a quarter, half and all of the batch size on data that is already on the "
+        "device."
+    ),
+    (
+        "Latency is measured at batch size 1, from host array to host array. Throughput is measured at a large batch "
+        "size, which the table names."
+    ),
+    "A single launch has no interval. On a shared machine, the next launch can differ by tens of percent.",
+)
+TUNED = (
+    "The tuned lane computes the same function at the same batch size, with the settings that are fastest on this "
+    "machine. A search alternates between stock, the best settings so far and a candidate, for a tenth of a second "
+    "each. The leading candidate must agree with the reference. It is chosen if it is faster than stock in more turns "
+    "than chance explains (sign test, 5 %)."
+)
+
+
+def _data(source: ReportInput) -> tuple[str, ...]:
+    tuned = any(summary.cell.lane == "tuned" for summary in source.measured)
+    return (*METHOD, *[TUNED] * tuned, *filter(None, [_costs(source)]))
+
+
+def _costs(source: ReportInput) -> str:
+    """Return what sampling and proving cost in this run, or "" if nothing ran."""
+    sentences = []
+    sampled = [(r.host_samples, r.seconds) for r in source.run.records if r.host_samples and r.seconds > 0]
+    if sampled:
+        share = sum(samples.cost_s for samples, _ in sampled) / sum(seconds for _, seconds in sampled)
+        sentences.append(f"Sampling the host took {text.percent(share, 2)} of one CPU while launches ran.")
+    proofs = [result.proof for _, result in source.results if result.proof]
+    for cached, how in ((False, "if the reference had to be computed"), (True, "if its values were cached")):
+        if seconds := [proof.seconds for proof in proofs if proof.cached is cached]:
+            sentences.append(f"The check against the reference took {text.seconds(statistics.median(seconds))} {how}.")
+    return " ".join(sentences)
+
+
+SECTION = Section(90, "method", "Method", _data, "method.html")

@@ -1,0 +1,33 @@
+"""The run, the environments, the versions and the data behind the numbers."""
+
+from kit.report import text
+from kit.report.parts import Table
+from kit.report.section import ReportInput, Section
+
+
+def _data(source: ReportInput) -> Table:
+    plan, machine, records = source.run.plan, source.run.machine, source.run.records
+    rows = [
+        ("Run", plan.run),
+        ("Started", plan.created_at),
+        ("Kit", f"{machine.kit} on Python {machine.python}"),
+        ("Profile, seed", f"{plan.profile}, {plan.seed}"),
+        ("Engine", plan.engine),
+    ]
+    for image in {r.image.digest: r.image for r in records if r.image}.values():
+        name = image.reference if image.kind == "image" else image.kind
+        rows.append(("Environment", f"{name} {image.digest} {text.size(image.size_bytes)}"))
+    versions: dict[str, dict[str, None]] = {}
+    data: dict[str, str] = {}
+    for record, result in source.results:
+        if result.evidence:
+            listing = ", ".join(f"{k} {v}" for k, v in sorted(result.evidence.versions.items()))
+            versions.setdefault(f"{record.cell.framework} {record.cell.device}", {})[listing] = None
+            kind = f"{result.evidence.data_kind} {record.cell.scenario}"
+            data[f"{kind}: {result.evidence.data_digest}"] = record.data_note
+    rows += [(f"Versions, {name}", "; ".join(listings)) for name, listings in versions.items()]
+    rows += [("Data", f"{name} ({note})" if note else name) for name, note in data.items()]
+    return Table(headers=("", ""), rows=tuple(rows), wrap=True)
+
+
+SECTION = Section(100, "provenance", "Provenance", _data)

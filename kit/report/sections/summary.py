@@ -1,0 +1,160 @@
+"""The verdict, the notices, and the training speed of every cell in one table."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from kit.analysis.summaries import CellSummary, Ratio
+from kit.model.formatting import format_count
+from kit.report import text
+from kit.report.parts import Table
+from kit.report.section import ReportInput, Section, configuration
+
+
+def _data(source: ReportInput) -> dict[str, object]:
+    return {
+        "verdict": _verdict(source),
+        "notices": _notices(source),
+        "speeds": _speeds(source),
+        "speedups": _speedups(source),
+        "frameworks": _frameworks(source),
+    }
+
+
+def _verdict(source: ReportInput) -> tuple[str, ...]:
+    if not source.measured:
+        return ("Nothing was measured. The reasons are below.",)
+    lines = []
+    if contests := _contests(source.ratios("framework")):
+        wins = Counter(name for name, _ in contests if name)
+        shares = [f"{source.framework_title(framework)} in {count}" for framework, count in wins.most_common()]
+        ties = len(contests) - wins.total()
+        shares += [f"a tie in {ties}"] * bool(ties)
+        once = " (single launches: close results may swap places)" if any(once for _, once in contests) else ""
+        count = format_count(len(contests), "comparison")
+        lines.append(f"Fastest framework in training, {count}: {', '.join(shares)}{once}.")
+    if lanes := source.ratios("lane"):
+        lines.append(f"Tuned against stock in training: {_range(lanes)}.")
+    if devices := source.ratios("device"):
+        lines.append(f"CUDA against CPU in training: {_range(devices)}.")
+    else:
+        lines.append("CPU and CUDA were not both measured, so there is no speedup to show.")
+    return tuple(lines)
+
+
+def _range(ratios: Sequence[Ratio]) -> str:
+    low, high = (text.ratio(end) for end in (min(r.ratio for r in ratios), max(r.ratio for r in ratios)))
+    return low if low == high else f"{low} to {high}, depending on the cell"
+
+
+def _contests(frameworks: Sequence[Ratio]) -> list[tuple[str, bool]]:
+    """Return the fastest framework of each group of cells that differ only in the framework.
+
+    The name is "" if another framework ties with it. The flag says whether the result is based on single launches.
+    """
+    groups: dict[str, list[Ratio]] = {}
+    for ratio in frameworks:
+        groups.setdefault(ratio.numerator.key, []).append(ratio)
+    return [
+        (
+            "" if any(r.verdict == "tie" for r in group) else group[0].numerator.cell.framework,
+            any(r.verdict == "unknown" for r in group),
+        )
+        for group in groups.values()
+    ]
+
+
+def _notices(source: ReportInput) -> tuple[str, ...]:
+    measured = source.measured
+    synthetic = sorted({c.cell.label for c in measured if c.synthetic})
+    notices: list[tuple[object, str]] = [
+        (
+            source.not_run,
+            f"The run is incomplete. Launches without a record: {len(source.not_run)}. Continue with kit run --resume.",
+        ),
+        (
+            source.run.plan.profile == "smoke",
+            "The smoke profile trains 20 steps. It shows that everything works, not how fast it is.",
+        ),
+        (
+            synthetic,
+            f"Measured on synthetic data. The accuracies say nothing about the real task: {', '.join(synthetic)}.",
+        ),
+        (
+            any(c.launches == 1 for c in measured),
+            "Cells with one launch have no interval. Another launch may differ by tens of percent on a shared machine.",
+        ),
+        (
+            any(c.projected for c in measured),
+            "Times per epoch with ≈ are projected from steady windows. No whole epoch was timed.",
+        ),
+    ]
+    return tuple(notice for applies, notice in notices if applies)
+
+
+def _speeds(source: ReportInput) -> Table:
+    ties = {(r.numerator.key, r.denominator.key) for r in source.ratios("framework") if r.verdict == "tie"}
+    columns = sorted({_column(c): source.series(c) for c in source.measured}.items())
+    rows: list[tuple[str, ...]] = []
+    for label, group in source.rows.items():
+        cells = {_column(c): c for c in group}
+        best = max(group, key=lambda c: c.images_per_s or 0.0)
+        row = [label]
+        for column, _ in columns:
+            cell = cells.get(column)
+            mark = " ★" if cell is best else " ☆" if cell and (best.key, cell.key) in ties else ""
+            row.append(f"{text.number(cell.images_per_s)}{_half_width(cell)}{mark}" if cell else text.MISSING)
+        rows.append(tuple(row))
+    return Table(
+        caption="Training, images/s (★ fastest in the row" + (", ☆ tie with the fastest)" if ties else ")"),
+        headers=("Scenario", *(name for _, name in columns)),
+        rows=tuple(rows),
+        numeric=tuple(range(1, len(columns) + 1)),
+        marks=frozenset(i for i, group in enumerate(source.rows.values()) if any(c.synthetic for c in group)),
+    )
+
+
+def _column(cell: CellSummary) -> tuple[bool, str, str]:
+    """Return what identifies a column. Columns are sorted by it: the plain CPU first."""
+    return configuration(cell) != "cpu", cell.cell.framework, configuration(cell)
+
+
+def _half_width(cell: CellSummary) -> str:
+    return f" ± {text.percent(cell.interval.half_width, 1)}" if cell.interval else ""
+
+
+def _speedups(source: ReportInput) -> Table:
+    pairs = source.ratios("device")
+    labels = {c.key: label for label, group in source.rows.items() for c in group}
+    return Table(
+        caption="CUDA against CPU, training images/s",
+        headers=("Scenario", "Framework", "CPU", "CUDA", "Speedup", "95 % interval"),
+        rows=tuple(
+            (
+                labels[p.numerator.key],
+                source.series(p.numerator),
+                text.number(p.denominator.images_per_s),
+                text.number(p.numerator.images_per_s),
+                text.ratio(p.ratio),
+                text.interval(p),
+            )
+            for p in pairs
+        ),
+        numeric=(2, 3, 4),
+        marks=frozenset(i for i, p in enumerate(pairs) if p.numerator.synthetic),
+    )
+
+
+def _frameworks(source: ReportInput) -> Table:
+    return Table(
+        caption="The fastest framework against the others, training images/s",
+        headers=("Fastest", "Other", "Ratio", "95 % interval"),
+        rows=tuple(
+            (source.name(r.numerator.key), source.name(r.denominator.key), text.ratio(r.ratio), text.interval(r))
+            for r in source.ratios("framework")
+            if r.interval
+        ),
+        numeric=(2, 3),
+    )
+
+
+SECTION = Section(10, "summary", "Summary", _data, "summary.html")

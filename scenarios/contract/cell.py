@@ -1,0 +1,45 @@
+"""Define a cell: one combination that the kit measures."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from scenarios.contract.ranges import Positive
+
+Device = Literal["cpu", "cuda"]
+Lane = Literal["stock", "tuned"]
+Precision = Literal["fp32", "tf32", "bf16"]
+
+CEILINGS = "ceilings"  # used instead of a scenario by launches that measure the machine's ceilings
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """One combination that the kit measures.
+
+    scenario, variant: names from the catalog; the default variant is "". devices: number of devices. batch: global
+    batch size. A probe of the machine's ceilings has the scenario `ceilings` and batch size 1.
+    """
+
+    scenario: str
+    variant: str
+    framework: str
+    device: Device
+    devices: Positive
+    lane: Lane
+    precision: Precision
+    batch: Positive
+
+    @property
+    def label(self) -> str:
+        """Return `scenario` or `scenario+variant`."""
+        return f"{self.scenario}+{self.variant}" if self.variant else self.scenario
+
+    @property
+    def device_label(self) -> str:
+        """Return `cuda` for one device, or for example `cudax2`."""
+        return self.device if self.devices == 1 else f"{self.device}x{self.devices}"
+
+    @property
+    def key(self) -> str:
+        """Return `scenario[+variant]/framework/device[xN]/lane/precision/bB`."""
+        return f"{self.label}/{self.framework}/{self.device_label}/{self.lane}/{self.precision}/b{self.batch}"

@@ -1,0 +1,127 @@
+"""The model in ONNX Runtime: training by a session of the step graph, prediction by a session with constant weights."""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime as ort
+
+from scenarios.adapter import Images, Labels, Logits, Meter, Options, Photos, Sums, TrainSet
+from scenarios.contract.result import Placement
+from scenarios.data.augment import Bytes
+from scenarios.data.photos import PhotoLoader, cache_photos, decode_photos
+from scenarios.frameworks.onnxruntime.kernels import denormals, rounds_to_tf32
+from scenarios.frameworks.onnxruntime.network import IMAGES, evaluation_graph, layouts, prediction_graph
+from scenarios.frameworks.onnxruntime.session import Runtime, nodes_by_provider, process_bytes_on_gpu
+from scenarios.frameworks.onnxruntime.step_graph import CORRECT, LOSS_SUM, build_step_graph
+from scenarios.frameworks.onnxruntime.trainer import Trainer
+from scenarios.spec import Scenario
+from scenarios.weights import Weights
+
+
+class OnnxRuntimeModel:
+    """Implements `scenarios.adapter.Model`."""
+
+    def __init__(self, options: Options, runtime: Runtime, scenario: Scenario, weights: Weights) -> None:
+        self._options, self._runtime, self._scenario = options, runtime, scenario
+        self._layouts = layouts(scenario)
+        self._trainer = Trainer(runtime, build_step_graph(scenario, options.seed))
+        self._evaluator: ort.InferenceSession | None = None
+        self._loader = "none: no epoch trained yet"
+        self._cached: tuple[Photos, list[Bytes]] | None = None
+        self.load(weights)
+
+    def weights(self) -> Weights:
+        return {name: layout.to_canonical(self._trainer.read(name)) for name, layout in self._layouts.items()}
+
+    def load(self, weights: Weights) -> None:
+        """Replace the weights and reset the optimizer. The sequence of dropout masks continues."""
+        self._trainer.reset({name: layout.to_graph(weights[name]) for name, layout in self._layouts.items()})
+
+    def step(self, images: Images, labels: Labels) -> float:
+        self._trainer.clear_sums()
+        self._trainer.run(images, labels)
+        return float(self._trainer.read(LOSS_SUM)) / len(labels)
+
+    def train_epoch(self, train: TrainSet, epoch: int, meter: Meter) -> Sums:
+        """Train one pass in a seeded permutation.
+
+        ONNX Runtime returns from a step when the step is finished, on the GPU too. The loss and the correct
+        predictions are summed on the device.
+        """
+        self._trainer.clear_sums()
+        batches = self._batches(train, epoch)
+        seen = 0
+        meter.begin()
+        for images, labels in batches:
+            self._trainer.run(images, labels)
+            seen += len(labels)
+            if meter.step(len(labels)):
+                self._trainer.synchronize()
+                if not meter.mark():
+                    break
+        return Sums(seen, float(self._trainer.read(LOSS_SUM)), int(self._trainer.read(CORRECT)))
+
+    def resident_steps(self, images: Images, labels: Labels) -> Callable[[int], None]:
+        batch = self._trainer.place(images, labels)  # the step's few scalars still come from the host
+
+        def run(steps: int) -> None:
+            self._trainer.clear_sums()
+            for _ in range(steps):
+                self._trainer.run_placed(batch)
+            self._trainer.synchronize()
+
+        return run
+
+    def logits(self, images: Images) -> Logits:
+        if self._evaluator is None:
+            self._evaluator = self._runtime.open(evaluation_graph(self._scenario))
+        binding = self._evaluator.io_binding()
+        binding.bind_cpu_input(IMAGES, images)
+        for name, tensor in self._trainer.tensors(self._layouts).items():
+            binding.bind_ortvalue_input(name, tensor)
+        binding.bind_output(self._evaluator.get_outputs()[0].name)
+        self._evaluator.run_with_iobinding(binding)
+        return np.asarray(binding.copy_outputs_to_cpu()[0])
+
+    def predictor(self, batch: int) -> Callable[[Images], npt.NDArray[np.float32]]:
+        # ONNX Runtime can fold and reorder the weights, because they are constants of this graph.
+        session = self._runtime.open(prediction_graph(self._scenario, self.weights(), batch), plan_memory=True)
+        return lambda images: session.run(None, {IMAGES: images})[0]
+
+    def placement(self) -> Placement:
+        session = self._trainer.session
+        nodes = nodes_by_provider(session)
+        return Placement(
+            device=self._trainer.tensors([LOSS_SUM])[LOSS_SUM].device_name(),
+            device_name=self._runtime.device_name(),
+            provider=", ".join(sorted(nodes)),
+            layout="NCHW",
+            tf32=None if self._options.device == "cpu" else rounds_to_tf32(self._runtime),
+            threads=session.get_session_options().intra_op_num_threads,
+            training="kit step graph",
+            loader=self._loader,
+            denormals=denormals(self._runtime),
+            nodes=nodes,
+        )
+
+    def device_peak_bytes(self) -> int | None:
+        return None if self._options.device == "cpu" else process_bytes_on_gpu()
+
+    def _batches(self, train: TrainSet, epoch: int) -> Iterable[tuple[Images, Labels]]:
+        """Return the batches of one epoch, with the short last one, in an order that depends on (seed, epoch)."""
+        batch, seed, threads = self._scenario.batch, self._options.seed, self._options.threads
+        if isinstance(train, Photos):
+            cache = self._cache(train) if self._options.settings.get("feed") == "cached" else None
+            once = ", photos decoded once" if cache else ""
+            self._loader = f"kit photo loader (OpenCV), {threads} threads{once}"
+            return PhotoLoader(train, batch, seed, epoch, threads, cache)
+        self._loader = "numpy gather, in the training thread"
+        order = np.random.default_rng([seed, epoch]).permutation(len(train))
+        chosen = (order[start : start + batch] for start in range(0, len(order), batch))
+        return ((train.images[indices], train.labels[indices]) for indices in chosen)
+
+    def _cache(self, photos: Photos) -> list[Bytes]:
+        if self._cached is None or self._cached[0] is not photos:
+            self._cached = photos, cache_photos(photos, decode_photos(photos, self._options.threads))
+        return self._cached[1]

@@ -1,0 +1,112 @@
+"""Test the commands for several runs: compare and gate."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kit.storage.run_folder import RunFolder
+from tests import examples
+from tests.command import Kit
+
+STEADY = [1000.0, 1004.0, 996.0, 1002.0, 998.0]
+
+
+SLOW = [speed * 0.9 for speed in STEADY]
+
+
+def saved(name: str, speeds: dict[str, list[float]]) -> None:
+    """A run below reports/, with launches of these speeds of torch's cells of these scenarios."""
+    launches = [
+        (examples.cell(scenario), number, speed)
+        for scenario, of_cell in speeds.items()
+        for number, speed in enumerate(of_cell, start=1)
+    ]
+    plan = examples.plan([examples.planned(number, **vars(cell)) for cell, number, _ in launches])
+    folder = RunFolder.create(Path("reports") / name, plan.model_copy(update={"run": name}), examples.machine())
+    for cell, number, speed in launches:
+        folder.save(examples.record(examples.request(cell, launch=number), speed))
+
+
+def test_compare_shows_every_run_against_the_first(kit: Kit) -> None:
+    saved("before", {"mnist-cnn": STEADY, "cifar-cnn": STEADY})
+    saved("after", {"mnist-cnn": SLOW, "fashion-mlp": STEADY})
+    saved("again", {"mnist-cnn": STEADY, "cifar-cnn": STEADY})
+    called = kit("compare", "before", "reports/after", "again")
+    assert (called.code, called.err) == (0, "")
+    assert re.search(
+        r"^mnist-cnn/torch/cpu\* +1,000 +900 +0\.900 +0\.\d{3}-0\.9\d{2} +slower$", called.out, re.MULTILINE
+    )
+    assert re.search(r"^cifar-cnn/torch/cpu\* +1,000 +absent +missing$", called.out, re.MULTILINE)
+    assert re.search(r"^mnist-cnn/torch/cpu\* +1,000 +1,000 +1\.000 +0\.\d{3}-1\.\d{3} +tie$", called.out, re.MULTILINE)
+    assert max(map(len, called.out.splitlines())) <= 80
+    document = json.loads(kit("compare", "before", "after", "--json").out)
+    assert [run["run"] for run in document["runs"]] == ["before", "after"]
+    slower = document["comparisons"][0]["cells"][0]
+    assert (slower["verdict"], slower["base"]["launches"]) == ("slower", 5)
+    assert slower["interval"][0] < slower["ratio"] < slower["interval"][1] < 1
+
+
+@pytest.mark.parametrize(
+    ("new", "allowed", "code", "words"),
+    [
+        ({"mnist-cnn": STEADY}, "5%", 0, "Passed; 1 of 1 cell judged."),
+        ({"mnist-cnn": SLOW}, "5 %", 1, "Failed: 1 regression; 1 of 1 cell judged."),
+        ({"mnist-cnn": SLOW}, "0.15", 0, "Passed; 1 of 1 cell judged."),
+        ({"cifar-cnn": STEADY}, "5%", 2, "Failed: 1 lost; 0 of 1 cell judged."),
+    ],
+)
+def test_the_exit_code_of_the_gate_is_its_outcome(
+    kit: Kit, new: dict[str, list[float]], allowed: str, code: int, words: str
+) -> None:
+    saved("before", {"mnist-cnn": STEADY})
+    saved("after", new)
+    called = kit("gate", "before", "after", "--max-regression", allowed)
+    assert (called.code, called.err) == (code, "")
+    assert called.out.rstrip().endswith(words)
+    as_json = kit("gate", "before", "after", "--max-regression", allowed, "--json")
+    assert as_json.code == json.loads(as_json.out)["exit_code"] == code
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_gate_without_intervals_is_refused(kit: Kit, options: list[str]) -> None:
+    saved("before", {"mnist-cnn": STEADY})
+    saved("after", {"mnist-cnn": STEADY[:1]})
+    called = kit("gate", "before", "after", *options)
+    assert (called.code, called.out) == (2, "")
+    assert called.err.rstrip().endswith("--profile standard.")
+
+
+@pytest.mark.parametrize("command", ["compare", "gate"])
+def test_a_run_is_not_compared_with_itself(kit: Kit, command: str) -> None:
+    saved("before", {"mnist-cnn": STEADY})
+    called = kit(command, "before", "reports/before")
+    assert (called.code, called.out) == (2, "")
+    assert "before is named twice" in called.err
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_closed_pipe_does_not_change_the_outcome(tmp_path: Path, options: list[str]) -> None:
+    planned = [examples.planned(number) for number in range(1, 6)]
+    for name in ("a", "b"):
+        plan = examples.plan(planned).model_copy(update={"run": name})
+        folder = RunFolder.create(tmp_path / name, plan, examples.machine())
+        for launch in planned:
+            folder.save(examples.record(examples.request(launch=launch.launch), images_per_s=1000.0 + launch.launch))
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [sys.executable, "-m", "kit", "gate", tmp_path / "a", tmp_path / "b", *options],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, "")

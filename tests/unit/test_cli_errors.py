@@ -1,0 +1,143 @@
+"""Test how commands fail: messages, exit codes and closed streams."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import fakes
+from tests.command import Kit
+
+BAD = {
+    "run": ["--all", "kit list"],
+    "rum": ["Did you mean 'run'"],
+    "run --everything": ["No such option"],
+    "run --all --epochs many": ["--epochs"],
+    "run --all --scenario mnist-cn": ["Did you mean 'mnist-cnn'?", "cifar-mlp"],
+    "run --scenario mnist-cnn --variant dep": ["variant", "default"],
+    "run --framework pytorch": ["Did you mean 'torch'?", "onnxruntime"],
+    "run --device gpu": ["--device", "'gpu' is not one of cpu, cuda."],
+    "run --all --lane tunned": ["--lane", "'tunned' is not one of stock, tuned."],
+    "run --all --precision fp16": ["--precision", "is not one of fp32, tf32, bf16."],
+    "run --all --profile quik": ["--profile", "is not one of smoke, quick, standard, full."],
+    "run --all --data fake": ["--data", "is not one of auto, real, synthetic."],
+    "run --all --timeout 90": ["--timeout", "not a duration", "90s"],
+    "run --all --memory 4x": ["--memory", "not a size", "4g"],
+    "run --all --batch 0": ["--batch"],
+    "run --all --epochs 3": ["--profile full"],
+    "run --all --retry-failed": ["--resume"],
+    "run --resume nothing": ["no run 'nothing'", "--out"],
+    "run --resume nothing --profile full": ["--profile", "without --resume"],
+    "run --all --ca-bundle /nowhere": ["/nowhere"],
+    "run --all --ca-bundle /proc/self/mem": ["/proc/self/mem", "cannot be read", "--ca-bundle"],
+    "run --all --out /dev/null": ["/dev/null is a file", "Name a folder with --out"],
+    "run --all --out /dev/null/runs": ["/dev/null is a file", "Name a folder with --out"],
+    "run --all --tune 0s": ["not a duration"],
+    "run --all --tune 30s": ["does not apply to the stock lane", "--lane tuned"],
+    "plan --all --tune 30s": ["does not apply to the stock lane"],
+    "run --all --settings /nowhere/s.json": ["/nowhere/s.json cannot be read", "kit settings"],
+    "settings nothing": ["no run 'nothing'"],
+    "plan --framework pytorch": ["Did you mean 'torch'?"],
+    "build --framework pytorch": ["Did you mean 'torch'?"],
+    "build --device gpu": ["--device", "cpu, cuda"],
+    "list framework": ["is not one of scenarios, frameworks, datasets."],
+    "report nothing": ["no run 'nothing'"],
+    "compare nothing": ["Missing argument", "RUN"],
+    "compare nothing more": ["no run 'nothing'"],
+    "gate nothing more": ["no run 'nothing'"],
+    "gate nothing more --max-regression 5": ["--max-regression", "'5' is not a share", "5%"],
+    "data fetch mnits": ["Did you mean 'mnist'?"],
+    "data verify mnits": ["Did you mean 'mnist'?"],
+    "data add mnits .": ["Did you mean 'mnist'?"],
+}
+
+
+@pytest.mark.parametrize("command", BAD)
+@pytest.mark.usefixtures("engine")
+def test_bad_input_ends_with_code_2_and_names_the_choices(kit: Kit, command: str) -> None:
+    called = kit(*command.split())
+    assert called.code == 2
+    assert not called.out
+    for words in BAD[command]:
+        assert words in called.err
+    assert "Traceback" not in called.err
+
+
+@pytest.mark.parametrize(("number", "code"), [(errno.EACCES, 6), (errno.ENOSPC, 6), (errno.ECHILD, 1)])
+def test_an_unexpected_disk_failure_is_a_disk_error(kit: Kit, engine: fakes.FakeEngine, number: int, code: int) -> None:
+    def breaks(name: str) -> None:
+        raise OSError(number, os.strerror(number), "/x/y")
+
+    engine.on_call = breaks
+    called = kit("build")
+    assert called.code == code
+    assert ("/x/y cannot be used" in called.err) == (code == 6)
+
+
+def test_an_unexpected_error_is_one_line_and_a_file(
+    kit: Kit, engine: fakes.FakeEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def breaks(name: str) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    engine.on_call = breaks
+    called = kit("build")
+    assert called.code == 1
+    assert "ZeroDivisionError: by nothing" in called.err
+    assert "Traceback" not in called.err
+    (log,) = (tmp_path / "KIT_CACHE_DIR").rglob("crash.log")
+    assert "in breaks" in log.read_text()
+    monkeypatch.setenv("KIT_DEBUG", "1")
+    assert "in breaks" in kit("build").err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), [("--engine dokcer", "'docker'"), ("--engine docker --env system", "--env")]
+)
+def test_an_invalid_engine_is_refused(kit: Kit, arguments: str, words: str) -> None:
+    called = kit("run", "--all", *arguments.split())
+    assert called.code == 2
+    assert words in called.err
+
+
+def test_a_missing_interpreter_is_bad_input(kit: Kit) -> None:
+    called = kit("plan", "--framework", "torch", "--env", "/nowhere/python")
+    assert (called.code, called.out) == (2, "")
+    assert "There is no interpreter '/nowhere/python'.\nGive --env" in called.err
+
+
+@pytest.mark.parametrize("setting", ["KIT_CACHE_DIR", "KIT_DATA_DIR", "KIT_DATA_MIRROR"])
+def test_the_home_folder_of_an_unknown_user_is_bad_input(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch, engine: fakes.FakeEngine, setting: str
+) -> None:
+    monkeypatch.delenv("KIT_DATA_DIR")
+    monkeypatch.setenv(setting, "~nobody-has-this-name/kit")
+    ended = kit("doctor") if setting == "KIT_DATA_MIRROR" else kit("data", "verify")
+    assert ended.code == 2
+    assert f"{setting} is '~nobody-has-this-name/kit', but there is no such user." in ended.err
+
+
+@pytest.mark.parametrize("redirected", ["2>/dev/full", "2>&-"])
+def test_the_exit_code_is_kept_if_stderr_cannot_be_written(redirected: str) -> None:
+    done = subprocess.run(["sh", "-c", f"{sys.executable} -m kit report nothing {redirected}"], check=False)
+    assert done.returncode == 2
+
+
+def test_an_ascii_terminal_gets_a_table() -> None:
+    ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = "from kit.cli.console import print_text; print_text('9 ± 1'); print_text('*')"
+    program = f"import sys; from kit import cli; cli.app = lambda: exec({command!r}); cli.main()"
+    done = subprocess.run([sys.executable, "-c", program], env=ascii_only, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "9 ? 1\n*\n")
+
+
+def test_a_closed_stdout_is_no_crash() -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m kit list >&-"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,187 @@
+"""Test the commands for one run: run, report and settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from kit.cli import results
+from kit.host import machine_lock
+from kit.model.errors import EngineError
+from kit.storage import run_names
+from kit.storage.run_folder import RunFolder
+from scenarios.contract.reasons import Code, Reason, Status
+from tests import examples, fakes
+from tests.command import RUN, Kit
+
+
+def test_a_run_shows_engine_cost_results_and_report(kit: Kit, engine: fakes.FakeEngine) -> None:
+    called = kit(*RUN)
+    assert called.code == 0
+    for words in (
+        "Using the fake engine.",
+        "3 launches",
+        "of disk",
+        "mnist-cnn/torch/cpu/stock/fp32/b64: 1,000 images/s",
+    ):
+        assert words in called.err
+    assert re.search(r"^mnist-cnn/torch/cpu\* +ok +1,000 +~60\.0 +1\.50$", called.out, re.MULTILINE)
+    assert "* measured on synthetic data\nMNIST: synthetic, as requested\n" in called.out
+    assert re.search(r"^3 launches skipped: No GPU\.", called.out, re.MULTILINE)
+    report = Path(called.out.strip().splitlines()[-1].removeprefix("Report: "))
+    assert re.fullmatch(r"reports/\d{8}-\d{6}-[0-9a-f]{4}/index\.html", str(report))
+    assert "mnist-cnn" in report.read_text()
+
+
+def test_a_run_as_json_prints_nothing_else(kit: Kit, engine: fakes.FakeEngine) -> None:
+    called = kit(*RUN, "--framework", "torch", "--json")
+    summary = json.loads(called.out)
+    assert (called.code, called.err) == (0, "")
+    assert summary["exit_code"] == 0
+    assert [launch["status"] for launch in summary["launches"]] == ["ok", "skipped"]
+    assert summary["cells"][0]["images_per_s"] == 1000
+    assert Path(summary["report"]).is_file()
+
+
+def test_a_failure_is_shown_and_retried_by_the_id_of_the_run(kit: Kit, engine: fakes.FakeEngine) -> None:
+    def fails(asked: object, folder: object) -> object:
+        raise EngineError("The engine refused.", "Ask again.")
+
+    engine.worker = fails  # type: ignore[assignment]
+    broken = kit(*RUN, "--framework", "torch", "--device", "cpu", "--json")
+    assert broken.code == EngineError.exit_code
+    run = json.loads(broken.out)["run"]
+    engine.worker = fakes.works
+    assert kit("run", "--resume", run).code == EngineError.exit_code  # nothing is missing
+    mended = kit("run", "--resume", run, "--retry-failed")
+    assert mended.code == 0
+    assert "1 failed, 1 ok" in mended.out or "1 ok, 1 failed" in mended.out
+    assert kit("report", run, "--out", "copy.html").out.rstrip().endswith("Report: copy.html")
+    assert Path("copy.html").is_file()
+    assert "Choose from: " + run in kit("report", run[:-1]).err
+
+
+def test_a_run_of_a_newer_kit_is_refused(kit: Kit, engine: fakes.FakeEngine) -> None:
+    folder = Path(json.loads(kit(*RUN, "--framework", "torch", "--json").out)["folder"])
+    plan = json.loads((folder / "plan.json").read_text())
+    (folder / "plan.json").write_text(json.dumps(plan | {"schema": 99}))
+    called = kit("run", "--resume", str(folder))
+    assert (called.code, called.out) == (2, "")
+    assert "newer kit" in called.err
+
+
+def test_a_run_of_an_unknown_profile_is_refused(kit: Kit, engine: fakes.FakeEngine) -> None:
+    folder = Path(json.loads(kit(*RUN, "--framework", "torch", "--device", "cpu", "--json").out)["folder"])
+    plan = json.loads((folder / "plan.json").read_text())
+    (folder / "plan.json").write_text(json.dumps(plan | {"profile": "quik"}))
+    for file in (folder / "records").iterdir():
+        file.unlink()
+    called = kit("run", "--resume", str(folder))
+    assert (called.code, called.out) == (2, "")
+    assert "Did you mean 'quick'" in called.err
+
+
+def test_cuda_by_name_without_a_gpu_is_an_engine_error(kit: Kit, engine: fakes.FakeEngine) -> None:
+    called = kit(*RUN, "--device", "cuda")
+    assert called.code == EngineError.exit_code
+    assert "No GPU." in called.err
+
+
+@pytest.mark.parametrize(
+    ("option", "code"), [("--device cuda", 3), ("--threads 9999", 2), ("--gpus 7", 2), ("--framework torch", 3)]
+)
+def test_a_run_that_cannot_start_leaves_no_folder(kit: Kit, engine: fakes.FakeEngine, option: str, code: int) -> None:
+    with machine_lock.measuring("r1") if option == "--framework torch" else nullcontext():
+        called = kit(*RUN, *option.split())
+    assert (called.code, called.out) == (code, "")
+    assert not Path("reports").exists()
+
+
+def test_settings_are_written_and_used_by_another_run(kit: Kit, engine: fakes.FakeEngine, tmp_path: Path) -> None:
+    one = ("--scenario", "mnist-cnn", "--framework", "torch", "--device", "cpu")
+    first = kit("run", *one, "--lane", "tuned", "--tune", "30s", "--json")
+    assert first.code == 0, first.err
+    assert len(engine.tuned) == 1
+    assert kit("settings", json.loads(first.out)["run"], "--out", "s.json").code == 0
+    key = "mnist-cnn/torch/cpu/tuned/fp32/b64"
+    assert json.loads((tmp_path / "s.json").read_text())["cells"] == {key: examples.SETTINGS}
+
+    second = kit("run", *one, "--lane", "tuned", "--settings", "s.json", "--json")
+    assert second.code == 0, second.err
+    assert len(engine.tuned) == 1, "nothing is searched"
+    timed = kit("run", *one, "--lane", "tuned", "--tune", "90s", "--settings", "s.json")
+    assert (timed.code, "--tune does not apply" in timed.err) == (2, True)
+    assert json.loads(kit("settings", json.loads(second.out)["run"]).out)["cells"] == {key: examples.SETTINGS}
+
+    (tmp_path / "s.json").write_text(json.dumps({"schema": 1, "cells": {key: {"allocator": "/opt/evil.so"}}}))
+    assert "the unknown allocator '/opt/evil.so'" in kit("run", *one, "--lane", "tuned", "--settings", "s.json").err
+    (tmp_path / "s.json").write_text('{"schema": 1, "cells": {}}')
+    (tmp_path / "twice.json").write_text('{"schema": 1, "cells": {"a": {}, "a": {}}}')
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "huge.json").open("wb") as file:
+        file.truncate(1 << 40)
+    for name in ("s.json", "pipe", "twice.json", "huge.json"):
+        refused = kit("run", *one, "--lane", "tuned", "--settings", name)
+        assert refused.code == 2
+        assert "Name a file that `kit settings` wrote" in " ".join(refused.err.split())
+    (tmp_path / "s.json").write_text(json.dumps({"schema": 1, "cells": {"a/b\nExit": {}}}))
+    assert "for 'a/b\\nExit', but this run" in kit("run", *one, "--lane", "tuned", "--settings", "s.json").err
+    stock = kit("run", *one, "--json")
+    assert kit("settings", json.loads(stock.out)["run"]).code == 2
+
+
+def test_the_table_names_differences_and_failures() -> None:
+    failed = Reason(Code.DEADLINE, "It took too long.", "Raise --timeout.")
+    records = [
+        examples.record(examples.request()),
+        examples.record(examples.request(batch=128), status=Status.TIMEOUT, reason=failed, result=None),
+        examples.record(examples.request(lane="tuned", data="real")),
+    ]
+    rows = results.table(records)
+    assert [row[0] for row in rows] == [
+        "mnist-cnn/torch/cpu/stock/fp32/b64*",
+        "mnist-cnn/torch/cpu/stock/fp32/b128*",
+        "mnist-cnn/torch/cpu/tuned/fp32/b64",
+    ]
+    assert rows[1][1:] == ["timeout", "", "", "", ""]
+    assert (
+        results.notes(records)[-1] == "mnist-cnn/torch/cpu/stock/fp32/b128 timeout: It took too long. Raise --timeout."
+    )
+    assert results.table(records[:1])[0][0] == "mnist-cnn/torch/cpu*"
+
+
+def test_skipped_cells_have_a_row_only_without_others() -> None:
+    here = examples.record(examples.request())
+    lacking = examples.failed(examples.request(framework="tensorflow"), Status.SKIPPED, Code.NO_DEVICE)
+    assert [row[1] for row in results.table([lacking, here])] == ["ok"]
+    assert "mnist-cnn/tensorflow/cpu/stock/fp32/b64 skipped: It failed. Look." in results.notes([lacking, here])
+    assert [row[1] for row in results.table([lacking])] == ["skipped"]
+
+
+def test_a_note_explains_missing_accuracy() -> None:
+    part, whole = examples.record(examples.request()), examples.record(examples.request(batch=128), epochs=2)
+    assert any("--profile full" in note for note in results.notes([part]))
+    assert not any("No accuracy" in note for note in results.notes([part, whole]))
+
+
+def test_run_ids_sort_by_time_and_differ() -> None:
+    assert len({run_names.new_run_id() for _ in range(20)}) > 1
+    assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", run_names.new_run_id())
+
+
+def test_a_run_of_a_stranger_cannot_control_the_terminal(kit: Kit, tmp_path: Path) -> None:
+    wanted = examples.planned()
+    folder = RunFolder.create(tmp_path / "reports/a", examples.plan([wanted]), examples.machine())
+    file = folder.save(examples.failed(message="\x1b]0;owned\x07"))
+    shown = kit("report", "a")
+    assert "\x1b" not in shown.out
+    assert "?]0;owned?" in shown.out
+    file.write_text(file.read_text().replace('"scenario": "mnist-cnn', '"scenario": "\\u001b[2J'))
+    refused = kit("report", "a")
+    assert refused.code == 2
+    assert "\x1b" not in refused.err

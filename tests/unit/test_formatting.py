@@ -1,0 +1,45 @@
+"""Test the formatters."""
+
+from kit.model.formatting import (
+    format_bytes,
+    format_count,
+    format_duration,
+    format_number,
+    format_percent,
+    format_si,
+    format_whole,
+    printable,
+)
+
+
+def test_formats() -> None:
+    assert [format_bytes(n) for n in (0, 1000, 1023, 1024, 10 << 20, 3 << 30)] == [
+        "0 B",
+        "1000 B",
+        "1023 B",
+        "1.0 KiB",
+        "10 MiB",
+        "3.0 GiB",
+    ]
+    assert [format_duration(s) for s in (0.04, 9.96, 59.6, 65, 3599.7, 3661, 7199)] == [
+        "0.0 s",
+        "10 s",
+        "1 min 00 s",
+        "1 min 05 s",
+        "1 h 00 min",
+        "1 h 01 min",
+        "2 h 00 min",
+    ]
+    assert [format_percent(0.124), format_percent(-0.124, 1, signed=True)] == ["12 %", "-12.4 %"]
+    assert [format_number(12345.6), format_number(0), format_number(0.01234, 2)] == ["12,300", "0", "0.012"]
+    assert [format_si(0.00082, "s"), format_si(999.9e9, "B/s")] == ["820 µs", "1 TB/s"]
+    assert [format_count(1, "core"), format_count(2, "core"), format_count(0, "launch")] == [
+        "1 core",
+        "2 cores",
+        "0 launches",
+    ]
+    assert [format_whole(1234), format_whole(3.4)] == ["1,200", "3"]
+
+
+def test_printable_replaces_control_characters() -> None:
+    assert printable("a\x1b[2J\u202eb\ud800\nü") == "a?[2J?b?\nü"

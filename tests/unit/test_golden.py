@@ -1,0 +1,58 @@
+"""Compare documents with committed files. `KIT_UPDATE_GOLDEN=1` writes the files again after an intended change."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kit.model.document import Document
+from kit.model.plan import Plan
+from kit.model.record import Record
+from scenarios.contract.codec import to_json
+from scenarios.contract.reasons import Code, Status
+from tests import examples, records_doc
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+DOCUMENTS = {
+    "record-ok.json": examples.record(epochs=2),
+    "record-failed.json": examples.failed(message="It failed.", remedy="Look."),
+    "record-skipped.json": examples.failed(
+        examples.request(device="cuda"), Status.SKIPPED, Code.NO_DEVICE, "No GPU.", "Use a GPU."
+    ).model_copy(update={"request": None}),
+    "record-probe.json": examples.record(
+        replace(examples.request(), cell=examples.probe_cell(), spec="", purpose="probe")
+    ),
+    "record-tuning.json": examples.record(examples.request(lane="tuned", purpose="tune")),
+    "plan.json": examples.plan([examples.planned(1), examples.planned(2), examples.planned(1, device="cuda")]),
+    "machine.json": examples.machine(gpus=[examples.gpu()], driver="580.65.06", cuda_driver="13.0"),
+}
+
+
+def check(file: Path, text: str) -> None:
+    """Compare a text with a committed file, or write the file on request."""
+    if os.environ.get("KIT_UPDATE_GOLDEN"):
+        file.write_text(text, encoding="utf-8")
+    assert file.read_text(encoding="utf-8") == text, "if the change is intended, run again with KIT_UPDATE_GOLDEN=1"
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_documents_keep_their_format(name):
+    document: Document = DOCUMENTS[name]
+    check(GOLDEN / name, document.to_json())
+    assert type(document).from_json((GOLDEN / name).read_text(), name) == document
+
+
+def test_requests_and_results_keep_their_format():
+    check(GOLDEN / "request.json", to_json(examples.request()) + "\n")
+    check(GOLDEN / "result.json", to_json(examples.result(examples.request(), epochs=2)) + "\n")
+
+
+def test_the_page_about_the_formats_is_current():
+    assert records_doc.PAGE.read_text(encoding="utf-8") == records_doc.make_page(), "run `make docs`"
+
+
+def test_every_document_type_is_covered():
+    assert {type(document) for document in DOCUMENTS.values()} >= {Plan, Record}

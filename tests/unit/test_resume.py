@@ -1,0 +1,233 @@
+"""Test that a run can be interrupted at any point and resumed, and that failed launches can be repeated."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kit.datasets.service import ResolvedData
+from kit.execution.campaign import exit_code
+from kit.host import machine_lock
+from kit.model.errors import Interrupted
+from kit.model.launch import Completion
+from kit.planning.selection import Selection
+from kit.storage.run_folder import RunFolder
+from scenarios.contract import codec
+from scenarios.contract.reasons import Status
+from scenarios.contract.request import RESULT_FILE
+from tests import examples, fakes
+from tests.campaigns import NAMES, ONE, execute, fails, identifiers, new_run
+
+pytestmark = pytest.mark.usefixtures("machine")
+
+ROOT = Path(__file__).parents[2]
+
+
+def noisy(request, folder):
+    """Succeed with a speed that varies by launch number for torch, and is constant for the others."""
+    spread = 0.1 * (-1) ** request.launch if request.cell.framework == "torch" and request.purpose == "measure" else 0.0
+    folder.log.write_text("working\n")
+    codec.write(folder.scratch / RESULT_FILE, examples.result(request, 1000.0 * (1 + spread)))
+    return Completion(exit_code=0, seconds=10.0)
+
+
+def test_a_standard_run_repeats_wide_cells_within_its_budget_even_if_resumed(tmp_path):
+    whole = new_run(tmp_path / "whole", ONE, profile="standard", budget_s=250.0)
+    records = execute(whole, fakes.FakeEngine(noisy))
+    numbers = Counter(record.cell.framework for record in records)
+    assert numbers["onnxruntime"] == numbers["tensorflow"] == 5
+    assert 7 <= numbers["torch"] <= 15  # the 15 planned launches take 150 of 250 s
+    assert sum(record.seconds for record in records) <= 250
+
+    engine = fakes.FakeEngine(noisy)
+    calls = itertools.count()
+
+    def interrupt(name):
+        if next(calls) == 45:
+            raise KeyboardInterrupt
+
+    engine.on_call = interrupt
+    parts = new_run(tmp_path / "parts", ONE, profile="standard", budget_s=250.0)
+    with pytest.raises(Interrupted):
+        execute(parts, engine)
+    assert len(parts.records()) < len(records)
+    engine.on_call = lambda name: None
+    assert identifiers(execute(RunFolder.open(parts.path), engine)) == identifiers(records)
+
+
+class Killed(BaseException):
+    """Simulates `kill -9`. The code under test does not catch it, so only the resumed run continues."""
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_a_run_interrupted_anywhere_and_resumed_has_all_records(data):
+    with tempfile.TemporaryDirectory() as parent:
+        folder, engine = new_run(Path(parent) / "run", ONE), fakes.FakeEngine()
+        kind = data.draw(st.sampled_from([Killed, KeyboardInterrupt, signal.SIGTERM]), "kind")
+        for _ in range(data.draw(st.integers(1, 3), "interruptions")):
+            last = data.draw(st.integers(0, 15), "calls before the interruption")
+            calls = itertools.count()
+
+            def interrupt(name, calls=calls, last=last):
+                if next(calls) == last:
+                    if isinstance(kind, signal.Signals):
+                        os.kill(os.getpid(), kind)
+                    else:
+                        raise kind
+
+            engine.on_call = interrupt
+            with suppress(Killed, Interrupted):
+                execute(RunFolder.open(folder.path), engine)
+        engine.on_call = lambda name: None
+        records = execute(RunFolder.open(folder.path), engine)
+        planned = sorted((launch.key, launch.launch) for launch in folder.plan.launches)
+        assert identifiers(records) == planned
+        assert {record.status for record in records} == {Status.OK}
+        assert identifiers(folder.probes()) == [(f"ceilings/{name}/cpu/stock/fp32/b1", 1) for name in NAMES]
+        assert engine.running == []
+        assert list((folder.path / "work").iterdir()) == []
+
+
+DIE = """
+import os, signal, sys
+from pathlib import Path
+from kit.host import machine_lock
+from kit.planning import catalog
+from kit.storage.run_folder import RunFolder
+from tests import fakes
+from tests.campaigns import FRAMEWORKS, execute
+
+def die_at_the_second_launch(request, folder):
+    if engine.launched:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return fakes.works(request, folder)
+
+machine_lock.PATH = Path(sys.argv[2])
+catalog.frameworks = lambda: FRAMEWORKS
+engine = fakes.FakeEngine(worker=die_at_the_second_launch)
+execute(RunFolder.open(Path(sys.argv[1])), engine)
+"""
+
+
+def test_a_run_killed_with_sigkill_can_be_resumed(tmp_path):
+    folder = new_run(tmp_path / "run", ONE)
+    command = [sys.executable, "-c", DIE, str(folder.path), str(machine_lock.PATH)]
+    assert subprocess.run(command, check=False, cwd=ROOT).returncode == -signal.SIGKILL
+    assert len(folder.records()) == 1
+    assert [entry.name for entry in (folder.path / "work").iterdir()] == [folder.work(folder.plan.launches[1]).name]
+    records = execute(RunFolder.open(folder.path), fakes.FakeEngine())
+    assert identifiers(records) == sorted((launch.key, launch.launch) for launch in folder.plan.launches)
+    assert list((folder.path / "work").iterdir()) == []
+
+
+def test_ctrl_c_shows_the_resume_command_and_a_second_one_is_ignored(tmp_path):
+    def twice(name):
+        if name == "launched":
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    folder, engine = new_run(tmp_path / "my run"), fakes.FakeEngine(on_call=twice)
+    with pytest.raises(Interrupted, match=r"kit run --resume '.*/my run'"):
+        execute(folder, engine)
+    assert folder.records() == []
+    assert engine.running == []
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_cleanup_after_ctrl_c_in_a_build_survives_a_second_signal(tmp_path):
+    cleaned = []
+
+    def interrupt_twice(name):
+        if name.startswith("prepare"):
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)
+                cleaned.append(name)
+
+    with pytest.raises(Interrupted):
+        execute(new_run(tmp_path / "run", ONE), fakes.FakeEngine(on_call=interrupt_twice))
+    assert len(cleaned) == 1
+
+
+def test_only_retry_failed_repeats_failed_launches(tmp_path):
+    def fail_torch(request, folder):
+        return (fails if request.cell.framework == "torch" else fakes.works)(request, folder)
+
+    folder, engine = new_run(tmp_path / "run"), fakes.FakeEngine(fail_torch)
+    records = execute(folder, engine)
+    assert exit_code(folder.plan, records) == 1
+    assert execute(folder, engine) == records
+    engine.worker = fakes.works
+    records = execute(folder, engine, retry_failed=True)
+    assert [(r.cell.framework, r.launch) for r in records if r.launch > 1] == [("torch", 2), ("torch", 2)]
+    assert exit_code(folder.plan, records) == 0
+    assert execute(folder, engine, retry_failed=True) == records
+
+
+def test_a_resumed_run_keeps_its_kind_of_data(tmp_path):
+    modes = []
+
+    def resolve(name, mode, progress):
+        modes.append(mode)
+        return ResolvedData("synthetic", None, "no mirror has it")
+
+    calls = itertools.count()
+
+    def stop(name):
+        if name == "launched" and next(calls) == 4:  # after three probes and one launch
+            raise Killed
+
+    folder, engine = (
+        new_run(tmp_path / "run", Selection(scenarios=("mnist-cnn",), devices=("cpu",))),
+        fakes.FakeEngine(),
+    )
+    engine.on_call = stop
+    with suppress(Killed):
+        execute(folder, engine, resolve)
+    records = execute(folder, engine, resolve)
+    assert modes == ["auto"], "the data set must be resolved only once"
+    assert {(r.request.data, r.data_note) for r in records} == {("synthetic", "no mirror has it")}
+
+
+def test_scenarios_of_one_data_set_use_the_same_kind_of_data(tmp_path):
+    modes = []
+
+    def resolve(name, mode, progress):
+        modes.append(mode)
+        return ResolvedData("synthetic", None, "no mirror has it")
+
+    both = Selection(scenarios=("mnist-cnn", "mnist-cnn-dropout"), frameworks=("torch",), devices=("cpu",))
+    folder, engine = new_run(tmp_path / "run", both), fakes.FakeEngine()
+
+    def stop_at_the_second(name):
+        if name == "launch" and engine.launched:
+            raise Killed
+
+    engine.on_call = stop_at_the_second
+    with suppress(Killed):
+        execute(folder, engine, resolve)
+    engine.on_call = lambda name: None
+    records = execute(folder, engine, resolve)
+    assert modes == ["auto"], "the data set must be resolved only once"
+    assert {(r.request.data, r.data_note) for r in records} == {("synthetic", "no mirror has it")}
+
+
+def test_containers_and_files_of_a_killed_process_are_removed(tmp_path):
+    folder, engine = new_run(tmp_path / "run"), fakes.FakeEngine(running=["r1", "other"])
+    scratch = folder.work(folder.plan.launches[0])
+    scratch.mkdir()
+    execute(folder, engine)
+    assert engine.running == []
