@@ -20,16 +20,14 @@ def settings(
 
     `kit run --settings` reads this file.
     """
-    from kit.storage.files import disk_errors
-    from kit.storage.pins import collect_pins
+    from kit.storage.pins import collect_pins, write_pins
 
     folder = options.open_run(name)
     found = collect_pins(folder.read(), folder.resume_command)
     if out is None:
         print_text(found.to_json().rstrip())
         return
-    with disk_errors(out):
-        out.write_text(found.to_json(), encoding="utf-8")
+    write_pins(out, found)
     print_text(f"Settings of {len(found.cells)} cells: {out}")
 
 

@@ -43,7 +43,7 @@ def parse_duration(text: str) -> float:
     if seconds <= 0:
         raise BadParameter(f"{text!r} is not a duration.\n{DURATION_REMEDY}")
     if seconds > MAX_S:
-        raise BadParameter(f"{text!r} is longer than a year.\n{DURATION_REMEDY}")
+        raise BadParameter(f"{text!r} is longer than a year.\nChoose at most {MAX_S // 3600}h.")
     return seconds
 
 

@@ -17,6 +17,7 @@ from kit.model.errors import UsageError
 
 # PyTorch publishes its CPU builds (+cpu) on a separate page.
 CPU_WHEELS = "https://download.pytorch.org/whl/cpu/torch/"
+IMAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
 
 
 @dataclass(frozen=True)
@@ -38,18 +39,24 @@ class Sources:
         """Read `KIT_INDEX_URL`, `KIT_FIND_LINKS`, `KIT_CA_BUNDLE` and `KIT_BASE_IMAGE`. pip's own settings replace
         unset ones, so that a machine on which pip works needs no second configuration.
 
-        Raise UsageError if the CA bundle is missing or cannot be read.
+        Raise UsageError if the CA bundle is missing or cannot be read, or if the base image is not a name.
         """
         given = os.environ if environment is None else environment
         pip = _pip_settings(given)
         bundle = given.get("KIT_CA_BUNDLE") or pip.get("cert") or given.get("SSL_CERT_FILE")
         if bundle:
             _require_readable(Path(bundle))
+        base_image = given.get("KIT_BASE_IMAGE") or cls.base_image
+        if not IMAGE_NAME.fullmatch(base_image):
+            raise UsageError(
+                f"The base image {base_image!r} is not the name of an image.",
+                f"Set --base-image or KIT_BASE_IMAGE to a name, for example {cls.base_image}.",
+            )
         return cls(
             index_url=given.get("KIT_INDEX_URL") or pip.get("index-url"),
             find_links=given.get("KIT_FIND_LINKS") or pip.get("find-links", "").split(" ")[0] or CPU_WHEELS,
             ca_bundle=Path(bundle).absolute() if bundle else None,
-            base_image=given.get("KIT_BASE_IMAGE") or cls.base_image,
+            base_image=base_image,
         )
 
     def find_links_folder(self) -> Path | None:

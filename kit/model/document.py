@@ -42,7 +42,7 @@ class Document(BaseModel):
 
     schema_: int = Field(default=SCHEMA, alias="schema")
     noun: ClassVar[str] = ""
-    remedy: ClassVar[str] = "Restore the file. Or move it away and run again with --resume."
+    remedy: ClassVar[str] = "Restore the file from a copy, or start a new run."
 
     def to_json(self) -> str:
         """Return JSON text with the version under `schema`."""
@@ -50,13 +50,14 @@ class Document(BaseModel):
 
     @classmethod
     def from_json(cls, text: str | bytes, source: str) -> Self:
-        """Read a document. Raise UsageError, which names `source`, if it is not valid or from a newer kit."""
+        """Read a document. Raise UsageError, which names `source`, if it is not valid or has a schema that this
+        version does not know."""
         try:
             data = _parse(text)
             if (version := _version(data)) > SCHEMA:
                 raise UsageError(
-                    f"{source} was written by a newer kit (schema {version}). This kit reads schemas up to {SCHEMA}.",
-                    "Update kit, or read the file with the version that wrote it.",
+                    f"{source} has schema {version}. This version of kit reads schemas up to {SCHEMA}.",
+                    "Use the version of kit that wrote the file.",
                 )
             return cls.model_validate_json(json.dumps(data), strict=True)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -95,7 +96,7 @@ def _finite(text: str) -> float:
 
 
 def _whole(text: str) -> int:
-    if abs(number := int(text)) > MAX_INT:
+    if len(text) > len(str(-MAX_INT)) or abs(number := int(text)) > MAX_INT:
         raise ValueError(f"it holds the number {text:.20}")
     return number
 
@@ -110,6 +111,8 @@ def _version(document: Any) -> int:
 
 def _explain(error: Exception) -> str:
     """Return the first fault in one line."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
     if not isinstance(error, ValidationError):
         return " ".join(str(error).split())
     first = error.errors(include_url=False)[0]

@@ -1,6 +1,6 @@
 """Define the record: everything known about one launch."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import NonNegativeFloat, PositiveInt, model_validator
 
@@ -57,6 +57,8 @@ class Record(Document):
     left none. profile: name of the profile. data_note: where the data came from, or why it is synthetic. started_at:
     UTC, ISO 8601, in whole seconds. seconds: duration of the process. log_tail: end of the log as plain text.
     """
+
+    remedy: ClassVar[str] = "Restore the file. Or move it away and run again with --resume."
 
     cell: Annotated[Cell, Contract(Cell)]
     launch: PositiveInt

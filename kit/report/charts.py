@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from kit.model.formatting import printable
 from kit.report import text
-from kit.report.parts import Bar, Point
+from kit.report.elements import Bar, Point
 
 # The two hues differ for color-blind readers and in gray print. Each has shades for lanes and precisions.
 DEVICE_COLORS = {

@@ -4,19 +4,14 @@ import math
 from datetime import UTC, datetime
 
 from kit.analysis.summaries import Ratio
-from kit.model.formatting import format_bytes, format_si
+from kit.model.formatting import format_bytes, format_number, format_percent, format_si
 
 MISSING = "–"
 
 
 def number(value: float | None, digits: int = 3) -> str:
     """Return a number with this many significant digits and thousands separators: 12345.6 as `12,300`."""
-    if value is None or not math.isfinite(value):
-        return MISSING
-    if value == 0:
-        return "0"
-    decimals = digits - 1 - math.floor(math.log10(abs(value)))
-    return f"{round(value, decimals):,.{max(decimals, 0)}f}"
+    return MISSING if value is None or not math.isfinite(value) else format_number(value, digits)
 
 
 def seconds(value: float | None) -> str:
@@ -32,7 +27,7 @@ def seconds(value: float | None) -> str:
 
 def percent(share: float | None, decimals: int = 0) -> str:
     """Return a share as a percentage: 0.9912 with two decimals as `99.12 %`."""
-    return MISSING if share is None else f"{100 * share:.{decimals}f} %"
+    return MISSING if share is None else format_percent(share, decimals)
 
 
 def size(value: int | None) -> str:

@@ -1,10 +1,12 @@
-"""Read and collect pinned settings: what `kit settings` writes and `kit run --settings` reads."""
+"""Collect, write and read pinned settings: what `kit settings` writes and `kit run --settings` reads."""
 
+import os
 from pathlib import Path
 
 from kit.model.errors import UsageError
 from kit.model.plan import Pins
 from kit.model.run import Run
+from kit.storage.files import disk_errors, write_atomic
 from kit.storage.safe_read import read_plain
 
 
@@ -31,3 +33,18 @@ def collect_pins(run: Run, resume_command: str) -> Pins:
             f"Continue it: {resume_command} --retry-failed.",
         )
     return Pins(cells=found)
+
+
+def write_pins(target: Path, pins: Pins) -> None:
+    """Write settings, atomically.
+
+    Raise UsageError if `target` exists and is not a file of settings. Raise DiskError if it cannot be written.
+    """
+    remedy = "Choose another file with --out."
+    if os.path.lexists(target):
+        try:
+            read_pins(target)
+        except UsageError as error:
+            raise UsageError(f"{target} exists and is not a file of settings.", remedy) from error
+    with disk_errors(target, remedy):
+        write_atomic(target, pins.to_json())

@@ -82,7 +82,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """Open a run. Raise UsageError if there is none, if it is damaged, or if a newer kit wrote it."""
+        """Open a run. Raise UsageError if there is none, if it is damaged, or if it has an unknown schema."""
         return cls(path, _read_document(Plan, path, PLAN_FILE), _read_document(Machine, path, MACHINE_FILE))
 
     def save(self, record: Record) -> Path:
@@ -205,8 +205,7 @@ def _read_document(kind: type[T], path: Path, name: str) -> T:
         return kind.from_json(read_plain(path / name), str(path / name))
     except OSError as error:
         raise UsageError(
-            f"{path} is not the folder of a run: {name} cannot be read ({error.strerror}).",
-            "Name a folder that `kit run` wrote, for example one in reports/.",
+            f"{path / name} cannot be read: {error.strerror}.", "Restore the file from a copy, or start a new run."
         ) from error
 
 
@@ -217,15 +216,15 @@ def _files(folder: Path) -> list[Path]:
     """
     try:
         return sorted(file for file in folder.iterdir() if file.suffix == ".json")
-    except FileNotFoundError:
-        return []
     except OSError as error:
-        raise UsageError(f"{folder} cannot be read: {error.strerror}.", "Make it readable.") from error
+        if isinstance(error, FileNotFoundError) and not folder.is_symlink():
+            return []
+        raise UsageError(f"{folder} cannot be read: {error.strerror}.", "Restore it, or make it readable.") from error
 
 
 def _read(file: Path) -> bytes:
     try:
         return read_plain(file)
     except OSError as error:
-        remedy = "Make it readable. Or move it away and run again with --resume."
+        remedy = "Restore it, or make it readable. Or move it away and run again with --resume."
         raise UsageError(f"{file} cannot be read: {error.strerror}.", remedy) from error

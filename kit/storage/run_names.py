@@ -25,7 +25,9 @@ def find_run(name: str, out: Path) -> Path:
         raise UsageError(f"{name!r} cannot be a folder: {error.strerror}.", "Give the id of a run.") from error
     if is_folder:
         raise UsageError(f"{name} is not the folder of a run: it has no {PLAN_FILE}.", "Give a folder that kit wrote.")
+    if Path(name).is_file():
+        raise UsageError(f"{name} is a file, not the folder of a run.", "Give the folder that holds the file.")
     known = [path.parent.name for path in out.glob(f"*/{PLAN_FILE}")]
     if not known:
-        raise UsageError(f"There is no run {name!r}, and {out} has no runs.", "Give the folder of a run, or set --out.")
+        raise UsageError(f"There is no run {name!r}, and {out} has no runs.", "Give the folder of a run.")
     raise unknown("run", name, known)

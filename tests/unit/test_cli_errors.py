@@ -31,7 +31,7 @@ BAD = {
     "run --all --batch 0": ["--batch"],
     "run --all --epochs 3": ["--profile full"],
     "run --all --retry-failed": ["--resume"],
-    "run --resume nothing": ["no run 'nothing'", "--out"],
+    "run --resume nothing": ["no run 'nothing'", "Give the folder"],
     "run --resume nothing --profile full": ["--profile", "without --resume"],
     "run --all --ca-bundle /nowhere": ["/nowhere"],
     "run --all --ca-bundle /proc/self/mem": ["/proc/self/mem", "cannot be read", "--ca-bundle"],

@@ -26,7 +26,7 @@ def test_a_record_is_read_back_equal_with_the_types_of_the_contract():
 
 def test_a_newer_version_is_refused():
     content = json.loads(examples.machine().to_json()) | {"schema": 99}
-    with pytest.raises(UsageError, match=r"machine\.json was written by a newer kit \(schema 99"):
+    with pytest.raises(UsageError, match=r"machine\.json has schema 99"):
         Machine.from_json(json.dumps(content), "machine.json")
 
 

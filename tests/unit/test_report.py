@@ -20,7 +20,7 @@ from kit.model.record import HostSamples
 from kit.model.run import Run
 from kit.planning import catalog
 from kit.report import charts, sections, text
-from kit.report.parts import Bar
+from kit.report.elements import Bar
 from kit.report.render import render, write_report
 from kit.report.sections import method
 from kit.report.view import discover, make_view

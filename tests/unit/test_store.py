@@ -12,6 +12,7 @@ import pytest
 from kit.model.errors import DiskError, UsageError
 from kit.storage import run_folder
 from kit.storage.run_folder import RunFolder, file_stem
+from kit.storage.run_names import find_run
 from scenarios.contract.reasons import Code, Status
 from scenarios.contract.result import Ceiling
 from tests import examples
@@ -114,9 +115,9 @@ def test_leftovers_of_a_killed_writer_are_ignored_and_removed(folder):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("plan.json", None, "not the folder of a run"),
+        ("plan.json", None, "plan.json cannot be read"),
         ("plan.json", "{", "not a valid plan"),
-        ("plan.json", '{"schema": 99}', "newer kit"),
+        ("plan.json", '{"schema": 99}', "has schema 99"),
         ("machine.json", '{"schema": 1}', "not a valid machine"),
     ],
 )
@@ -167,6 +168,13 @@ def test_a_record_that_is_not_a_plain_file_is_refused(folder, kind):
         folder.records()
 
 
+def test_a_dead_link_is_not_taken_for_a_run_without_records(folder):
+    (folder.path / "records").rmdir()
+    (folder.path / "records").symlink_to("/nowhere")
+    with pytest.raises(UsageError, match=r"records cannot be read: No such file"):
+        folder.records()
+
+
 def test_a_full_disk_is_a_disk_error_and_leaves_no_partial_file(folder, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -194,3 +202,8 @@ def test_a_record_in_the_wrong_folder_is_refused(folder, purpose):
     with pytest.raises(UsageError, match=rf"/{wrong}/mnist-cnn.* holds the record of") as caught:
         folder.records() if wrong == "records" else folder.probes()
     assert f"{file.parent.name}/{file.name}" in caught.value.remedy
+
+
+def test_a_file_in_place_of_a_run_is_named_as_such(folder, tmp_path):
+    with pytest.raises(UsageError, match=r"plan\.json is a file, not the folder of a run"):
+        find_run(str(folder.path / "plan.json"), tmp_path)

@@ -1,7 +1,7 @@
 """What holds each cell back, and the ceilings of the machine."""
 
 from kit.report import text
-from kit.report.parts import Table
+from kit.report.elements import Table
 from kit.report.section import ReportInput, Section
 
 CEILING_NAMES = {

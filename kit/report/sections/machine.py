@@ -7,7 +7,7 @@ from kit.analysis.host_samples import joules_per_1000_images
 from kit.model.formatting import format_count as counted
 from kit.model.record import Record
 from kit.report import text
-from kit.report.parts import Point, Table
+from kit.report.elements import Point, Table
 from kit.report.section import ReportInput, Section
 
 # Title of a chart (with unit) to the series that it shows, each with its label. `#` stands for the number of a GPU.

@@ -1,6 +1,6 @@
 """The launches that failed, were skipped or did not run."""
 
-from kit.report.parts import Table
+from kit.report.elements import Table
 from kit.report.section import ReportInput, Section
 
 

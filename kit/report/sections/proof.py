@@ -2,7 +2,7 @@
 
 from kit.model.record import Record
 from kit.report import text
-from kit.report.parts import Table
+from kit.report.elements import Table
 from kit.report.section import ReportInput, Section
 
 

@@ -1,7 +1,7 @@
 """The run, the environments, the versions and the data behind the numbers."""
 
 from kit.report import text
-from kit.report.parts import Table
+from kit.report.elements import Table
 from kit.report.section import ReportInput, Section
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kit.analysis.intervals import Interval
 from kit.analysis.summaries import CellSummary
 from kit.report import text
-from kit.report.parts import Bar, Point, Table
+from kit.report.elements import Bar, Point, Table
 from kit.report.section import ReportInput, Section, configuration
 from scenarios.spec import DATASETS, Scenario
 

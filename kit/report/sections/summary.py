@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from kit.analysis.summaries import CellSummary, Ratio
 from kit.model.formatting import format_count
 from kit.report import text
-from kit.report.parts import Table
+from kit.report.elements import Table
 from kit.report.section import ReportInput, Section, configuration
 
 

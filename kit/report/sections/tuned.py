@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from kit.analysis.summaries import Ratio
 from kit.model.record import Record
 from kit.report import text
-from kit.report.parts import Table
+from kit.report.elements import Table
 from kit.report.section import ReportInput, Section
 from scenarios.contract.result import Search, Tried
 

@@ -1,6 +1,6 @@
 """The warnings about the run, the most serious first."""
 
-from kit.report.parts import Table
+from kit.report.elements import Table
 from kit.report.section import ReportInput, Section
 
 

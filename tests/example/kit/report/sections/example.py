@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from kit.report.parts import Table
+from kit.report.elements import Table
 from kit.report.section import ReportInput, Section
 
 

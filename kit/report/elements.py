@@ -1,4 +1,4 @@
-"""Define the parts of a report that templates and charts can show. No markup, no logic."""
+"""Define the elements of a report that templates and charts can show. No markup, no logic."""
 
 from dataclasses import dataclass
 
