@@ -79,7 +79,7 @@ def train(
     run_options = Options("local", profile="full", epochs=args.epochs, seed=seed, data="real", pinned=pinned)
     outcome = workflow.start(workflow.prepare(selection, run_options, Sources.from_environment()), args.out, progress)
     folder = RunFolder.open(outcome.folder)
-    searches = folder.tunings()
+    searches = folder.records("tune")
     broken = {search.key for search in searches if search.status is not Status.OK or search.tuning.broken}
     settings |= {search.key: search.tuning.settings for search in searches if search.key not in broken}
     for summary in summarize(folder.records()):

@@ -111,7 +111,7 @@ def split(folder: RunFolder, half: Half) -> Run:
     """Write run A or B of an interleaved run to its own folder, next to the interleaved one."""
     plan = half_plan(folder.plan, half)
     half_folder = RunFolder.create(folder.path.with_name(plan.run), plan, folder.machine)
-    for record in (*half_records(folder.records(), half), *folder.probes()):  # both runs share the ceilings
+    for record in (*half_records(folder.records(), half), *folder.records("probe")):  # both runs share the ceilings
         half_folder.save(record)
     return Run(half_folder.plan, half_folder.machine, half_folder.records())
 

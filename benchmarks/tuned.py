@@ -85,7 +85,7 @@ def search(args: argparse.Namespace, sources: Sources, progress: Progress) -> li
     run_options = Options("local", profile="smoke", data="synthetic", tune_s=args.tune)
     outcome = workflow.start(workflow.prepare(selection, run_options, sources), args.out, progress)
     completed = []
-    for record in RunFolder.open(outcome.folder).tunings():
+    for record in RunFolder.open(outcome.folder).records("tune"):
         if problem := record.reason.message if record.reason else record.tuning.broken:
             cell = record.cell
             subject = Subject(TUNED, cell.scenario, cell.framework, cell.precision)

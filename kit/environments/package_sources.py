@@ -3,8 +3,6 @@
 Sources are not part of an environment's identity: the lock's hashes decide which files are accepted.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -12,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from kit.model.errors import UsageError
 
@@ -35,7 +34,7 @@ class Sources:
     base_image: str = "debian:bookworm-slim"
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Sources:
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
         """Read `KIT_INDEX_URL`, `KIT_FIND_LINKS`, `KIT_CA_BUNDLE` and `KIT_BASE_IMAGE`. pip's own settings replace
         unset ones, so that a machine on which pip works needs no second configuration.
 

@@ -176,7 +176,7 @@ class _Campaign:
 
     def _probe(self, launches: Sequence[ReadyLaunch]) -> None:
         """Probe the ceilings of what these launches run on. A failed probe costs no cell. --resume tries it again."""
-        records = self.folder.probes()
+        records = self.folder.records("probe")
         self.probed |= {record.key for record in records if record.ok}
         tries = Counter(record.key for record in records)
         probes = []

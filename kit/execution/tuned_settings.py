@@ -22,7 +22,7 @@ class TunedSettings:
     def __init__(self, folder: RunFolder, cache: TuningCache, progress: Progress) -> None:
         """Start with the settings that the plan pins and those that this run found before it was interrupted."""
         self._folder, self._cache, self._progress = folder, cache, progress
-        records = folder.tunings()
+        records = folder.records("tune")
         self._tries = Counter(record.key for record in records)
         self._found: dict[str, dict[str, str] | Reason] = {}
         self._found |= {record.key: record.tuning.settings for record in records if record.ok}

@@ -7,13 +7,11 @@
 <run>/work/                                        scratch folders of running launches
 """
 
-from __future__ import annotations
-
 import shlex
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from kit.host import program
 from kit.model.document import Document
@@ -61,7 +59,7 @@ class RunFolder:
         self.index = path / "index.html"
 
     @classmethod
-    def create(cls, path: Path, plan: Plan, machine: Machine) -> RunFolder:
+    def create(cls, path: Path, plan: Plan, machine: Machine) -> Self:
         """Start a run in a new folder.
 
         Raise UsageError if the folder already holds a run, and DiskError if it cannot be written.
@@ -81,7 +79,7 @@ class RunFolder:
         return cls(path, plan, machine)
 
     @classmethod
-    def open(cls, path: Path) -> RunFolder:
+    def open(cls, path: Path) -> Self:
         """Open a run. Raise UsageError if there is none, if it is damaged, or if it has an unknown schema."""
         return cls(path, _read_document(Plan, path, PLAN_FILE), _read_document(Machine, path, MACHINE_FILE))
 
@@ -103,21 +101,10 @@ class RunFolder:
 
     def read(self) -> Run:
         """Read the whole run. Raise UsageError, which names the file, if one is damaged or misplaced."""
-        return Run(self.plan, self.machine, self.records(), self.probes(), self.tunings())
+        return Run(self.plan, self.machine, self.records(), self.records("probe"), self.records("tune"))
 
-    def records(self) -> list[Record]:
-        """Read all records of cells, sorted by key and launch. Raise UsageError as `read` does."""
-        return self._read_all("measure")
-
-    def probes(self) -> list[Record]:
-        """Read all records of probes, sorted by key and launch. Raise UsageError as `read` does."""
-        return self._read_all("probe")
-
-    def tunings(self) -> list[Record]:
-        """Read all records of searches for settings, sorted by key and launch. Raise UsageError as `read` does."""
-        return self._read_all("tune")
-
-    def _read_all(self, purpose: Purpose) -> list[Record]:
+    def records(self, purpose: Purpose = "measure") -> list[Record]:
+        """Read the records of cells, probes or searches, sorted by key and launch. Raise UsageError as `read` does."""
         records = []
         for file in _files(self.path / RECORDS[purpose]):
             record = Record.from_json(_read(file), str(file))

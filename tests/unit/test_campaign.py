@@ -31,7 +31,7 @@ def test_launches_run_in_the_order_of_the_plan_and_each_has_a_record(tmp_path):
     assert engine.calls[0] == "sweep"
     assert sorted(engine.calls[1:4]) == [f"prepare {name} cpu" for name in NAMES]  # all before the first measurement
     assert list((folder.path / "work").iterdir()) == []
-    assert len(list((folder.path / "logs").iterdir())) == len(records) + len(folder.probes())
+    assert len(list((folder.path / "logs").iterdir())) == len(records) + len(folder.records("probe"))
 
 
 def test_launches_get_the_limits_of_the_plan(tmp_path):
@@ -53,14 +53,14 @@ def test_ceilings_are_probed_once_per_run_and_a_failed_probe_fails_no_cell(tmp_p
     assert {record.status for record in records} == {Status.OK}
     assert identifiers(records) == sorted((launch.key, launch.launch) for launch in folder.plan.launches)
     assert sorted(engine.probed) == [(f"ceilings/{name}/cpu/stock/fp32/b1", 1) for name in NAMES]
-    assert {p.cell.framework: p.status for p in folder.probes()} == dict.fromkeys(NAMES, Status.OK) | {
+    assert {p.cell.framework: p.status for p in folder.records("probe")} == dict.fromkeys(NAMES, Status.OK) | {
         "torch": Status.FAILED
     }
     (folder.path / "records").joinpath(next((folder.path / "records").iterdir())).unlink()
     engine.worker = fakes.works
     execute(RunFolder.open(folder.path), engine)
     assert len(engine.probed) == len(NAMES) + 1
-    assert [p.status for p in folder.probes() if p.cell.framework == "torch"] == [Status.FAILED, Status.OK]
+    assert [p.status for p in folder.records("probe") if p.cell.framework == "torch"] == [Status.FAILED, Status.OK]
     assert exit_code(folder.plan, folder.records()) == 0
 
 

@@ -38,7 +38,7 @@ def test_a_tuned_cell_is_searched_once_and_measured_with_the_result(tmp_path):
     assert records["tuned"].request.settings == examples.SETTINGS
     assert records["tuned"].request.environment == {"LD_PRELOAD": "libtcmalloc_minimal.so.4"}
     assert (records["stock"].request.settings, records["stock"].request.environment) == ({}, {})
-    (search,) = folder.tunings()
+    (search,) = folder.records("tune")
     assert (search.request.budget.seconds, search.request.settings) == (30.0, {})
     assert collect_pins(folder.read(), "kit run --resume r1").cells == {TUNED_KEY: examples.SETTINGS}
 
@@ -46,7 +46,7 @@ def test_a_tuned_cell_is_searched_once_and_measured_with_the_result(tmp_path):
     again = new_run(tmp_path / "again", TUNED, tune_s=30.0)
     execute(again, second)
     assert second.tuned == [], "an earlier search on this machine must be reused"
-    assert again.tunings() == [search]
+    assert again.records("tune") == [search]
     longer = fakes.FakeEngine()
     execute(new_run(tmp_path / "longer", TUNED, tune_s=31.0), longer)
     assert len(longer.tuned) == 1, "another budget may find other settings"
@@ -94,7 +94,7 @@ def test_an_incomplete_search_is_used_but_repeated_in_the_next_run(tmp_path):
     folder = new_run(tmp_path / "run", TUNED)
     records = {r.cell.lane: r for r in execute(folder, fakes.FakeEngine(break_search))}
     assert (records["tuned"].status, records["tuned"].request.settings) == (Status.OK, {})
-    (search,) = folder.tunings()
+    (search,) = folder.records("tune")
     assert search.tuning.broken == "~/x crashed.", "the record must not name the user"
     with pytest.raises(UsageError, match="search is complete"):
         collect_pins(folder.read(), "kit run --resume r1")

@@ -95,7 +95,7 @@ def test_a_run_interrupted_anywhere_and_resumed_has_all_records(data):
         planned = sorted((launch.key, launch.launch) for launch in folder.plan.launches)
         assert identifiers(records) == planned
         assert {record.status for record in records} == {Status.OK}
-        assert identifiers(folder.probes()) == [(f"ceilings/{name}/cpu/stock/fp32/b1", 1) for name in NAMES]
+        assert identifiers(folder.records("probe")) == [(f"ceilings/{name}/cpu/stock/fp32/b1", 1) for name in NAMES]
         assert engine.running == []
         assert list((folder.path / "work").iterdir()) == []
 

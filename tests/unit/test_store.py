@@ -78,7 +78,7 @@ def test_a_record_with_the_request_of_another_cell_is_refused(folder, change, pu
     fields["request"]["cell"] |= change
     file.write_text(json.dumps(fields))
     with pytest.raises(UsageError, match="but the request is of"):
-        folder.records() + folder.tunings()
+        folder.records() + folder.records("tune")
 
 
 def test_missing_launches_are_in_the_order_of_the_plan(folder):
@@ -200,7 +200,7 @@ def test_a_record_in_the_wrong_folder_is_refused(folder, purpose):
     wrong = {"records": "probes", "probes": "records"}[file.parent.name]
     file.rename(folder.path / wrong / file.name)
     with pytest.raises(UsageError, match=rf"/{wrong}/mnist-cnn.* holds the record of") as caught:
-        folder.records() if wrong == "records" else folder.probes()
+        folder.records() if wrong == "records" else folder.records("probe")
     assert f"{file.parent.name}/{file.name}" in caught.value.remedy
 
 
