@@ -67,7 +67,7 @@ def main() -> None:
 def photo_folder(source: Path | None, new: Path, max_photos: int) -> Path:
     """Return a folder with the photos of an epoch, so that both sides read the same files in each epoch.
 
-    source: the user's photos, of which at most `max_photos` are linked; None: write synthetic photos. new: where to
+    source: the user's photos; at most `max_photos` of them are linked. None: write synthetic photos. new: where to
     create the folder. Raise UsageError if `source` has too few photos."""
     if source is None:
         synthetic.write_photos(DATASETS["cats-dogs"], new)

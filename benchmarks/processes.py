@@ -90,7 +90,9 @@ def on_host(
 def exclusive_machine() -> Iterator[str]:
     """Hold the machine's measuring lock, as a run does, and yield the id of its holder.
 
-    Processes that are started meanwhile use the CPUs that a launch may use. Raise EngineError if a run is measuring."""
+    Processes that start during the block use the CPUs that a launch may use. Raise EngineError if a run is
+    measuring.
+    """
     run = f"bench-{new_run_id()}"
     with machine_lock.measuring(run):
         os.sched_setaffinity(0, usable_cpus())

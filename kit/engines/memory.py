@@ -10,7 +10,7 @@ import psutil
 from scenarios.linux.files import number, text
 
 AT_LIMIT = 0.95  # share of the memory limit from which a SIGKILL of unknown origin counts as out of memory
-DESCENDANTS_S = 1.0  # between searches for new processes, each of which takes milliseconds
+DESCENDANTS_S = 1.0  # between searches for new processes; one search takes milliseconds
 
 
 class MemoryWatch:
@@ -67,7 +67,7 @@ class MemoryMeter:
     def _family(self) -> list[psutil.Process]:
         try:
             return [self._root, *self._root.children(recursive=True)]
-        except psutil.NoSuchProcess:
+        except psutil.NoSuchProcess:  # the launch has ended, so it uses no memory
             return []
 
 

@@ -25,7 +25,7 @@ class Execution:
     """What is known after a worker ended.
 
     lost: the reason if the engine itself failed. result_file: content of the result file, or why it cannot be read, or
-    None if there is none. log_tail: end of the log as plain text. host_samples: what the host measured meanwhile.
+    None if there is none. log_tail: end of the log as plain text. host_samples: measured by the host during the launch.
     """
 
     completion: Completion

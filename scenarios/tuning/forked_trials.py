@@ -49,7 +49,7 @@ class ForkServers:
         return self._server({}).search_space
 
     def start(self, names: Iterable[str]) -> None:
-        """Start the servers of these allocators at the same time, and wait for them. Nothing is measured meanwhile."""
+        """Start the servers of these allocators at the same time, and wait for them. No trial runs until then."""
         for server in [self._server({allocators.AXIS: name}) for name in names]:
             with suppress(TrialFailed):  # each trial that needs this server fails with the same message
                 _ = server.search_space

@@ -19,7 +19,7 @@ from scenarios.proof import checks
 from scenarios.spec import Scenario
 from scenarios.tuning.messages import ForkRequest, TurnRequest, TurnResult, receive, send
 
-CLOCK_INTERVAL_S = 0.05  # between clock readings, for each of which the device is synchronized
+CLOCK_INTERVAL_S = 0.05  # between clock readings; each one synchronizes the device
 
 
 @dataclass(frozen=True)

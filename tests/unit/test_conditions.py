@@ -7,32 +7,25 @@ the expected figures are exact and do not depend on the machine.
 
 from __future__ import annotations
 
-import html
 import os
 import re
 import sys
 import time
-import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
-from kit import assets
 from kit.engines.local import LocalEngine
 from kit.environments.package_sources import Sources
-from kit.execution import workflow
-from kit.host import machine_lock
 from kit.host.machine import usable_cpus
-from kit.model.progress import Silent
-from kit.model.record import HostSamples, Record
+from kit.model.record import HostSamples
 from kit.planning.plan import Options
-from kit.planning.profiles import PROFILES, Profile
+from kit.planning.profiles import Profile
 from kit.planning.selection import Selection
-from scenarios import catalog
-from scenarios.contract.reasons import Status
 from scenarios.contract.request import Budget
 from scenarios.linux import cgroup
+from tests.measured_runs import MeasuredRun, measure_cell, use_assets
 from tests.workers import copy_assets
 
 BRIEF = Profile("brief", Budget(seconds=2, test_images=100), 1, "tests", ceilings=False)
@@ -108,38 +101,6 @@ PlainModel.predictor = predict_slowly
 """
 
 
-@dataclass(frozen=True)
-class Run:
-    """A finished run of one launch: its record and its report."""
-
-    record: Record
-    page: str
-
-    def rows(self, section: str) -> list[list[str]]:
-        """Return the rows of all tables in a section of the report as plain text. Empty if the section is missing."""
-        found = re.search(rf'<section id="{section}">.*?</section>', self.page, re.DOTALL)
-        rows = re.findall(r"<tr>(.*?)</tr>", found[0], re.DOTALL) if found else []
-        cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
-        return [[html.unescape(re.sub(r"<[^>]+>", "", cell)) for cell in row] for row in cells]
-
-    def warning(self, pattern: str) -> re.Match[str] | None:
-        """Return the match of the first warning of the report that has this pattern."""
-        return next((match for row in self.rows("warnings") if (match := re.search(pattern, row[1]))), None)
-
-    def verdict(self) -> tuple[str, str, str]:
-        """Return what limits the cell according to the report, the evidence and the remedy."""
-        headers, row = self.rows("limits")
-        fields = dict(zip(headers, row, strict=True))
-        return fields["Held back by"], fields["Evidence"], fields["Remedy"]
-
-    def other_load(self) -> float:
-        """Return the CPUs that other processes used according to the report's warning, or 0 without this warning."""
-        match = self.warning(
-            r"Other processes kept ([\d.]+) of the machine's \d+ logical CPUs busy while the cell trained"
-        )
-        return float(match[1]) if match else 0.0
-
-
 def fake_sampler(busy: float) -> type:
     """Return a host sampler that reports a constant number of busy CPUs, once per second for one hour."""
 
@@ -160,31 +121,23 @@ def fake_sampler(busy: float) -> type:
 
 
 @pytest.fixture
-def measure(tmp_path, monkeypatch) -> Callable[..., Run]:
+def measure(tmp_path, monkeypatch) -> Callable[..., MeasuredRun]:
     """Return a function that plans, measures and reports one cell on the CPU under simulated conditions."""
     site = tmp_path / "assets"
     copy_assets(site)
-    monkeypatch.setattr(assets, "ROOT", site)
-    monkeypatch.setattr(catalog, "__path__", [str(site / "scenarios/catalog")])
-    monkeypatch.setattr(machine_lock, "PATH", tmp_path / "lock")
+    use_assets(site, tmp_path, BRIEF, monkeypatch)
     monkeypatch.setattr(cgroup, "own_folders", lambda controller: (2, []))  # without the quotas of this machine
-    monkeypatch.setenv("KIT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setitem(PROFILES, BRIEF.name, BRIEF)
     adapter = site / "scenarios/frameworks/plain/adapter.py"
     plain = adapter.read_text()
 
-    def run(conditions: Conditions, threads: int | None = None) -> Run:
+    def run(conditions: Conditions, threads: int | None = None) -> MeasuredRun:
         adapter.write_text(plain + SIMULATION.format(**vars(conditions)))
         selection = Selection((SCENARIO,), frameworks=("plain",), devices=("cpu",))
         options = Options("local", sys.executable, BRIEF.name, data="synthetic", threads=threads)
-        prepared = workflow.prepare(selection, options, Sources())
         busy = conditions.busy * (threads or len(usable_cpus())) + conditions.others
         monkeypatch.setattr("kit.execution.launch.Sampler", fake_sampler(busy))
         engine = LocalEngine(Sources(), sys.executable, site)
-        outcome = workflow.start(replace(prepared, engine=engine), tmp_path / uuid.uuid4().hex, Silent())
-        (record,) = outcome.analysis.run.records
-        assert record.status is Status.OK, record.reason
-        return Run(record, outcome.report.read_text())
+        return measure_cell(selection, options, engine, tmp_path)
 
     return run
 

@@ -171,7 +171,7 @@ def test_bf16_halves_the_traffic_of_activations_but_arithmetic_gains_more():
     known = measured("cuda", "bf16", convolution=600 * TERA, memory=4.1 * TERA)
     found = diagnosed([launch(cell, 250e-6, {8: 100e-6, 16: 145e-6, 32: 230e-6})], known)
     assert found.bottleneck is Bottleneck.MEMORY_BOUND
-    # 865 MB in fp32, of which 13 MB for 407,745 weights with Adam stay as they are.
+    # 865 MB in fp32, but 13 MB of it (407,745 weights with Adam) stay as they are.
     assert "439 MB of memory traffic take at least 107 µs (47 %) at the measured 4.1 TB/s (data sheet: 4.8 TB/s)" in (
         found.evidence
     )

@@ -16,7 +16,7 @@ from scenarios.frameworks.onnxruntime.session import Runtime
 Values = npt.NDArray[np.float32]
 
 # A training step is one run of a graph of many nodes. Starting a run costs ten times as much as a node, so the kernel
-# `launch` counts the nodes in runs of this many, each of which works on the result of the one before.
+# `launch` times chains of this many nodes. Each node works on the result of the one before.
 NODES_PER_RUN = 100
 
 

@@ -8,7 +8,7 @@ from torch import nn
 
 Outputs = tuple[torch.Tensor, torch.Tensor]  # loss, logits
 
-WARM_UPS = 3  # from PyTorch's documentation of CUDA graphs: libraries allocate memory and choose kernels meanwhile
+WARM_UPS = 3  # from PyTorch's documentation of CUDA graphs: libraries allocate memory and choose kernels in them
 
 
 def record_graph(work: Callable[[], Outputs]) -> tuple[Callable[[], None], Outputs]:
@@ -30,8 +30,8 @@ def record_graph(work: Callable[[], Outputs]) -> tuple[Callable[[], None], Outpu
 class CapturedStep:
     """A training step over batches of one size.
 
-    Recording it changes neither weights nor the optimizer's state, which are copied on the device meanwhile. It
-    advances dropout's random numbers.
+    Recording changes neither weights nor the optimizer's state: copies on the device restore both. It advances dropout's
+    random numbers.
 
     step: trains on the batch in the tensors that it gets. It must create new gradient tensors in each call.
     """
