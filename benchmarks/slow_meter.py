@@ -10,7 +10,7 @@ SHARE = 1 / 9  # of a step's time, added as busy waiting: 10 % less speed
 
 
 def slow(meter: type[Any]) -> None:
-    """Add busy waiting after every step of a class of meters (`scenarios.measuring.measure.WindowMeter`)."""
+    """Add busy waiting after every step of a class of meters (`scenarios.measuring.window_meter.WindowMeter`)."""
     plain_begin, plain_step = meter.begin, meter.step
     ended_at = 0.0
 

@@ -30,8 +30,8 @@ def record_graph(work: Callable[[], Outputs]) -> tuple[Callable[[], None], Outpu
 class CapturedStep:
     """A training step over batches of one size.
 
-    Recording changes neither weights nor the optimizer's state: copies on the device restore both. It advances dropout's
-    random numbers.
+    Recording changes neither weights nor the optimizer's state: copies on the device restore both. But it advances
+    dropout's random numbers.
 
     step: trains on the batch in the tensors that it gets. It must create new gradient tensors in each call.
     """
