@@ -82,7 +82,7 @@ def train(
     searches = folder.records("tune")
     broken = {search.key for search in searches if search.status is not Status.OK or search.tuning.broken}
     settings |= {search.key: search.tuning.settings for search in searches if search.key not in broken}
-    for summary in summarize(folder.records()):
+    for summary in summarize(folder.read()):
         # A cell without a completed search trains with stock settings.
         if summary.test_accuracy is not None and summary.key not in broken:
             cell = summary.cell

@@ -9,6 +9,7 @@ from typing import Any
 from kit.model.machine import Gpu, Machine
 from kit.model.plan import Plan, PlannedLaunch
 from kit.model.record import Record
+from kit.model.run import Run
 from kit.planning import catalog
 from scenarios import spec
 from scenarios.contract.cell import CEILINGS, Cell
@@ -226,3 +227,8 @@ def plan(launches: Sequence[PlannedLaunch]) -> Plan:
         identify=False,
         launches=list(launches),
     )
+
+
+def run(records: Sequence[Record]) -> Run:
+    """Return a run with exactly these records, and without a plan for them."""
+    return Run(plan([]), machine(), records)

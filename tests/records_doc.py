@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from kit.model.machine import Machine
 from kit.model.plan import Pins, Plan
 from kit.model.record import Record
-from kit.model.run import launch_frame
+from kit.model.run import Run
 from scenarios.contract.ranges import Range
 from scenarios.contract.reasons import Code
 from scenarios.contract.request import Request
@@ -115,7 +115,7 @@ def codes() -> str:
 
 def frame() -> str:
     """Return the section about the table of a run."""
-    return "\n".join(["## Table of launches (`kit.model.run.Run.frame`)", "", inspect.getdoc(launch_frame) or "", ""])
+    return "\n".join(["## Table of launches (`kit.model.run.Run.frame`)", "", inspect.getdoc(Run.frame) or "", ""])
 
 
 if __name__ == "__main__":

@@ -145,5 +145,4 @@ def _cell_result(key: str, run: Run) -> CellResult:
 
 
 def _failure(record: Record) -> str:
-    status = record.status.replace("_", " ")
-    return f"{status}: {record.reason.message}" if record.reason else status
+    return f"{record.status.words}: {record.reason.message}" if record.reason else record.status.words

@@ -40,24 +40,27 @@ class Diagnosis:
     peak_share: float | None
 
 
-def diagnose_all(run: Run, scenarios: Scenarios) -> list[Diagnosis]:
+def diagnose_all(run: Run, scenarios: Scenarios, ceilings: Ceilings) -> list[Diagnosis]:
     """Return the diagnosis of each cell that has an `ok` launch or ran on the wrong device, in order of the records.
 
-    scenarios: those that did not change since the run. A cell of another scenario has no diagnosis.
+    scenarios: those that did not change since the run. A cell of another scenario has no diagnosis. ceilings: the best
+    ones of all frameworks.
     """
     cells: dict[Cell, list[Record]] = {}
     for record in run.records:
         if record.status in (Status.OK, Status.WRONG_DEVICE):
             cells.setdefault(record.cell, []).append(record)
-    ceilings = best_ceilings(run.probes)
+    own_ceilings = {
+        name: best_ceilings([probe for probe in run.probes if probe.cell.framework == name])
+        for name in {cell.framework for cell in cells}
+    }
     found = []
     for cell, records in cells.items():
         scenario = scenarios.get(cell.scenario, {}).get(cell.variant)
         ok = [record for record in records if record.ok]
-        own_ceilings = best_ceilings([probe for probe in run.probes if probe.cell.framework == cell.framework])
         if not ok:
             found.append(_wrong_device(records[-1]))
-        elif scenario and (diagnosis := diagnose(ok, scenario, ceilings, own_ceilings, run.machine)):
+        elif scenario and (diagnosis := diagnose(ok, scenario, ceilings, own_ceilings[cell.framework], run.machine)):
             found.append(diagnosis)
     return found
 

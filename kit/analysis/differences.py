@@ -20,14 +20,12 @@ themselves count as a difference, too. A value that a record does not have (for 
 difference.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from kit.analysis.measured_launch import MeasuredLaunch
-from kit.model.formatting import format_bytes, format_count
-from kit.model.machine import Machine
+from kit.model.formatting import format_bytes
 
 
 class Severity(StrEnum):
@@ -61,13 +59,6 @@ class Rule:
 def differences(base: Sequence[MeasuredLaunch], new: Sequence[MeasuredLaunch]) -> list[Difference]:
     """Return all differences between (or among) the launches of one cell in two runs, in the order of the table."""
     return [difference for rule in RULES for difference in _apply(rule, base, new)]
-
-
-def describe(machine: Machine) -> str:
-    """Return a short description, for example `Example CPU, 8 CPUs, 2 x Example GPU`."""
-    gpus = Counter(gpu.name for gpu in machine.gpus)
-    cpus = format_count(machine.cpus, "CPU")
-    return ", ".join([machine.cpu_model, cpus, *(f"{n} x {name}" for name, n in gpus.items())])
 
 
 def _apply(rule: Rule, base: Sequence[MeasuredLaunch], new: Sequence[MeasuredLaunch]) -> list[Difference]:
@@ -137,7 +128,7 @@ def _profile(launch: MeasuredLaunch) -> dict[str, str]:
 def _machine(launch: MeasuredLaunch) -> dict[str, str]:
     machine = launch.record.machine
     facts = {
-        "machine": describe(machine),
+        "machine": machine.description,
         "memory": format_bytes(machine.memory_limit_bytes or machine.memory_bytes),
         "CPU quota": "none" if machine.quota_cpus is None else f"{machine.quota_cpus:g} CPUs",
         "virtualization": machine.virtualization or "none detected",

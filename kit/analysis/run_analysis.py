@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from kit.analysis.ceilings import Ceilings, best_ceilings
 from kit.analysis.diagnosis import Diagnosis, diagnose_all
+from kit.analysis.summaries import CellSummary, summarize
 from kit.analysis.warnings import RunWarning, find_warnings
 from kit.model.record import Record
 from kit.model.run import Run
@@ -16,11 +17,13 @@ from scenarios.spec import digest
 class RunAnalysis:
     """A run and its analysis.
 
-    scenarios: the scenarios of the catalog that did not change since the run. ceilings: see `best_ceilings`.
+    scenarios: the scenarios of the catalog that did not change since the run. cells: all cells, including those without
+    an `ok` launch. ceilings: see `best_ceilings`.
     """
 
     run: Run
     scenarios: Scenarios
+    cells: list[CellSummary]
     ceilings: Ceilings
     warnings: list[RunWarning]
     diagnoses: list[Diagnosis]
@@ -29,7 +32,9 @@ class RunAnalysis:
 def analyze_run(run: Run, catalog: Scenarios) -> RunAnalysis:
     """Return the analysis of a run. catalog: the scenarios as they are defined today."""
     scenarios = unchanged(catalog, run.records)
-    return RunAnalysis(run, scenarios, best_ceilings(run.probes), find_warnings(run), diagnose_all(run, scenarios))
+    ceilings = best_ceilings(run.probes)
+    diagnoses = diagnose_all(run, scenarios, ceilings)
+    return RunAnalysis(run, scenarios, summarize(run), ceilings, find_warnings(run), diagnoses)
 
 
 def unchanged(catalog: Scenarios, records: Sequence[Record]) -> Scenarios:

@@ -3,18 +3,21 @@
 The unit of statistics is the launch, never a window of one launch. `kit.analysis.intervals` computes the intervals.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any, Literal
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, Literal
 
 from kit.analysis.intervals import Interval, Verdict, cell_interval, ratio_interval
 from kit.model.record import Record
-from kit.model.run import CELL_COLUMNS, MEASURED_COLUMNS, launch_frame
+from kit.model.run import CELL_COLUMNS, MEASURED_COLUMNS, Run
 from scenarios.contract.cell import Cell
 from scenarios.contract.reasons import Status
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -92,11 +95,11 @@ def speeds(records: Sequence[Record]) -> list[float]:
     return [record.result.training.images_per_s for record in ok if record.result and record.result.training]
 
 
-def summarize(records: Sequence[Record]) -> list[CellSummary]:
+def summarize(run: Run) -> list[CellSummary]:
     """Return one summary per cell, in the order in which the cells first appear."""
     summaries = []
-    for key, launches in launch_frame(records).groupby("key", sort=False):
-        own = [record for record in records if record.key == key]
+    for key, launches in run.frame().groupby("key", sort=False):
+        own = [record for record in run.records if record.key == key]
         ok = [record for record in own if record.ok]
         summaries.append(
             CellSummary(
@@ -176,18 +179,18 @@ def _ratio(kind: RatioKind, over: CellSummary, under: CellSummary, launches: dic
     return Ratio(kind, over, under, over.images_per_s / under.images_per_s, interval)
 
 
-def short_names(summaries: Sequence[CellSummary]) -> list[str]:
+def short_names(cells: Sequence[Cell]) -> list[str]:
     """Return the keys without the parts that are equal in all cells.
 
     Lane and precision are left out if all cells are stock and fp32, and the batch size if its scenario has only one.
     """
-    lanes = any((s.cell.lane, s.cell.precision) != ("stock", "fp32") for s in summaries)
+    lanes = any((cell.lane, cell.precision) != ("stock", "fp32") for cell in cells)
     names = []
-    for cell in (summary.cell for summary in summaries):
+    for cell in cells:
         parts = [cell.label, cell.framework, cell.device_label]
         if lanes:
             parts += [cell.lane, cell.precision]
-        if len({summary.cell.batch for summary in summaries if summary.cell.label == cell.label}) > 1:
+        if len({other.batch for other in cells if other.label == cell.label}) > 1:
             parts.append(f"b{cell.batch}")
         names.append("/".join(parts))
     return names

@@ -10,6 +10,7 @@ import typer
 
 from kit import __version__
 from kit.cli.compare import app as compare_app
+from kit.cli.console import print_text
 from kit.cli.data import app as data_app
 from kit.cli.groups import GroupedCommand
 from kit.cli.host import app as host_app
@@ -29,7 +30,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"kit {__version__}")
+        print_text(f"kit {__version__}")
         raise typer.Exit
 
 

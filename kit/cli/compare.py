@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kit.cli import options
-from kit.cli.console import print_json, print_notes, print_text, show
+from kit.cli.console import print_json, print_notes, print_table, print_text, show
 from kit.cli.values import parse_share
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def compare(
     print_notes(side_by_side.legend(runs))
     for index, comparisons in enumerate(found, start=1):
         print_text("")
-        show(False, None, *side_by_side.comparison_section(comparisons, runs, index))
+        print_table(*side_by_side.comparison_section(comparisons, runs, index))
 
 
 @app.command(epilog="Example: kit gate reports/before reports/after --max-regression 5%")

@@ -193,14 +193,19 @@ def print_notes(lines: Iterable[str]) -> None:
     print_text(wrap("\n".join(lines), sys.stdout))
 
 
-def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table on stdout: on a terminal without empty columns and fitted to its width, at full width elsewhere."""
+def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> None:
+    """Print a table with notes below it on stdout.
+
+    On a terminal, the table has no empty columns and is fitted to the width. Elsewhere it has its full width.
+    """
     # A line break in a cell would look like a row.
     rows = [[" ".join(printable(cell).splitlines()) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _print_rich(columns, rows)
     else:
         _write_line(sys.stdout, "\n".join(plain_table(columns, rows)))
+    if notes:
+        print_notes(["", *notes])
 
 
 def print_json(value: object) -> None:
@@ -214,10 +219,8 @@ def show(
     """Print the value as JSON, or a table with notes below it."""
     if as_json:
         print_json(value)
-        return
-    print_table(columns, rows)
-    if notes:
-        print_notes(["", *notes])
+    else:
+        print_table(columns, rows, notes)
 
 
 def plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from kit.cli import options
-from kit.cli.console import show, show_progress
+from kit.cli.console import print_text, show, show_progress
 
 app = typer.Typer(help="Fetch, add, verify and list data sets.", no_args_is_help=True)
 
@@ -57,10 +57,10 @@ def verify(names: Names = None) -> None:
 
     ready = names or [name for name in DATASETS if service.status(name).prepared]
     if not ready:
-        typer.echo("No data set is ready. `kit data fetch` downloads them.")
+        print_text("No data set is ready. `kit data fetch` downloads them.")
     for name in ready:
         service.verify(name)
-        typer.echo(f"{name}: all files are unchanged")
+        print_text(f"{name}: all files are unchanged")
 
 
 @app.command("list", epilog="Example: kit data list --json")

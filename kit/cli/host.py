@@ -6,14 +6,14 @@ from typing import Annotated
 import typer
 
 from kit.cli import options
-from kit.cli.console import Column, print_json, print_table, show
+from kit.cli.console import Column, print_json, print_table, print_text, show
 from kit.cli.groups import with_groups
 from kit.cli.values import choices
 
 app = typer.Typer()
 
 
-Kind = choices("scenarios", "frameworks", "datasets")
+Kind = choices("kind", "scenarios", "frameworks", "datasets")
 
 
 @app.command(epilog="Example: kit doctor --json")
@@ -50,5 +50,5 @@ def list_(
         return
     for number, found in enumerate(listings.values()):
         if number:
-            typer.echo()
+            print_text("")
         print_table(found.columns, found.rows)

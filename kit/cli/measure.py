@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kit.cli import options
-from kit.cli.console import show, show_progress
+from kit.cli.console import print_json, print_table, show, show_progress
 from kit.cli.groups import OUTPUT, with_groups
 from kit.model.errors import UsageError
 
@@ -130,6 +130,9 @@ def _refuse_others(context: typer.Context) -> None:
 def _show(outcome: FinishedRun, *, as_json: bool) -> None:
     from kit.cli import results
 
-    records = outcome.analysis.run.records
-    notes = [*results.notes(records), *results.warned(outcome.analysis.warnings), f"Report: {outcome.report}"]
-    show(as_json, results.as_json(outcome), results.COLUMNS, results.table(records), notes)
+    analysis = outcome.analysis
+    if as_json:
+        print_json(results.as_json(outcome))
+    else:
+        notes = [*results.notes(analysis), *results.warned(analysis.warnings), f"Report: {outcome.report}"]
+        print_table(results.COLUMNS, results.table(analysis), notes)

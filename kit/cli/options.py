@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from typer import Argument, Option
 
 from kit.cli.groups import DURATION, MACHINE, OUTPUT, PACKAGES, SELECT
-from kit.cli.values import choices, parse_bytes, parse_duration
+from kit.cli.values import choices, parse_bytes, parse_duration, parse_folder, parse_whole
+from kit.model.data_choice import DataChoice
+from kit.planning.profiles import PROFILES
 from scenarios.contract import cell
 
 if TYPE_CHECKING:
@@ -22,10 +24,9 @@ if TYPE_CHECKING:
 
 DEFAULT_ENGINE, DEFAULT_OUT = "auto", Path("reports")
 
-DataKind = Literal["auto", "real", "synthetic"]
-KINDS = (cell.Device, cell.Lane, cell.Precision, DataKind)
-Device, Lane, Precision, Data = (choices(*get_args(kind)) for kind in KINDS)
-Profile = choices("smoke", "quick", "standard", "full")
+KINDS = {"device": cell.Device, "lane": cell.Lane, "precision": cell.Precision, "kind of data": DataChoice}
+Device, Lane, Precision, Data = (choices(kind, *get_args(names)) for kind, names in KINDS.items())
+Profile = choices("profile", *PROFILES)
 
 
 def option(
@@ -39,7 +40,7 @@ Frameworks = Annotated[list[str] | None, option(SELECT, "NAME", "Framework. Repe
 Devices = Annotated[list[str] | None, option(SELECT, "NAME", f"{Device.listed()}. Repeatable.", Device)]
 Engine = Annotated[str, option(MACHINE, "NAME", "auto, docker, podman or local.")]
 Env = Annotated[str, option(MACHINE, "PYTHON", "Local engine: interpreter with the packages, or `system`.")]
-Out = Annotated[Path, option(OUTPUT, "FOLDER", "Folder for runs.")]
+Out = Annotated[Path, option(OUTPUT, "FOLDER", "Folder for runs.", parse_folder)]
 Json = Annotated[bool, option(OUTPUT, None, "Print JSON and no progress.", flag="--json")]
 RunName = Annotated[str, Argument(metavar="RUN", help="Folder of the run, or its id below reports/.")]
 
@@ -81,14 +82,18 @@ class Measuring:
         list[str] | None,
         option(SELECT, "NAME", f"{Precision.listed()}. Repeatable.  [default: fp32]", Precision),
     ] = None
-    batch: Annotated[list[int] | None, option(SELECT, "N", "Batch size instead of the scenario's. Repeatable.")] = None
-    data: Annotated[DataKind, option(SELECT, "KIND", f"{Data.listed()}.", Data)] = "auto"
-    seed: Annotated[int, option(SELECT, "N", "Seed of weights, order and augmentation.")] = 0
+    batch: Annotated[
+        list[int] | None, option(SELECT, "N", "Batch size instead of the scenario's. Repeatable.", parse_whole)
+    ] = None
+    data: Annotated[DataChoice, option(SELECT, "KIND", f"{Data.listed()}.", Data)] = "auto"
+    seed: Annotated[int, option(SELECT, "N", "Seed of weights, order and augmentation.", parse_whole)] = 0
     settings: Annotated[Path | None, option(SELECT, "FILE", "Tuned lane: use settings that `kit settings` wrote.")] = (
         None
     )
     profile: Annotated[str, option(DURATION, "NAME", f"{Profile.listed()}.", Profile)] = "quick"
-    epochs: Annotated[int | None, option(DURATION, "N", "Full profile: epochs instead of the published number.")] = None
+    epochs: Annotated[
+        int | None, option(DURATION, "N", "Full profile: epochs instead of the published number.", parse_whole)
+    ] = None
     budget: Annotated[
         float | None,
         option(DURATION, "TIME", "Standard profile: time limit. Five launches per cell always run.", parse_duration),
@@ -105,7 +110,9 @@ class Measuring:
     gpus: Annotated[
         str, option(MACHINE, "IDS", "`all`, or indices or UUIDs separated by commas. Default: the first idle GPU.")
     ] = ""
-    threads: Annotated[int | None, option(MACHINE, "N", "CPUs per launch. Default: all usable CPUs.")] = None
+    threads: Annotated[int | None, option(MACHINE, "N", "CPUs per launch. Default: all usable CPUs.", parse_whole)] = (
+        None
+    )
     memory: Annotated[int | None, option(MACHINE, "SIZE", "Memory limit per launch, for example 4g.", parse_bytes)] = (
         None
     )

@@ -8,13 +8,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from kit.analysis.intervals import CONFIDENCE
-from kit.analysis.summaries import CellSummary, short_names, summarize
+from kit.analysis.summaries import CellSummary, short_names
 from kit.cli.console import Column
 from kit.model.formatting import format_percent
-from kit.model.record import Record
 from scenarios.contract.reasons import Status
 
 if TYPE_CHECKING:
+    from kit.analysis.run_analysis import RunAnalysis
     from kit.analysis.warnings import RunWarning
     from kit.execution.workflow import FinishedRun
 
@@ -29,16 +29,15 @@ COLUMNS = (
 SYNTHETIC, PROJECTED = "*", "~"
 
 
-def table(records: Sequence[Record]) -> list[list[str]]:
+def table(analysis: RunAnalysis) -> list[list[str]]:
     """Return one row per cell, in the order in which cells first appear. See COLUMNS.
 
     Skipped cells have a row only if all cells were skipped. `notes` says how many were skipped, and why.
     """
     statuses: dict[str, list[Status]] = {}
-    for record in records:
+    for record in analysis.run.records:
         statuses.setdefault(record.key, []).append(record.status)
-    summaries = summarize(records)
-    shown = [cell for cell in summaries if set(statuses[cell.key]) != {Status.SKIPPED}] or summaries
+    shown = [cell for cell in analysis.cells if set(statuses[cell.key]) != {Status.SKIPPED}] or analysis.cells
     return [
         [
             name + (SYNTHETIC if summary.synthetic else ""),
@@ -48,13 +47,13 @@ def table(records: Sequence[Record]) -> list[list[str]]:
             "" if summary.test_accuracy is None else format_percent(summary.test_accuracy, 2),
             _shown(summary.p50_ms, "{:.2f}"),
         ]
-        for summary, name in zip(shown, short_names(shown), strict=True)
+        for summary, name in zip(shown, short_names([summary.cell for summary in shown]), strict=True)
     ]
 
 
-def notes(records: Sequence[Record]) -> list[str]:
+def notes(analysis: RunAnalysis) -> list[str]:
     """Return the meaning of the marks in the table, and each reason why launches are not `ok`."""
-    summaries = summarize(records)
+    summaries, records = analysis.cells, analysis.run.records
     found = []
     if any(summary.synthetic for summary in summaries):
         found.append(f"{SYNTHETIC} measured on synthetic data")
@@ -73,7 +72,7 @@ def notes(records: Sequence[Record]) -> list[str]:
     keys: dict[str, list[str]] = {}
     for record in records:
         if record.reason:
-            text = " ".join(f"{_words(record.status)}: {record.reason.message} {record.reason.remedy}".split())
+            text = " ".join(f"{record.status.words}: {record.reason.message} {record.reason.remedy}".split())
             keys.setdefault(text, []).append(record.key)
     for text, where in keys.items():
         found.append(f"{where[0] if len(where) == 1 else f'{len(where)} launches'} {text}")
@@ -95,20 +94,18 @@ def as_json(outcome: FinishedRun) -> dict[str, Any]:
 
     Empty settings are those of the stock lane.
     """
-    settings = {
-        record.key: record.request.settings if record.request else {} for record in outcome.analysis.run.records
-    }
+    analysis, records = outcome.analysis, outcome.analysis.run.records
+    settings = {record.key: record.request.settings if record.request else {} for record in records}
     return {
-        "run": outcome.analysis.run.plan.run,
+        "run": analysis.run.plan.run,
         "folder": str(outcome.folder),
         "report": str(outcome.report),
         "exit_code": outcome.exit_code,
         "cells": [
-            asdict(summary) | {"key": summary.key, "settings": settings[summary.key]}
-            for summary in summarize(outcome.analysis.run.records)
+            asdict(summary) | {"key": summary.key, "settings": settings[summary.key]} for summary in analysis.cells
         ],
-        "diagnoses": [asdict(diagnosis) for diagnosis in outcome.analysis.diagnoses],
-        "warnings": [asdict(warning) for warning in outcome.analysis.warnings],
+        "diagnoses": [asdict(diagnosis) for diagnosis in analysis.diagnoses],
+        "warnings": [asdict(warning) for warning in analysis.warnings],
         "launches": [
             {
                 "key": record.key,
@@ -116,7 +113,7 @@ def as_json(outcome: FinishedRun) -> dict[str, Any]:
                 "status": str(record.status),
                 "reason": asdict(record.reason) if record.reason else None,
             }
-            for record in outcome.analysis.run.records
+            for record in records
         ],
     }
 
@@ -130,12 +127,8 @@ def _speed(summary: CellSummary) -> str:
 def _status(statuses: Sequence[Status]) -> str:
     counts = Counter(statuses)
     if len(statuses) == 1 or set(counts) == {Status.OK}:
-        return _words(statuses[0])
-    return ", ".join(f"{count} {_words(status)}" for status, count in counts.most_common())
-
-
-def _words(status: Status) -> str:
-    return status.replace("_", " ")
+        return statuses[0].words
+    return ", ".join(f"{count} {status.words}" for status, count in counts.most_common())
 
 
 def _shown(value: float | None, form: str) -> str:

@@ -9,10 +9,10 @@ from string import ascii_uppercase
 from typing import Any, NamedTuple
 
 from kit.analysis.comparison import ABSENT, CellResult, CellStatus, Comparison, GroupMean, group_means
-from kit.analysis.differences import Difference, Severity, describe
+from kit.analysis.differences import Difference, Severity
 from kit.analysis.gate import FAILING, JUDGED, GateOutcome, GateResult
 from kit.analysis.intervals import MIN_LAUNCHES, Interval, Verdict
-from kit.analysis.summaries import short_names, summarize
+from kit.analysis.summaries import short_names
 from kit.cli.console import Column
 from kit.cli.results import SYNTHETIC
 from kit.model.formatting import format_count
@@ -37,7 +37,7 @@ def legend(runs: Sequence[Run]) -> list[str]:
     return [
         line
         for index, run in enumerate(runs)
-        for line in _wrap(f"{letter(index)}  {run.plan.run}, {run.plan.profile}: {describe(run.machine)}")
+        for line in _wrap(f"{letter(index)}  {run.plan.run}, {run.plan.profile}: {run.machine.description}")
     ]
 
 
@@ -133,8 +133,8 @@ def _columns(base: str, new: str, ratio: str, last: str) -> list[Column]:
 
 def _names(runs: Sequence[Run]) -> dict[str, str]:
     """Return short names by key, the same for all tables of a comparison."""
-    summaries = summarize([record for run in runs for record in run.records])
-    return dict(zip((summary.key for summary in summaries), short_names(summaries), strict=True))
+    cells = list(dict.fromkeys(record.cell for run in runs for record in run.records))
+    return dict(zip((cell.key for cell in cells), short_names(cells), strict=True))
 
 
 def _row(comparison: Comparison, verdict: str, names: Mapping[str, str]) -> list[str]:
@@ -237,7 +237,7 @@ def _wrapped(lines: Iterable[str]) -> list[str]:
 
 
 def _run_json(run: Run) -> dict[str, Any]:
-    machine = {"id": run.machine.id, "description": describe(run.machine)}
+    machine = {"id": run.machine.id, "description": run.machine.description}
     return {"run": run.plan.run, "profile": run.plan.profile, "machine": machine}
 
 

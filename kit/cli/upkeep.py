@@ -46,4 +46,4 @@ def clean(
 
     sources = options.Packages().sources()
     for line in clean(sources, images=images, environments_too=environments) or ["Nothing was left behind."]:
-        typer.echo(line)
+        print_text(line)

@@ -1,24 +1,25 @@
-"""Parse the values of options: choices, durations, sizes and shares."""
+"""Parse the values of options: choices, whole numbers, folders, durations, sizes and shares."""
 
 import re
 from enum import StrEnum
+from pathlib import Path
 from typing import NoReturn
 
 from typer import BadParameter
 
-MAX_S = 366 * 86400
+from kit.model.errors import unknown
+
 SECONDS = {"h": 3600, "m": 60, "s": 1}
 BYTES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,9})?"
-DURATION_REMEDY = "Write a number with its unit, for example 90s, 10m or 1h30m."
 
 
 class Choice(StrEnum):
-    """The choices of an option. Such a class is the parser of its option: it raises BadParameter for any other text."""
+    """The choices of an option. Such a class is the parser of its option: it raises UsageError for any other text."""
 
     @classmethod
     def _missing_(cls, value: object) -> NoReturn:
-        raise BadParameter(f"{value!r} is not one of {', '.join(cls)}.")
+        raise unknown(cls.__name__, str(value), map(str, cls))
 
     @classmethod
     def listed(cls) -> str:
@@ -27,23 +28,36 @@ class Choice(StrEnum):
         return f"{', '.join(others)} or {last}"
 
 
-def choices(*names: str) -> type[Choice]:
-    """Return an enumeration of these names."""
-    return Choice("Choice", {name.upper(): name for name in names})  # type: ignore[call-arg,return-value]
+def choices(kind: str, *names: str) -> type[Choice]:
+    """Return an enumeration of these names. kind: what they name, for messages."""
+    return Choice(kind, {name.upper(): name for name in names})  # type: ignore[call-arg,return-value]
+
+
+def parse_whole(text: str | int) -> int:
+    """Return a whole number. Raise BadParameter for anything else."""
+    try:
+        return int(text)
+    except ValueError:
+        raise BadParameter(f"{text!r} is not a whole number.\nWrite digits only, for example 32.") from None
+
+
+def parse_folder(text: str | Path) -> Path:
+    """Return the folder. Raise BadParameter for an empty name, which `Path` takes for the current folder."""
+    if text == "":
+        raise BadParameter("'' is not a folder.\nWrite a name, for example reports, or . for the current folder.")
+    return Path(text)
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds in `90s`, `10m`, `1h30m` or `1.5h`.
+    """Return the seconds in `90s`, `10m`, `1h30m`, `1 h 30 m` or `1.5h`.
 
-    Raise BadParameter if the text is not a duration, is zero, or is more than a year.
+    Raise BadParameter if the text is not a duration or is zero.
     """
-    found = re.fullmatch(rf"(?:({NUMBER})h)?(?:({NUMBER})m)?(?:({NUMBER})s)?", text.strip().lower())
+    found = re.fullmatch(r"\s*".join(rf"(?:({NUMBER})\s*{unit})?" for unit in SECONDS), text.strip().lower())
     parts = zip(found.groups(), SECONDS.values(), strict=True) if found else ()
     seconds = sum(float(part) * unit for part, unit in parts if part)
     if seconds <= 0:
-        raise BadParameter(f"{text!r} is not a duration.\n{DURATION_REMEDY}")
-    if seconds > MAX_S:
-        raise BadParameter(f"{text!r} is longer than a year.\nChoose at most {MAX_S // 3600}h.")
+        raise BadParameter(f"{text!r} is not a duration.\nWrite a number with its unit, for example 90s, 10m or 1h30m.")
     return seconds
 
 

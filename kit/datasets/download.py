@@ -1,8 +1,6 @@
 """Download files from ordered mirrors. Resume and check them, and give up hosts that are dead or slow."""
 
-import queue
 import shutil
-import threading
 import time
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,6 +10,7 @@ import urllib3
 
 from kit.datasets.files import sha256
 from kit.datasets.registry import RemoteFile
+from kit.host.background import in_background
 from kit.host.privacy import without_user_info
 from kit.model.errors import CorruptDataError, DataError
 from kit.model.progress import Progress
@@ -173,24 +172,15 @@ def _request(url: str, start: int) -> requests.Response:
     if host in _silent:
         raise MirrorFailed("its host did not answer an earlier request")
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
-    responses: queue.Queue[requests.Response | requests.RequestException] = queue.Queue()
-
-    def get() -> None:
-        try:
-            responses.put(requests.get(url, headers=headers, stream=True, timeout=(ANSWER_S, SILENCE_S)))
-        except requests.RequestException as error:
-            responses.put(error)
-
-    threading.Thread(target=get, daemon=True).start()
+    response = in_background(lambda: requests.get(url, headers=headers, stream=True, timeout=(ANSWER_S, SILENCE_S)))
     try:
-        response = responses.get(timeout=ANSWER_S)
-    except queue.Empty:
+        return response.result(timeout=ANSWER_S)
+    except TimeoutError:
         _silent.add(host)
         raise MirrorFailed(f"no answer within {ANSWER_S:.0f} s") from None
-    if isinstance(response, requests.RequestException):
-        cause = getattr(response.args[0], "reason", response) if response.args else response
-        raise MirrorFailed(str(cause).rpartition(": ")[2] or type(response).__name__) from response
-    return response
+    except (requests.RequestException, ValueError) as error:  # some invalid host names raise urllib3's ValueErrors
+        cause = getattr(error.args[0], "reason", error) if error.args else error
+        raise MirrorFailed(str(cause).rpartition(": ")[2] or type(error).__name__) from error
 
 
 def _offset(response: requests.Response, requested: int, size: int) -> int:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import filelock
 
@@ -23,12 +22,13 @@ from kit.datasets.mirrors import mirror_files, mirror_folder, mirror_urls
 from kit.datasets.prepare import prepare
 from kit.datasets.registry import SOURCES, RemoteFile
 from kit.host.paths import cache_folder, named_folder
+from kit.model.data_choice import DataChoice
 from kit.model.errors import DataError, UsageError, unknown
 from kit.model.progress import Progress
 from kit.storage.files import disk_errors
+from scenarios.contract.request import DataKind
 from scenarios.spec import DATASETS
 
-Mode = Literal["auto", "real", "synthetic"]
 PUBLISHED = "published files, checked by SHA-256"
 PROVIDED = "user-provided"
 
@@ -49,7 +49,7 @@ class ResolvedData:
     """The data that launches use. folder: the folder of all prepared sets for workers, or None for synthetic data.
     note: where the data came from, or why they are synthetic and how to get the real set."""
 
-    kind: Literal["real", "synthetic"]
+    kind: DataKind
     folder: Path | None
     note: str
 
@@ -85,7 +85,7 @@ def status(name: str) -> DatasetStatus:
     return DatasetStatus(name, DATASETS[name].title, folder, manifest.read(folder), size)
 
 
-def resolve(name: str, mode: Mode, progress: Progress) -> ResolvedData:
+def resolve(name: str, choice: DataChoice, progress: Progress) -> ResolvedData:
     """Choose the data of launches. Download the real set if necessary. For `auto`, keep within AUTO_BUDGET.
 
     `auto` falls back to synthetic data, and the note says why. Raise UsageError if the name is unknown. Raise DataError
@@ -93,14 +93,14 @@ def resolve(name: str, mode: Mode, progress: Progress) -> ResolvedData:
     """
     _require(name)
     title = DATASETS[name].title
-    if mode == "synthetic":
+    if choice == "synthetic":
         return ResolvedData("synthetic", None, f"{title}: synthetic, as requested")
     prepared = status(name).prepared
     if prepared is None:
         try:
-            prepared = fetch(name, progress, AUTO_BUDGET if mode == "auto" else None)
+            prepared = fetch(name, progress, AUTO_BUDGET if choice == "auto" else None)
         except DataError as error:
-            if mode == "real":
+            if choice == "real":
                 raise
             real = f"Use `kit data fetch {name}` to download the real set, or `kit data add {name} PATH` to import it."
             return ResolvedData("synthetic", None, f"{title}: synthetic. {error.message} {real}")

@@ -32,6 +32,7 @@ from kit.host.sampling.cpu import MIN_S, CpuTimes, between, cpu_times
 from kit.model.environment import EnvironmentKey, Framework
 from kit.model.errors import DataError, EngineError, KitError
 from kit.planning import catalog
+from scenarios.linux.files import text
 from scenarios.spec import DATASETS
 
 T = TypeVar("T")
@@ -157,20 +158,12 @@ def _gpus(frameworks: Sequence[Framework]) -> Gpus:
 
 def _cards(devices: Path = Path("/sys/bus/pci/devices")) -> int:
     """Return the number of NVIDIA GPUs on the PCI bus."""
-    found = [(_text(device / "vendor"), _text(device / "class")) for device in devices.glob("*")]
-    return sum(vendor == NVIDIA and kind.startswith(DISPLAY) for vendor, kind in found)
+    found = [device for device in devices.glob("*") if text(device / "vendor") == NVIDIA]
+    return sum((text(device / "class") or "").startswith(DISPLAY) for device in found)
 
 
 def _governors(cpus: Path = Path("/sys/devices/system/cpu")) -> list[str]:
-    return [name for name in map(_text, cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")) if name]
-
-
-def _text(path: Path) -> str:
-    """Return the stripped text of a small system file, or "" if it cannot be read."""
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
+    return [name for name in map(text, cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")) if name]
 
 
 def _free(folder: Path) -> int | None:

@@ -37,7 +37,7 @@ def check_driver(gpus: Gpus, cards: int, frameworks: Sequence[Framework]) -> Fin
         return Finding(Level.WARNING, "gpu", "NVIDIA's driver fails or does not answer.", remedy)
     if gpus.found:
         names = Counter(gpu.name for gpu in gpus.found)
-        models = ", ".join(name if count == 1 else f"{count} x {name}" for name, count in names.items())
+        models = ", ".join(name if count == 1 else f"{count} × {name}" for name, count in names.items())
         return Finding(Level.OK, "gpu", f"{models}; driver {gpus.driver} supports CUDA up to {gpus.cuda}")
     if not cards:
         return Finding(Level.OK, "gpu", "No NVIDIA GPU is visible. Cells on cuda will be skipped.")

@@ -16,21 +16,21 @@ from kit.engines.base import EngineEntry
 from kit.engines.launch_log import copy_output
 from kit.engines.memory import AT_LIMIT, MemoryWatch
 from kit.engines.supervise import supervise
-from kit.environments.daemon import KILL_S, Daemon, Refusal
+from kit.environments.daemon import Daemon, Refusal
 from kit.environments.images import FRAMEWORK_LABEL, ImageBuilder
 from kit.environments.package_sources import Sources
 from kit.host import gpus
 from kit.host.background import in_background
+from kit.host.limits import KILL_S
 from kit.model.environment import Environment, Framework
 from kit.model.errors import EngineError
-from kit.model.launch import Completion, LaunchFolder, Limits
+from kit.model.launch import SIGKILLED, Completion, LaunchFolder, Limits
 from kit.model.progress import Progress
 from kit.storage.files import disk_errors
 from scenarios.contract.cell import Device
 from scenarios.linux import cgroup
 
 RUN_LABEL = "kit.run"  # on every container of a launch: the run id, which is one of the labels that `launch` gets
-SIGKILLED = 137
 
 
 class DockerEngine:

@@ -64,8 +64,6 @@ class LocalEngine:
 
     def refusal(self, framework: Framework, device: Device) -> str | None:
         """Return why cells of this framework on this device cannot run, None if they can."""
-        if device not in framework.devices:
-            return f"{framework.title} is not offered on {device}."
         if not self._interpreter:
             return gpus.refusal(framework) if device == "cuda" else None
         found = self._probe(framework)

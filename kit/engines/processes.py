@@ -8,10 +8,10 @@ from pathlib import Path
 
 import psutil
 
+from kit.host.limits import KILL_S
 from kit.model.errors import EngineError
 
 TERM_S = 2
-KILL_S = 20
 POLL_S = 0.05
 
 

@@ -16,11 +16,11 @@ import requests
 import urllib3
 from docker.context import ContextAPI
 
+from kit.host.limits import KILL_S
 from kit.host.privacy import without_user_info
 from kit.model.errors import EngineError
 
 MIN_API = (1, 40)  # Docker 19.03: device requests
-KILL_S = 30
 
 # The daemon refused a request. `explanation` is its message.
 Refusal = docker.errors.APIError

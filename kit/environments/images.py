@@ -23,6 +23,7 @@ from kit.host.privacy import without_user_info
 from kit.model.environment import Environment, Framework
 from kit.model.errors import DiskError, ImageError
 from kit.model.progress import Progress, Task
+from kit.storage.files import NO_SPACE_TEXT
 from scenarios.contract.cell import Device
 
 FRAMEWORK_LABEL = "kit.framework"  # on every image that kit builds: the framework's name
@@ -191,7 +192,7 @@ def explain(tag: str, failure: str, tail: list[str], log: Path) -> ImageError | 
     """Return the error for a failed build: the builder's message, the log's last lines, the remedy for known causes."""
     text = "\n".join([*tail, failure])
     message = f"Building {tag} failed: {failure}\n" + "\n".join(f"  | {line}" for line in tail)
-    if re.search(r"no space left on device", text, re.IGNORECASE):
+    if NO_SPACE_TEXT.search(text):
         return DiskError(message, _DISK_REMEDY)
     remedy = next((remedy for pattern, remedy in _REMEDIES.items() if re.search(pattern, text)), "Try again.")
     return ImageError(message, f"{remedy}\nBuild log: {log}")

@@ -1,14 +1,12 @@
 """Make the local engine's virtual environments with uv: one per framework and device, from the locks of the images."""
 
 import collections
-import errno
 import hashlib
 import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import filelock
@@ -21,12 +19,16 @@ from kit.host.privacy import without_user_info
 from kit.model.environment import Environment, Framework
 from kit.model.errors import DiskError, EngineError, ImageError
 from kit.model.progress import Progress, Task
+from kit.storage.files import NO_SPACE_TEXT, disk_errors
 from scenarios.contract.cell import Device
 
 PYTHON = "3.11"
 MARKER = "complete.json"
 TAIL_LINES = 15
 LOCAL_VERSION = re.compile(r"^\S+==[^\s;]*\+", re.MULTILINE)  # for example 2.13.0+cpu: no index has such wheels
+DISK_REMEDY = (
+    "Set KIT_CACHE_DIR to another folder that you can write to. `kit clean --environments` removes all environments."
+)
 OTHER_WAYS = "Use --engine docker, or --env with an interpreter that has the framework."
 
 
@@ -52,7 +54,7 @@ def ensure(framework: Framework, device: Device, sources: Sources, assets: Path,
     be installed or the adapter cannot be imported, DiskError if the folder cannot be written.
     """
     lock, digest, home = _place(framework, device)
-    with _disk_errors():
+    with disk_errors(folder(), DISK_REMEDY):
         home.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(home.with_suffix(".lock")):
             marker = home / MARKER
@@ -80,7 +82,7 @@ def remove_all() -> list[str]:
     """Remove every environment. Return their names. Raise DiskError if one cannot be removed."""
     if not folder().is_dir():
         return []
-    with _disk_errors():
+    with disk_errors(folder(), DISK_REMEDY):
         found = sorted(path for path in folder().iterdir() if path.is_dir())
         for path in found:
             with filelock.FileLock(path.with_suffix(".lock")):
@@ -135,8 +137,8 @@ def _run(command: list[str], cwd: Path, variables: Mapping[str, str], task: Task
     if code == 0:
         return None
     text = "\n".join(tail)
-    if re.search(r"no space left on device|os error 28|disk quota exceeded", text, re.IGNORECASE):
-        raise _no_space(text)
+    if NO_SPACE_TEXT.search(text):
+        raise DiskError(f"The disk has no space for the environment:\n{text}", DISK_REMEDY)
     return text
 
 
@@ -149,23 +151,3 @@ def _uv() -> str:
 
 def _size(home: Path) -> int:
     return sum(path.lstat().st_size for path in home.rglob("*"))
-
-
-def _no_space(text: str) -> DiskError:
-    return DiskError(
-        f"The disk has no space for the environment: {text}",
-        f"Free some space in {folder()} (kit clean --environments), or set KIT_CACHE_DIR to a larger disk.",
-    )
-
-
-@contextmanager
-def _disk_errors() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise _no_space(str(error)) from error
-        raise DiskError(
-            f"The folder of environments cannot be used: {error}",
-            "Set KIT_CACHE_DIR to a folder that you may write to.",
-        ) from error

@@ -181,7 +181,7 @@ class _Campaign:
         tries = Counter(record.key for record in records)
         probes = []
         for launch in launches:
-            request = launch_requests.probing(self.plan, launch.request.cell, 1, len(self.limits.cpus))
+            request = launch_requests.probing(self.plan, launch.request.cell, len(self.limits.cpus))
             if request.cell.key not in self.probed:
                 self.probed.add(request.cell.key)
                 request = replace(request, launch=1 + tries[request.cell.key])

@@ -7,8 +7,9 @@ what ran is what the request asked for. This module does no input or output.
 import re
 from dataclasses import dataclass
 
-from kit.model.launch import Completion
+from kit.model.launch import SIGKILLED, Completion
 from kit.model.record import HostSamples
+from kit.storage.files import NO_SPACE_TEXT
 from scenarios.contract.codec import from_json
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import Request
@@ -16,8 +17,6 @@ from scenarios.contract.result import Evidence, Proof, Result, Telemetry
 
 # What Docker, containerd, CDI and NVIDIA's hook say if no GPU can be passed to a container.
 NO_GPU = re.compile(r"could not select device driver|\bcdi\b|nvidia", re.IGNORECASE)
-NO_SPACE = re.compile(r"no space left on device", re.IGNORECASE)
-SIGKILLED = 137
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def _not_started(request: Request, message: str) -> Reason:
             f"The engine cannot pass a GPU to a container: {message}",
             "Install the NVIDIA Container Toolkit and configure it for this engine. `kit doctor` checks it.",
         )
-    if NO_SPACE.search(message):
+    if NO_SPACE_TEXT.search(message):
         return Reason.of(Code.DISK_FULL, f"The engine has no disk space: {message}")
     return Reason.of(Code.ENGINE_FAILED, f"The engine did not start the launch: {message}")
 

@@ -25,9 +25,10 @@ def _clean(sources: Sources, requested: dict[str, bool]) -> list[str]:
     for entry in registry.entries():
         engine = entry.make(sources, "")
         try:
-            engine.describe()
+            if entry.program is not None:  # an engine that is always here may have leftovers even if it is broken
+                engine.describe()
         except EngineError as error:
-            if entry.program is None or shutil.which(entry.program):  # else it is not installed and has no leftovers
+            if entry.program and shutil.which(entry.program):  # else it is not installed and has no leftovers
                 lines.append(f"{entry.name} was not cleaned: {' '.join(error.message.split())}")
             continue
         lines += engine.sweep(machine_lock.is_alive)

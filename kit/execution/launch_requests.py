@@ -36,11 +36,11 @@ def tuning(measured: Request, launch: int, seconds: float) -> Request:
     return replace(measured, launch=launch, purpose="tune", budget=limits, settings={}, environment={})
 
 
-def probing(plan: Plan, cell: Cell, launch: int, threads: int) -> Request:
-    """Return the request to probe the ceilings of this cell's framework, device and precision."""
+def probing(plan: Plan, cell: Cell, threads: int) -> Request:
+    """Return the request of the first try to probe the ceilings of this cell's framework, device and precision."""
     return Request(
         cell=Cell(CEILINGS, "", cell.framework, cell.device, 1, "stock", cell.precision, 1),
-        launch=launch,
+        launch=1,
         spec="",
         seed=plan.seed,
         threads=threads,

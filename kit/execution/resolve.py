@@ -7,10 +7,11 @@ from kit.datasets.service import ResolvedData
 from kit.engines.base import Engine
 from kit.execution.launch import UnstartedLaunch
 from kit.host import gpus
+from kit.model.data_choice import DataChoice
 from kit.model.environment import Environment, EnvironmentKey, Framework
 from kit.model.errors import CorruptDataError, DataError, EngineError, ImageError, unknown
 from kit.model.machine import Machine
-from kit.model.plan import DataChoice, Plan, PlannedLaunch
+from kit.model.plan import Plan, PlannedLaunch
 from kit.model.progress import Progress
 from kit.model.record import Record
 from kit.planning import catalog

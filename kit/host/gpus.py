@@ -54,8 +54,6 @@ def absence() -> str | None:
 def refusal(framework: Framework) -> str | None:
     """Return why no GPU of this machine can run the framework's CUDA environment, with the remedy. Return None if one
     can."""
-    if "cuda" not in framework.devices:
-        return f"{framework.title} is not offered on cuda."
     return absence() or " ".join(lack(framework) or ()) or None
 
 

@@ -1,6 +1,9 @@
 """Define the description of a machine."""
 
+from collections import Counter
+
 from kit.model.document import Document, Part
+from kit.model.formatting import format_count
 
 
 class Gpu(Part):
@@ -50,3 +53,9 @@ class Machine(Document):
     kit: str
     hostname: str | None = None
     user: str | None = None
+
+    @property
+    def description(self) -> str:
+        """Return a short description, for example `Example CPU, 8 CPUs, 2 × Example GPU`."""
+        gpus = [f"{n} × {name}" for name, n in Counter(gpu.name for gpu in self.gpus).items()]
+        return ", ".join([self.cpu_model, format_count(self.cpus, "CPU"), *(gpus or ["no NVIDIA GPU"])])

@@ -1,10 +1,11 @@
 """Define the plan of a run and the file of settings."""
 
 from collections import Counter
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, model_validator
 
+from kit.model.data_choice import DataChoice
 from kit.model.document import Contract, Document, Part
 from kit.model.environment import EnvironmentKey
 from scenarios.contract import allocators
@@ -13,7 +14,6 @@ from scenarios.contract.ranges import MAX_SEED, MAX_TIME
 
 TUNE_S = 60.0  # default duration of the search for one tuned cell's settings
 
-DataChoice = Literal["auto", "real", "synthetic"]
 Seconds = Annotated[PositiveFloat, Field(le=MAX_TIME)]
 
 

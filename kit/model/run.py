@@ -34,42 +34,37 @@ class Run:
     tunings: Sequence[Record] = ()
 
     def frame(self) -> pd.DataFrame:
-        """Return a tidy table with one row per launch of a cell, see `launch_frame`."""
-        return launch_frame(self.records)
+        """Return a tidy table with one row per record of a cell.
 
+        | Column | Content |
+        |---|---|
+        | key | key of the cell |
+        | scenario, variant, framework, device, devices, lane, precision, batch | fields of the cell |
+        | launch | number of the launch, from 1 |
+        | status | how the launch ended, see `scenarios.contract.reasons.Status` |
+        | synthetic | whether the launch used synthetic data |
+        | images_per_s | training speed, images/s; this and the following columns are NaN unless the launch is `ok` |
+        | epoch_s | time of one training epoch, s |
+        | inference_images_per_s | inference speed at a large batch size, images/s |
+        | p50_ms, p90_ms, p99_ms | percentiles of the latency at batch size 1, ms |
+        | cpu_cores | mean number of busy CPU cores while training |
+        """
+        import pandas as pd  # takes half a second, which `kit --help` and `kit plan` do not need
 
-def launch_frame(records: Sequence[Record]) -> pd.DataFrame:
-    """Return a tidy table with one row per record of a cell.
-
-    | Column | Content |
-    |---|---|
-    | key | key of the cell |
-    | scenario, variant, framework, device, devices, lane, precision, batch | fields of the cell |
-    | launch | number of the launch, from 1 |
-    | status | how the launch ended, see `scenarios.contract.reasons.Status` |
-    | synthetic | whether the launch used synthetic data |
-    | images_per_s | training speed, images/s; this and the following columns are NaN unless the launch is `ok` |
-    | epoch_s | time of one training epoch, s |
-    | inference_images_per_s | inference speed at a large batch size, images/s |
-    | p50_ms, p90_ms, p99_ms | percentiles of the latency at batch size 1, ms |
-    | cpu_cores | mean number of busy CPU cores while training |
-    """
-    import pandas as pd  # takes half a second, which `kit --help` and `kit plan` do not need
-
-    rows: list[dict[str, object]] = []
-    for record in records:
-        row = {"key": record.key, **dict(zip(CELL_COLUMNS, astuple(record.cell), strict=True))}
-        row |= {"launch": record.launch, "status": str(record.status), "synthetic": record.synthetic}
-        result = record.result
-        if record.ok and result and result.training and result.inference and result.telemetry:
-            row |= {
-                "images_per_s": result.training.images_per_s,
-                "epoch_s": result.training.epoch_s,
-                "inference_images_per_s": result.inference.images_per_s,
-                "p50_ms": result.inference.p50_ms,
-                "p90_ms": result.inference.p90_ms,
-                "p99_ms": result.inference.p99_ms,
-                "cpu_cores": result.telemetry.cpu_cores,
-            }
-        rows.append(row)
-    return pd.DataFrame(rows, columns=COLUMNS)
+        rows: list[dict[str, object]] = []
+        for record in self.records:
+            row = {"key": record.key, **dict(zip(CELL_COLUMNS, astuple(record.cell), strict=True))}
+            row |= {"launch": record.launch, "status": str(record.status), "synthetic": record.synthetic}
+            result = record.result
+            if record.ok and result and result.training and result.inference and result.telemetry:
+                row |= {
+                    "images_per_s": result.training.images_per_s,
+                    "epoch_s": result.training.epoch_s,
+                    "inference_images_per_s": result.inference.images_per_s,
+                    "p50_ms": result.inference.p50_ms,
+                    "p90_ms": result.inference.p90_ms,
+                    "p99_ms": result.inference.p99_ms,
+                    "cpu_cores": result.telemetry.cpu_cores,
+                }
+            rows.append(row)
+        return pd.DataFrame(rows, columns=COLUMNS)

@@ -1,18 +1,20 @@
 """Make a plan: the ordered launches of a selection. This module only computes."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kit.model.data_choice import DataChoice
 from kit.model.environment import Framework
 from kit.model.errors import UsageError
-from kit.model.plan import TUNE_S, DataChoice, Plan, PlannedLaunch
+from kit.model.formatting import format_bytes, format_duration
+from kit.model.plan import TUNE_S, Plan, PlannedLaunch
 from kit.planning.estimates import planned_seconds
 from kit.planning.profiles import Profile, find_profile
 from kit.planning.selection import Selection, select_cells
 from scenarios.catalog import Scenarios
 from scenarios.contract.cell import Cell
-from scenarios.contract.ranges import MAX_INT, MAX_SEED
+from scenarios.contract.ranges import MAX_SEED
 
 # The default timeout of a launch is this base plus this factor times its estimate. Machines differ a lot in speed.
 TIMEOUT_BASE_S = 600.0
@@ -20,6 +22,13 @@ TIMEOUT_FACTOR = 4.0
 
 # Default time budget of the standard profile: the planned launches of all stock cells on two cores, and some more.
 DEFAULT_BUDGET_S = 5400.0
+
+# Ranges of what a user may ask for.
+MIN_S, MAX_S = 1, 366 * 86400  # one second to one year
+MIN_MEMORY_BYTES = 64 << 20  # a worker has 45 MiB with numpy and OpenCV alone; Docker's own minimum is 6 MiB
+MAX_MEMORY_BYTES = 1 << 50
+MAX_THREADS = 8192  # the largest number of CPUs that Linux can be built for on x86-64 (NR_CPUS)
+MAX_EPOCHS = 10_000  # the published numbers are 5 to 25
 
 
 @dataclass(frozen=True)
@@ -105,24 +114,21 @@ def _check_numbers(options: Options, selection: Selection, profile: Profile) -> 
         )
     if options.tune_s is not None and "tuned" not in (selection.lanes or ()):
         raise UsageError("--tune does not apply to the stock lane.", "Add --lane tuned, or remove --tune.")
-    numbers: dict[str, float | None] = {
-        "--epochs": options.epochs,
-        "--timeout": options.timeout_s,
-        "--tune": options.tune_s,
-        "--budget": options.budget_s,
-        "--memory": options.memory_bytes,
-        "--threads": options.threads,
-        "--batch": min(selection.batches, default=None) if selection.batches else None,
-    }
-    for name, value in numbers.items():
-        if value is not None and not value > 0:  # also refuses NaN
-            raise UsageError(f"{name} must be greater than 0, but is {value}.", "Remove it to use the default.")
-        if value is not None and value > MAX_INT:
-            raise UsageError(f"{name} is too large.", "Choose a smaller number.")
-    if options.seed < 0:
-        raise UsageError(f"--seed must not be negative, but is {options.seed}.", "Remove it to use the default.")
-    if options.seed > MAX_SEED:
-        raise UsageError(f"--seed must be at most {MAX_SEED}, but is {options.seed}.", "Choose a smaller number.")
+    ranges: tuple[tuple[str, float | None, float, float, Callable[[float], str]], ...] = (
+        ("--epochs", options.epochs, 1, MAX_EPOCHS, "{:,}".format),
+        ("--timeout", options.timeout_s, MIN_S, MAX_S, format_duration),
+        ("--tune", options.tune_s, MIN_S, MAX_S, format_duration),
+        ("--budget", options.budget_s, MIN_S, MAX_S, format_duration),
+        ("--memory", options.memory_bytes, MIN_MEMORY_BYTES, MAX_MEMORY_BYTES, format_bytes),
+        ("--threads", options.threads, 1, MAX_THREADS, "{:,}".format),
+        ("--seed", options.seed, 0, MAX_SEED, "{:,}".format),
+    )
+    for name, value, low, high, show in ranges:
+        if value is not None and not low <= value <= high:
+            raise UsageError(
+                f"{name} must be between {show(low)} and {show(high)}, but is {show(value)}.",
+                f"Choose a value in this range, or remove {name} to use the default.",
+            )
 
 
 def _pinned(options: Options, cells: Sequence[Cell]) -> dict[str, dict[str, str]]:

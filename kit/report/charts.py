@@ -25,27 +25,28 @@ WIDTH = 190
 
 
 def bars(title: str, values: tuple[Bar, ...]) -> Markup:
-    """Return horizontal bars as SVG, one per framework and device, each labeled with its number."""
+    """Return horizontal bars as SVG, one per framework and configuration, each labeled with its number."""
     data = pd.DataFrame(
         {
             "framework": [printable(b.framework) for b in values],
-            "device": [b.device for b in values],
+            "configuration": [b.configuration for b in values],
             "value": [b.value for b in values],
             "label": [text.number(b.value) for b in values],
             "low": [b.low for b in values],
             "high": [b.high for b in values],
         }
     )
-    devices = sorted({b.device for b in values})
-    colors = _shades(devices)
+    devices = {b.configuration: b.device for b in values}
+    configurations = sorted(devices, key=lambda name: (devices[name], name))
+    colors = _shades([devices[name] for name in configurations])
     base = alt.Chart(data).encode(
         x=alt.X("value:Q", title=None, axis=alt.Axis(tickCount=3, grid=True, domain=False, format=",~f")),
         y=alt.Y("framework:N", title=None, sort=None),
-        yOffset=alt.YOffset("device:N", sort=devices),
+        yOffset=alt.YOffset("configuration:N", sort=configurations),
     )
     legend = alt.Legend(orient="bottom", title=None) if len(devices) > 1 else None
     drawn = base.mark_bar(cornerRadiusEnd=2).encode(
-        color=alt.Color("device:N", scale=alt.Scale(domain=devices, range=colors), legend=legend)
+        color=alt.Color("configuration:N", scale=alt.Scale(domain=configurations, range=colors), legend=legend)
     )
     # A label stands right of the bar and of its interval.
     labels = base.transform_calculate(edge="max(datum.value, datum.high)").mark_text(align="left", dx=4, fontSize=11)
@@ -56,13 +57,13 @@ def bars(title: str, values: tuple[Bar, ...]) -> Markup:
 
 
 def _shades(devices: Sequence[str]) -> list[str]:
-    """Return one color per label of a bar. The device decides the hue."""
+    """Return one color per configuration. devices: those of the configurations; a device decides the hue."""
     seen: Counter[str] = Counter()
     colors = []
-    for kind in (device.split()[0] for device in devices):
-        shades = DEVICE_COLORS.get(kind, OTHER_COLORS)
-        colors.append(shades[seen[kind] % len(shades)])
-        seen[kind] += 1
+    for device in devices:
+        shades = DEVICE_COLORS.get(device, OTHER_COLORS)
+        colors.append(shades[seen[device] % len(shades)])
+        seen[device] += 1
     return colors
 
 

@@ -21,9 +21,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar of a chart. low, high: ends of the 95 % interval, or None if there is only one launch."""
+    """One bar of a chart.
+
+    configuration: shown in the legend, for example `2 × cuda bf16`. device: decides the hue. low, high: ends of the
+    95 % interval, or None if there is only one launch.
+    """
 
     framework: str
+    configuration: str
     device: str
     value: float
     low: float | None = None

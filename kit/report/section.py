@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from kit.analysis.run_analysis import RunAnalysis
-from kit.analysis.summaries import CellSummary, Ratio, RatioKind, ratios, short_names, summarize
+from kit.analysis.summaries import CellSummary, Ratio, RatioKind, ratios, short_names
 from kit.model.record import Record
 from kit.model.run import Run
 from scenarios.contract.result import Result
@@ -26,14 +26,9 @@ class ReportInput:
         return self.analysis.run
 
     @cached_property
-    def cells(self) -> list[CellSummary]:
-        """Return the summary of each cell, including those without an `ok` launch."""
-        return summarize(self.run.records)
-
-    @cached_property
     def measured(self) -> list[CellSummary]:
         """Return the summary of each cell with an `ok` launch."""
-        return [cell for cell in self.cells if cell.launches]
+        return [cell for cell in self.analysis.cells if cell.launches]
 
     @cached_property
     def rows(self) -> dict[str, list[CellSummary]]:
@@ -70,7 +65,8 @@ class ReportInput:
 
     @cached_property
     def _names(self) -> dict[str, str]:
-        return {cell.key: name for cell, name in zip(self.cells, short_names(self.cells), strict=True)}
+        cells = [summary.cell for summary in self.analysis.cells]
+        return {cell.key: name for cell, name in zip(cells, short_names(cells), strict=True)}
 
     def name(self, key: str) -> str:
         """Return the name of a cell in this report."""

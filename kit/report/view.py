@@ -2,13 +2,11 @@
 
 import importlib
 import pkgutil
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kit.analysis.run_analysis import RunAnalysis
-from kit.model.formatting import format_count
 from kit.report import sections, text
 from kit.report.section import ReportInput, Section
 
@@ -24,14 +22,11 @@ class View:
 
 def make_view(analysis: RunAnalysis, titles: Mapping[str, str]) -> View:
     """Return the content of the report of one run. titles: name of a framework to its display name."""
-    plan, machine = analysis.run.plan, analysis.run.machine
-    gpus = [f"{n} × {name}" for name, n in Counter(gpu.name for gpu in machine.gpus).items()]
-    devices = ", ".join([format_count(machine.cpus, "CPU"), *(gpus or ["no NVIDIA GPU"])])
-    source = ReportInput(analysis, titles)
+    run, source = analysis.run, ReportInput(analysis, titles)
     found = [(section, section.data(source)) for section in discover()]
     return View(
         title="Deep learning on this machine",
-        subtitle=f"{machine.cpu_model}, {devices} · {plan.profile} profile · {text.moment(plan.created_at)}",
+        subtitle=f"{run.machine.description} · {run.plan.profile} profile · {text.moment(run.plan.created_at)}",
         sections=tuple((section, data) for section, data in found if data is not None),
     )
 

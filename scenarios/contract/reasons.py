@@ -16,6 +16,11 @@ class Status(StrEnum):
     WRONG_DEVICE = "wrong_device"
     BROKEN_CONTRACT = "broken_contract"
 
+    @property
+    def words(self) -> str:
+        """Return the status for people, for example `out of memory`."""
+        return self.replace("_", " ")
+
 
 REPORT = "Read the log. If the kit and the framework are unchanged, report this as a bug."
 

@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from kit.analysis.intervals import cell_interval, ratio_interval
+from kit.analysis.run_analysis import analyze_run
 from kit.analysis.summaries import ratios, speeds, summarize
 from kit.cli import results
-from tests.examples import cell, failed, record, request
+from kit.planning import catalog
+from tests.examples import cell, failed, record, request, run
 
 NARROW = (1000.0, 1002.0, 998.0, 1001.0, 999.0)
 
@@ -25,13 +27,13 @@ def scaled(factor, values=NARROW):
 
 def judged(records):
     """Return (kind, its value in numerator and denominator, verdict) of all ratios."""
-    found = ratios(summarize(records), records)
+    found = ratios(summarize(run(records)), records)
     return [(r.kind, getattr(r.numerator.cell, r.kind), getattr(r.denominator.cell, r.kind), r.verdict) for r in found]
 
 
 def test_the_estimate_and_interval_of_a_cell_come_from_its_ok_launches():
     records = [*launches(NARROW), failed(request(launch=6))]
-    (summary,) = summarize(records)
+    (summary,) = summarize(run(records))
     assert summary.interval == cell_interval(NARROW)
     assert summary.images_per_s == summary.interval.estimate
     assert (summary.launches, summary.attempts) == (5, 6)
@@ -40,7 +42,7 @@ def test_the_estimate_and_interval_of_a_cell_come_from_its_ok_launches():
 
 def test_one_launch_has_a_value_but_no_interval_and_no_verdict():
     records = [*launches([1000.0]), *launches(scaled(3), cell(framework="tensorflow"))]
-    alone, other = summarize(records)
+    alone, other = summarize(run(records))
     assert (alone.images_per_s, alone.interval) == (1000.0, None)
     (ratio,) = ratios([alone, other], records)
     assert (ratio.numerator, ratio.interval, ratio.verdict) == (other, None, "unknown")
@@ -50,7 +52,7 @@ def test_one_launch_has_a_value_but_no_interval_and_no_verdict():
 @pytest.mark.parametrize(("factor", "verdict"), [(1.02, "faster"), (1.001, "tie"), (0.999, "tie"), (0.98, "slower")])
 def test_a_ratio_is_a_tie_if_its_interval_contains_1(factor, verdict):
     records = [*launches(NARROW), *launches(scaled(factor), lane="tuned")]
-    (ratio,) = ratios(summarize(records), records)
+    (ratio,) = ratios(summarize(run(records)), records)
     assert ratio.interval == ratio_interval(scaled(factor), NARROW)
     assert ratio.ratio == pytest.approx(ratio.interval.estimate)
     assert judged(records) == [("lane", "tuned", "stock", verdict)]
@@ -92,6 +94,7 @@ def test_cells_that_differ_in_more_than_one_field_are_not_compared(other):
 def test_the_table_shows_and_explains_the_interval_if_there_is_one():
     several, single = launches((1000.0, 1100.0, 900.0, 1050.0, 950.0)), launches([2000.0], cell("cifar-cnn"))
     half_width = 100 * cell_interval(speeds(several)).half_width
-    assert [row[2] for row in results.table([*several, *single])] == [f"997 ±{half_width:.1f} %", "2,000"]
-    assert any("± half-width of the 95 % interval" in note for note in results.notes(several))
-    assert not any("±" in note for note in results.notes(single))
+    both, alone = (analyze_run(run(records), catalog.scenarios()) for records in ([*several, *single], single))
+    assert [row[2] for row in results.table(both)] == [f"997 ±{half_width:.1f} %", "2,000"]
+    assert any("± half-width of the 95 % interval" in note for note in results.notes(both))
+    assert not any("±" in note for note in results.notes(alone))

@@ -59,6 +59,7 @@ ENDINGS = [
         Code.DISK_FULL,
         "no space",
     ),
+    (Completion(None, 0, not_started="disk quota exceeded"), "cpu", Status.FAILED, Code.DISK_FULL, "quota"),
 ]
 
 

@@ -29,6 +29,12 @@ def test_the_help_imports_nothing_heavy() -> None:
     assert not {"rich", "pydantic", "pandas", "numpy", "docker", "requests", "jinja2", "psutil"} & set(modules)
 
 
+def test_planning_imports_nothing_that_only_results_need() -> None:
+    program = "import sys, kit.execution.workflow; print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"pandas", "altair", "jinja2"} & set(modules)
+
+
 COMMANDS = ["doctor", "list", "data", "plan", "build", "run", "report", "compare", "gate", "settings", "clean"]
 DATA_COMMANDS = ["data fetch", "data add", "data verify", "data list"]
 
@@ -181,3 +187,16 @@ def test_clean_does_not_mention_an_engine_that_is_not_installed(kit: Kit, monkey
     monkeypatch.setattr("kit.engines.docker.DockerEngine.describe", answer)
     monkeypatch.setattr("kit.engines.local.LocalEngine.sweep", lambda self, alive: [])
     assert kit("clean").out.splitlines() == ["docker was not cleaned: No docker engine answers."]
+
+
+def test_clean_needs_no_uv(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> str:
+        raise FileNotFoundError("uv")
+
+    monkeypatch.setattr("uv.find_uv_bin", missing)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("kit.engines.docker.DockerEngine.describe", no_daemon)
+    monkeypatch.setattr("kit.engines.local.LocalEngine.sweep", lambda self, alive: ["process 7"])
+    monkeypatch.setattr("kit.environments.uv_environments.remove_all", lambda: ["torch-cpu-0"])
+    called = kit("clean", "--environments")
+    assert (called.code, called.out.splitlines()) == (0, ["process 7", "environment torch-cpu-0"])

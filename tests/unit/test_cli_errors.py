@@ -17,18 +17,20 @@ BAD = {
     "run": ["--all", "kit list"],
     "rum": ["Did you mean 'run'"],
     "run --everything": ["No such option"],
-    "run --all --epochs many": ["--epochs"],
+    "run --all --epochs many": ["--epochs", "'many' is not a whole number", "for example 32"],
+    "run --all --seed 1.5": ["--seed", "'1.5' is not a whole number", "for example 32"],
     "run --all --scenario mnist-cn": ["Did you mean 'mnist-cnn'?", "cifar-mlp"],
     "run --scenario mnist-cnn --variant dep": ["variant", "default"],
     "run --framework pytorch": ["Did you mean 'torch'?", "onnxruntime"],
-    "run --device gpu": ["--device", "'gpu' is not one of cpu, cuda."],
-    "run --all --lane tunned": ["--lane", "'tunned' is not one of stock, tuned."],
-    "run --all --precision fp16": ["--precision", "is not one of fp32, tf32, bf16."],
-    "run --all --profile quik": ["--profile", "is not one of smoke, quick, standard, full."],
-    "run --all --data fake": ["--data", "is not one of auto, real, synthetic."],
+    "run --device gpu": ["Unknown device 'gpu'", "Choose from: cpu, cuda."],
+    "run --all --lane tunned": ["Unknown lane 'tunned'", "Did you mean 'tuned'?", "Choose from: stock, tuned."],
+    "run --all --precision fp16": ["Unknown precision 'fp16'", "Choose from: bf16, fp32, tf32."],
+    "run --all --profile Quick": ["Unknown profile 'Quick'", "Did you mean 'quick'?", "full, quick, smoke, standard."],
+    "run --all --data fake": ["Unknown kind of data 'fake'", "Choose from: auto, real, synthetic."],
     "run --all --timeout 90": ["--timeout", "not a duration", "90s"],
     "run --all --memory 4x": ["--memory", "not a size", "4g"],
-    "run --all --batch 0": ["--batch"],
+    "run --all --memory 1k": ["--memory must be between 64 MiB and", "but is 1.0 KiB"],
+    "run --all --batch 0": ["--batch must be between 1 and 8,000", "images of catdog-cnn, but is 0"],
     "run --all --epochs 3": ["--profile full"],
     "run --all --retry-failed": ["--resume"],
     "run --resume nothing": ["no run 'nothing'", "Give the folder"],
@@ -36,6 +38,7 @@ BAD = {
     "run --all --ca-bundle /nowhere": ["/nowhere"],
     "run --all --ca-bundle /proc/self/mem": ["/proc/self/mem", "cannot be read", "--ca-bundle"],
     "run --all --out /dev/null": ["/dev/null is a file", "Name a folder with --out"],
+    "run --all --out=": ["--out", "'' is not a folder", "for example reports"],
     "run --all --out /dev/null/runs": ["/dev/null is a file", "Name a folder with --out"],
     "run --all --tune 0s": ["not a duration"],
     "run --all --tune 30s": ["does not apply to the stock lane", "--lane tuned"],
@@ -44,8 +47,8 @@ BAD = {
     "settings nothing": ["no run 'nothing'"],
     "plan --framework pytorch": ["Did you mean 'torch'?"],
     "build --framework pytorch": ["Did you mean 'torch'?"],
-    "build --device gpu": ["--device", "cpu, cuda"],
-    "list framework": ["is not one of scenarios, frameworks, datasets."],
+    "build --device gpu": ["Unknown device 'gpu'", "cpu, cuda"],
+    "list framework": ["Unknown kind 'framework'", "Did you mean 'frameworks'?", "datasets, frameworks, scenarios."],
     "report nothing": ["no run 'nothing'"],
     "compare nothing": ["Missing argument", "RUN"],
     "compare nothing more": ["no run 'nothing'"],
@@ -141,3 +144,14 @@ def test_a_closed_stdout_is_no_crash() -> None:
         ["sh", "-c", f"{sys.executable} -m kit list >&-"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", ["--version", "data verify", "data verify mnist", "clean"])
+def test_a_closed_pipe_does_not_change_the_exit_code(kit: Kit, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setattr("kit.datasets.service.verify", lambda name: None)
+    monkeypatch.setattr("kit.execution.clean.clean", lambda sources, **options: [])
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w", encoding="utf-8") as stream:
+        monkeypatch.setattr("sys.stdout", stream)
+        assert kit(*command.split()).code == 0

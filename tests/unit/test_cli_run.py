@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from kit.analysis.run_analysis import RunAnalysis, analyze_run
 from kit.cli import results
 from kit.host import machine_lock
 from kit.model.errors import EngineError
+from kit.model.record import Record
+from kit.planning import catalog
 from kit.storage import run_names
 from kit.storage.run_folder import RunFolder
 from scenarios.contract.reasons import Code, Reason, Status
@@ -139,38 +142,43 @@ def test_settings_are_written_and_used_by_another_run(kit: Kit, engine: fakes.Fa
     assert kit("settings", json.loads(stock.out)["run"]).code == 2
 
 
+def analyzed(*records: Record) -> RunAnalysis:
+    return analyze_run(examples.run(records), catalog.scenarios())
+
+
 def test_the_table_names_differences_and_failures() -> None:
-    failed = Reason(Code.DEADLINE, "It took too long.", "Raise --timeout.")
+    failed = Reason(Code.MEMORY_LIMIT, "It needs 9 GiB.", "Raise --memory.")
     records = [
         examples.record(examples.request()),
-        examples.record(examples.request(batch=128), status=Status.TIMEOUT, reason=failed, result=None),
+        examples.record(examples.request(batch=128), status=Status.OUT_OF_MEMORY, reason=failed, result=None),
         examples.record(examples.request(lane="tuned", data="real")),
     ]
-    rows = results.table(records)
+    analysis = analyzed(*records)
+    rows = results.table(analysis)
     assert [row[0] for row in rows] == [
         "mnist-cnn/torch/cpu/stock/fp32/b64*",
         "mnist-cnn/torch/cpu/stock/fp32/b128*",
         "mnist-cnn/torch/cpu/tuned/fp32/b64",
     ]
-    assert rows[1][1:] == ["timeout", "", "", "", ""]
-    assert (
-        results.notes(records)[-1] == "mnist-cnn/torch/cpu/stock/fp32/b128 timeout: It took too long. Raise --timeout."
-    )
-    assert results.table(records[:1])[0][0] == "mnist-cnn/torch/cpu*"
+    assert rows[1][1:] == ["out of memory", "", "", "", ""]
+    reason = "mnist-cnn/torch/cpu/stock/fp32/b128 out of memory: It needs 9 GiB. Raise --memory."
+    assert results.notes(analysis)[-1] == reason
+    assert results.table(analyzed(records[0]))[0][0] == "mnist-cnn/torch/cpu*"
 
 
 def test_skipped_cells_have_a_row_only_without_others() -> None:
     here = examples.record(examples.request())
     lacking = examples.failed(examples.request(framework="tensorflow"), Status.SKIPPED, Code.NO_DEVICE)
-    assert [row[1] for row in results.table([lacking, here])] == ["ok"]
-    assert "mnist-cnn/tensorflow/cpu/stock/fp32/b64 skipped: It failed. Look." in results.notes([lacking, here])
-    assert [row[1] for row in results.table([lacking])] == ["skipped"]
+    both = analyzed(lacking, here)
+    assert [row[1] for row in results.table(both)] == ["ok"]
+    assert "mnist-cnn/tensorflow/cpu/stock/fp32/b64 skipped: It failed. Look." in results.notes(both)
+    assert [row[1] for row in results.table(analyzed(lacking))] == ["skipped"]
 
 
 def test_a_note_explains_missing_accuracy() -> None:
     part, whole = examples.record(examples.request()), examples.record(examples.request(batch=128), epochs=2)
-    assert any("--profile full" in note for note in results.notes([part]))
-    assert not any("No accuracy" in note for note in results.notes([part, whole]))
+    assert any("No accuracy" in note and "--profile full" in note for note in results.notes(analyzed(part)))
+    assert not any("No accuracy" in note for note in results.notes(analyzed(part, whole)))
 
 
 def test_run_ids_sort_by_time_and_differ() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,13 +21,24 @@ CONTENT = bytes(range(256)) * 2000
 FILE = RemoteFile("set.gz", len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
 
 
+class Clock:
+    """Replaces the module `time`. Only servers move it, so that no rate depends on the machine."""
+
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
 class Server(ThreadingHTTPServer):
-    """A server of one file. drop_after: close the connection after this many bytes. crawl: send 1 kB every 20 ms.
-    ranges: support the Range header. requested: the Range header of each request."""
+    """A server of one file. drop_after: close the connection after this many bytes. crawl: send 1 kB every 20 ms of
+    this clock. ranges: support the Range header. requested: the Range header of each request."""
 
     daemon_threads = True
 
-    def __init__(self, content: bytes, *, drop_after: int | None = None, crawl: bool = False, ranges: bool = True):
+    def __init__(
+        self, content: bytes, *, drop_after: int | None = None, crawl: Clock | None = None, ranges: bool = True
+    ) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.content, self.drop_after, self.crawl, self.ranges = content, drop_after, crawl, ranges
         self.requested: list[str] = []
@@ -57,9 +67,8 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.server.crawl:
             for place in range(0, len(body), 1000):
+                self.server.crawl.now += 0.02
                 self.wfile.write(body[place : place + 1000])
-                self.wfile.flush()
-                time.sleep(0.02)
         else:
             self.wfile.write(body[: self.server.drop_after])
 
@@ -79,6 +88,13 @@ def serve() -> Iterator[type]:
     for server in servers:
         server.shutdown()
         server.server_close()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(downloads, "time", made)
+    return made
 
 
 def fetch(folder: Path, *urls: str, deadline: float | None = None) -> Path:
@@ -135,31 +151,33 @@ def test_a_dead_mirror_and_one_with_wrong_bytes_are_skipped(tmp_path: Path, serv
     assert liar.requested == [""]
 
 
-def test_after_a_slow_mirror_the_next_one_resumes(tmp_path: Path, serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_slow_mirror_the_next_one_resumes(
+    tmp_path: Path, serve, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(downloads, "RATE_WINDOW_S", 0.3)
     monkeypatch.setattr(downloads, "MIN_RATE", 60_000)
-    slow, fast = serve(CONTENT, crawl=True), serve(CONTENT)
+    slow, fast = serve(CONTENT, crawl=clock), serve(CONTENT)
     fetch(tmp_path, slow.url, fast.url)
     assert slow.requested == [""]
     assert fast.requested[0].startswith("bytes=")  # not from 0
 
 
-def test_a_slow_mirror_is_tried_again_if_no_other_works(tmp_path: Path, serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_mirror_is_tried_again_if_no_other_works(
+    tmp_path: Path, serve, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(downloads, "RATE_WINDOW_S", 0.1)
-    monkeypatch.setattr(downloads, "MIN_RATE", 10**9)
-    (tmp_path / "set.gz.part").write_bytes(CONTENT[:-30_000])
-    slow = serve(CONTENT, crawl=True)
+    slow = serve(CONTENT, crawl=clock)
     fetch(tmp_path, slow.url, closed_port_url())
     assert len(slow.requested) == 2
 
 
 def test_a_download_that_will_miss_its_deadline_is_stopped(
-    tmp_path: Path, serve, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, serve, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(downloads, "RATE_WINDOW_S", 0.1)
-    slow = serve(CONTENT, crawl=True)  # needs 10 s
+    slow = serve(CONTENT, crawl=clock)  # needs 10 s
     with pytest.raises(DataError, match="too slow for the time limit"):
-        fetch(tmp_path, slow.url, deadline=time.monotonic() + 5)
+        fetch(tmp_path, slow.url, deadline=clock.monotonic() + 5)
     assert 0 < (tmp_path / "set.gz.part").stat().st_size < len(CONTENT) / 2
     assert not (tmp_path / "set.gz").exists()
 
@@ -200,6 +218,19 @@ def test_the_error_names_the_host_but_not_the_whole_url(tmp_path: Path, serve) -
 def test_an_invalid_url_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not a valid URL"):
         download(FILE, ["http://[::1/x.bin"], tmp_path / "x.bin", Silent(), None)
+    with pytest.raises(DataError, match="label empty or too long"):
+        download(FILE, ["http://a..b/x.bin"], tmp_path / "x.bin", Silent(), None)
+
+
+def test_an_unexpected_error_of_a_request_is_not_taken_for_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def get(*args: object, **kwargs: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("requests.get", get)
+    with pytest.raises(ZeroDivisionError):
+        download(FILE, ["http://127.0.0.1/x.bin"], tmp_path / "x.bin", Silent(), None)
 
 
 def test_a_local_file_with_wrong_content_is_rejected(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from kit.analysis.diagnosis import Diagnosis, diagnose, diagnose_all
 from kit.analysis.diagnosis_rules import Bottleneck
 from kit.model.machine import Machine
 from kit.model.record import HostSamples, Record
-from kit.model.run import Run
 from kit.planning import catalog
 from scenarios.contract.cell import CEILINGS
 from scenarios.contract.reasons import Code, Status
@@ -162,6 +161,7 @@ def test_a_deep_network_near_the_ceiling_is_compute_bound():
     found = diagnosed([launch(cell, 12.6, {8: 3.1, 16: 6.1, 32: 12.0})])
     assert found.bottleneck is Bottleneck.COMPUTE_BOUND
     assert "its 879 GFLOP take 8.79 s (73 %) at the measured 100 GFLOP/s" in found.evidence
+    assert found.evidence.endswith("waiting for data adds 600 ms.")
     assert found.ceiling_share == pytest.approx(8.79 / 12.6, rel=0.01)
     assert found.peak_share is None
 
@@ -240,8 +240,8 @@ def test_a_cell_on_the_wrong_device_has_the_reason_as_diagnosis():
     words = "It trained on the CPU.", "Run kit doctor."
     elsewhere = examples.failed(examples.request(MNIST_GPU), Status.WRONG_DEVICE, Code.WRONG_DEVICE, *words)
     crashed = examples.failed(examples.request(examples.cell()))
-    run = Run(examples.plan([]), examples.machine(), [crashed, elsewhere])
-    (found,) = diagnose_all(run, catalog.scenarios())
+    run = examples.run([crashed, elsewhere])
+    (found,) = diagnose_all(run, catalog.scenarios(), {})
     assert found == Diagnosis(MNIST_GPU.key, Bottleneck.WRONG_DEVICE, *words, None, None, None)
 
 
@@ -374,3 +374,12 @@ def test_a_ceiling_is_the_best_value_of_all_frameworks():
         ("cuda", "matmul", "fp32"): 5e13,
         ("cpu", "jpeg", ""): 600,
     }
+
+
+def test_a_cell_is_also_compared_with_the_ceilings_of_its_own_framework():
+    speeds = {"torch": 40 * GIGA, "tensorflow": 100 * GIGA}
+    probes = [probe(framework, ceiling("convolution", speed, "fp32")) for framework, speed in speeds.items()]
+    slow = launch(examples.cell("cifar-cnn"), 0.042, {8: 0.011, 16: 0.021, 32: 0.040})
+    run = replace(examples.run([slow]), probes=probes)
+    (found,) = diagnose_all(run, catalog.scenarios(), ceilings.best_ceilings(probes))
+    assert "at the measured 100 GFLOP/s (its own framework's kernel: 40 GFLOP/s)" in found.evidence

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -282,19 +281,24 @@ def test_a_missing_folder_is_judged_by_its_nearest_parent(tmp_path: Path) -> Non
 
 
 class Server(ThreadingHTTPServer):
-    """A server that answers HEAD with the status in the path, and `/0` too late."""
+    """A server that answers HEAD with the status in the path, and `/0` only when the test has ended."""
 
     daemon_threads = True
     block_on_close = False
 
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.ended = threading.Event()
+
 
 class Handler(BaseHTTPRequestHandler):
+    server: Server
+
     def do_HEAD(self) -> None:
         status = int(self.path.split("/")[1])
         if status == 0:
-            time.sleep(2)
-            return
-        self.send_response(status)
+            self.server.ended.wait(60)
+        self.send_response(status or 200)
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
@@ -303,10 +307,11 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    server = Server(("127.0.0.1", 0), Handler)
+    server = Server()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
+    server.ended.set()
     server.shutdown()
     server.server_close()
     thread.join()
@@ -323,17 +328,17 @@ def test_the_mirror_of_the_user_replaces_the_published_ones(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KIT_DATA_MIRROR", raising=False)
-    assert len(mirrors.questions("mnist", 0.5)) == len(MIRRORS["mnist"])
+    assert len(mirrors.questions("mnist", 30)) == len(MIRRORS["mnist"])
     monkeypatch.setenv("KIT_DATA_MIRROR", f"{url}/200/")
-    assert [question() for question in mirrors.questions("mnist", 0.5)] == [True, True]
+    assert [question() for question in mirrors.questions("mnist", 30)] == [True, True]
     monkeypatch.setenv("KIT_DATA_MIRROR", str(tmp_path))
     first, *others = SOURCES["mnist"]
     (tmp_path / first.name).touch()
-    assert [question() for question in mirrors.questions("mnist", 0.5)] == [False]
+    assert [question() for question in mirrors.questions("mnist", 30)] == [False]
     (tmp_path / "mnist").mkdir()
     for file in others:
         (tmp_path / "mnist" / file.name).touch()
-    assert [question() for question in mirrors.questions("mnist", 0.5)] == [True]
+    assert [question() for question in mirrors.questions("mnist", 30)] == [True]
 
 
 @pytest.fixture

@@ -139,6 +139,13 @@ def test_a_missing_python_and_an_unusable_folder_are_different_errors(place, mon
         place.ensure()
 
 
+def test_a_full_disk_is_an_error_that_names_the_setting(place):
+    place.adapter.write_text("raise OSError('Disk quota exceeded')")
+    with pytest.raises(DiskError, match="Disk quota exceeded") as caught:
+        place.ensure()
+    assert "KIT_CACHE_DIR" in caught.value.remedy
+
+
 def test_no_password_of_a_url_is_shown():
     for user in ("me:secret@", "me:s@cret@", "secret@"):
         assert without_user_info(f"from https://{user}host:81/a?b, me@host") == "from https://host:81/a?b, me@host"

@@ -135,6 +135,7 @@ def test_a_device_without_a_list_is_an_error_that_names_the_file(framework):
         ("Python of the base image is 3.12", ImageError, "KIT_BASE_IMAGE"),
         ("Err:1 http://mirror.example bookworm: Temporary failure resolving", ImageError, "HTTP_PROXY"),
         ("write /opt/venv/x.so: no space left on device", DiskError, "docker system df"),
+        ("OSError: [Errno 122] Disk quota exceeded", DiskError, "docker system df"),
     ],
 )
 def test_the_error_of_a_failed_build_has_cause_remedy_and_log(line, kind, remedy):

@@ -289,7 +289,6 @@ def test_a_named_interpreter_is_used_without_an_environment(root, tmp_path):
 def test_refusals_name_what_is_missing(root, tmp_path):
     named = LocalEngine(Sources(), sys.executable, root)
     assert "lacks no_such_framework" in str(named.refusal(framework(tmp_path, name="no_such_framework"), "cpu"))
-    assert "not offered on cuda" in str(named.refusal(framework(tmp_path, name="json"), "cuda"))
 
 
 def test_a_missing_interpreter_and_a_program_that_is_not_python_are_errors(tmp_path):

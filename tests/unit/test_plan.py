@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -78,16 +77,21 @@ def test_variants_without_scenarios_select_the_scenarios_that_have_them():
         (Selection(scenarios=("mnist-cnn",), variants=("deep",)), Options("fake"), "default"),
         (Selection(scenarios=("mnist-cnn", "catdog-cnn"), variants=("deep",)), Options("fake"), "of mnist-cnn"),
         (Selection(batches=(0,)), Options("fake"), "--batch"),
-        (Selection(batches=(32, 8001)), Options("fake"), "8000 training images of catdog-cnn"),
+        (Selection(batches=(32, 8001)), Options("fake"), "between 1 and 8,000, .*images of catdog-cnn, but is 8,001"),
         (Selection(), Options("fake", seed=-1), "--seed"),
         (Selection(), Options("fake", seed=2**32), "--seed"),
         (Selection(), Options("fake", profile="fast"), "quick"),
         (Selection(), Options("fake", epochs=3), "--profile full"),
-        (Selection(), Options("fake", profile="full", epochs=0), "--epochs"),
-        (Selection(), Options("fake", profile="full", epochs=10**400), "--epochs"),
+        (Selection(), Options("fake", profile="full", epochs=0), "--epochs must be between 1 and 10,000, but is 0"),
+        (Selection(), Options("fake", profile="full", epochs=10_001), "between 1 and 10,000, but is 10,001"),
         (Selection(), Options("fake", timeout_s=-1), "--timeout"),
-        (Selection(lanes=("tuned",)), Options("fake", tune_s=math.nan), "--tune"),
+        (Selection(), Options("fake", timeout_s=0.9), r"between 1\.0 s and 8784 h 00 min, but is 0\.9 s"),
+        (Selection(), Options("fake", timeout_s=8785 * 3600), "but is 8785 h 00 min"),
+        (Selection(lanes=("tuned",)), Options("fake", tune_s=0.5), "--tune"),
+        (Selection(), Options("fake", memory_bytes=(64 << 20) - 1), r"--memory must be between 64 MiB and 1024\.0 TiB"),
+        (Selection(), Options("fake", memory_bytes=2 << 50), r"but is 2048\.0 TiB"),
         (Selection(), Options("fake", threads=0), "--threads"),
+        (Selection(), Options("fake", threads=8193), "--threads"),
     ],
 )
 def test_invalid_options_are_refused_with_a_remedy(selection, options, words):

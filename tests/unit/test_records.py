@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kit.model import document
-from kit.model.errors import UsageError
+from kit.model.errors import CorruptDataError, DataError, DiskError, EngineError, ImageError, KitError, UsageError
 from kit.model.machine import Machine
 from kit.model.plan import Plan
 from kit.model.record import Record
@@ -119,6 +119,20 @@ def test_every_code_has_a_status_an_exit_code_and_a_remedy():
         assert 1 <= code.exit_code <= 6
         assert Reason.of(code, "It failed.").remedy == code.remedy
         assert code.remedy.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (Code.ENGINE_FAILED, EngineError),
+        (Code.IMAGE_FAILED, ImageError),
+        (Code.DATA_UNAVAILABLE, DataError),
+        (Code.DATA_CORRUPT, CorruptDataError),
+        (Code.DISK_FULL, DiskError),
+    ],
+)
+def test_runs_and_commands_have_the_same_exit_code_for_the_same_reason(code, error):
+    assert code.exit_code == error.exit_code != KitError.exit_code
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,15 @@ def test_every_measured_number_is_shown_with_its_unit():
     assert "one launch have no interval" in shown
 
 
+def test_the_subtitle_describes_the_machine():
+    machines = [machine(gpus=[examples.gpu(index=index) for index in range(count)]) for count in (0, 2)]
+    subtitles = [make_view(analyze([request(cell())], [], on=of), {}).subtitle for of in machines]
+    assert [subtitle.partition(" · ")[0] for subtitle in subtitles] == [
+        "Example CPU, 2 CPUs, no NVIDIA GPU",
+        "Example CPU, 2 CPUs, 2 × NVIDIA H200",
+    ]
+
+
 def test_synthetic_data_is_marked_everywhere():
     real, made = request(cell("cifar-cnn"), data="real"), request(cell("mnist-cnn"))
     page = document([record(real), record(made)])
@@ -120,7 +129,7 @@ def test_cuda_against_cpu_is_a_ratio_of_equal_cells_only():
     cpu, cuda = request(cell(device="cpu")), request(cell(device="cuda"))
     other = request(cell("cifar-cnn", device="cuda"))
     records = [record(cpu, images_per_s=100.0), record(cuda, images_per_s=2000.0), record(other, images_per_s=1.0)]
-    found = ratios(summarize(records), records)
+    found = ratios(summarize(examples.run(records)), records)
     assert [(r.numerator.key, r.ratio) for r in found] == [(cuda.cell.key, 20.0)]
     assert "20×" in document(records).text
 
@@ -129,8 +138,8 @@ def test_the_fastest_is_named_only_if_several_frameworks_ran():
     alone = [record(request(cell(scenario))) for scenario in ("mnist-cnn", "cifar-cnn")]
     assert "Fastest framework" not in document(alone).text
     rival = record(request(cell(framework="onnxruntime")), images_per_s=2000.0)
-    single = "in training, 1 comparison: ONNX Runtime in 1 (single launches: close results may swap places)."
-    assert single in document([*alone, rival]).text
+    single = "1 comparison: ONNX Runtime in 1 (single launches: close results may swap places)."
+    assert f"Fastest framework in training, {single}" in document([*alone, rival]).text
     both = [
         record(request(cell(framework=name), launch=n), images_per_s=speed + n)
         for name, speed in (("torch", 1000.0), ("onnxruntime", 2000.0))
@@ -175,7 +184,7 @@ def test_each_batch_size_of_a_scenario_has_its_own_row_and_section():
 def test_a_cell_is_the_geometric_mean_of_its_launches_and_shows_their_spread():
     first = request(cell())
     records = [record(replace(first, launch=n + 1), images_per_s=v) for n, v in enumerate((500.0, 1000.0, 2000.0))]
-    (summary,) = summarize(records)
+    (summary,) = summarize(examples.run(records))
     assert (summary.lowest, summary.highest, summary.launches) == (500.0, 2000.0, 3)
     assert summary.images_per_s == pytest.approx(1000.0)
     assert "3: 500 to 2,000" in document(records).text
@@ -226,20 +235,30 @@ def test_a_failed_launch_whose_proof_has_no_check_is_shown():
 def test_the_file_needs_no_external_resource():
     html = render(view_of([record(request(cell()))]))
     references = re.findall(r'(?:src|href)="([^"]*)"', html)
+    assert references
     assert all(reference.startswith("#") for reference in references)
     assert not re.search(r"url\((?!#)|@import", html)
     assert "default-src 'none'" in html
 
 
 def test_a_chart_labels_each_bar_with_its_number():
-    svg = charts.bars("Training, images/s", (Bar("A & B", "cpu", 1234.0), Bar("A & B", "cuda", 99999.0)))
+    svg = charts.bars("Training, images/s", (Bar("A & B", "cpu", "cpu", 1234.0), Bar("A & B", "cuda", "cuda", 99999.0)))
     assert svg.startswith("<svg")
     assert "e+" not in svg  # axis labels in plain decimal notation
     for words in ("Training, images/s", "A &amp; B", "1,230", "100,000", "cuda"):
         assert words in svg
-    lanes = [Bar("A", f"{device}{lane}", 1.0) for device in ("cpu", "cuda") for lane in ("", " bf16", " tuned")]
-    svg = charts.bars("t", tuple(lanes))
+
+
+def test_the_device_of_a_cell_decides_the_color_of_its_bars():
+    cells = [
+        replace(cell(), device=device, **changes)
+        for device in ("cpu", "cuda")
+        for changes in ({}, {"precision": "bf16"}, {"devices": 2})
+    ]
+    (scenario,) = data_of(view_of([record(request(of)) for of in cells]))["scenarios"]
+    svg = charts.bars("t", scenario.bars["Training, images/s"])
     assert all(f'fill="{shade}"' in svg for shades in charts.DEVICE_COLORS.values() for shade in shades[:3])
+    assert not any(f'fill="{shade}"' in svg for shade in charts.OTHER_COLORS)
 
 
 @pytest.mark.parametrize(

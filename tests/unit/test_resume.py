@@ -22,6 +22,7 @@ from kit.host import machine_lock
 from kit.model.errors import Interrupted
 from kit.model.launch import Completion
 from kit.planning.selection import Selection
+from kit.storage.files import TEMPORARY_SUFFIX
 from kit.storage.run_folder import RunFolder
 from scenarios.contract import codec
 from scenarios.contract.reasons import Status
@@ -195,7 +196,7 @@ def test_a_resumed_run_keeps_its_kind_of_data(tmp_path):
         fakes.FakeEngine(),
     )
     engine.on_call = stop
-    with suppress(Killed):
+    with pytest.raises(Killed):
         execute(folder, engine, resolve)
     records = execute(folder, engine, resolve)
     assert modes == ["auto"], "the data set must be resolved only once"
@@ -217,7 +218,7 @@ def test_scenarios_of_one_data_set_use_the_same_kind_of_data(tmp_path):
             raise Killed
 
     engine.on_call = stop_at_the_second
-    with suppress(Killed):
+    with pytest.raises(Killed):
         execute(folder, engine, resolve)
     engine.on_call = lambda name: None
     records = execute(folder, engine, resolve)
@@ -227,7 +228,12 @@ def test_scenarios_of_one_data_set_use_the_same_kind_of_data(tmp_path):
 
 def test_containers_and_files_of_a_killed_process_are_removed(tmp_path):
     folder, engine = new_run(tmp_path / "run"), fakes.FakeEngine(running=["r1", "other"])
-    scratch = folder.work(folder.plan.launches[0])
+    scratch = folder.path / "work" / "of a killed process"
     scratch.mkdir()
+    (scratch / "request.json").touch()
+    temporary = folder.path / "records" / f"of a killed process{TEMPORARY_SUFFIX}"
+    temporary.touch()
     execute(folder, engine)
     assert engine.running == []
+    assert not scratch.exists()
+    assert not temporary.exists()

@@ -38,7 +38,7 @@ def _diagnoses(source: ReportInput) -> Table:
 
 def _ceilings(source: ReportInput) -> Table:
     return Table(
-        caption="Measured ceilings of this machine, each from the framework that reached the highest value",
+        caption="Measured ceilings of this machine, each from the framework that reached the best value",
         headers=("Ceiling", "Device", "Value", "Measured on"),
         rows=tuple(
             (

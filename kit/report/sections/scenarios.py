@@ -36,7 +36,8 @@ def _scenario(source: ReportInput, label: str, group: Sequence[CellSummary]) -> 
 
     def bar(summary: CellSummary, value: float | None, interval: Interval | None = None) -> Bar:
         ends = (interval.low, interval.high) if interval else (None, None)
-        return Bar(source.framework_title(summary.cell.framework), configuration(summary), value or 0.0, *ends)
+        title, device = source.framework_title(summary.cell.framework), summary.cell.device
+        return Bar(title, configuration(summary), device, value or 0.0, *ends)
 
     return ScenarioData(
         label=label,
