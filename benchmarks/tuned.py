@@ -25,11 +25,10 @@ from kit.environments.package_sources import Sources
 from kit.execution import workflow
 from kit.host.machine import usable_cpus
 from kit.model.environment import Environment
-from kit.model.plan import TUNE_S
 from kit.model.progress import Progress
 from kit.model.record import Record
 from kit.planning import catalog
-from kit.planning.plan import Options
+from kit.planning.plan import TUNE_S, Options
 from kit.planning.selection import Selection
 from kit.storage.run_folder import RunFolder
 from scenarios.contract import allocators

@@ -226,6 +226,9 @@ def plan(launches: Sequence[PlannedLaunch]) -> Plan:
         gpus=None,
         identify=False,
         launches=list(launches),
+        budget_s=None,
+        tune_s=60.0,
+        pinned={},
     )
 
 

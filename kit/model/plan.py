@@ -12,8 +12,6 @@ from scenarios.contract import allocators
 from scenarios.contract.cell import Cell
 from scenarios.contract.ranges import MAX_SEED, MAX_TIME
 
-TUNE_S = 60.0  # default duration of the search for one tuned cell's settings
-
 Seconds = Annotated[PositiveFloat, Field(le=MAX_TIME)]
 
 
@@ -71,9 +69,9 @@ class Plan(Document):
     gpus: str | None
     identify: bool
     launches: list[PlannedLaunch]
-    budget_s: Seconds | None = None
-    tune_s: Seconds = TUNE_S
-    pinned: dict[str, Settings] = Field(default_factory=dict)
+    budget_s: Seconds | None
+    tune_s: Seconds
+    pinned: dict[str, Settings]
 
     @model_validator(mode="after")
     def _each_launch_once(self) -> Self:

@@ -8,7 +8,7 @@ from kit.model.data_choice import DataChoice
 from kit.model.environment import Framework
 from kit.model.errors import UsageError
 from kit.model.formatting import format_bytes, format_duration
-from kit.model.plan import TUNE_S, Plan, PlannedLaunch
+from kit.model.plan import Plan, PlannedLaunch
 from kit.planning.estimates import planned_seconds
 from kit.planning.profiles import Profile, find_profile
 from kit.planning.selection import Selection, select_cells
@@ -22,6 +22,8 @@ TIMEOUT_FACTOR = 4.0
 
 # Default time budget of the standard profile: the planned launches of all stock cells on two cores, and some more.
 DEFAULT_BUDGET_S = 5400.0
+# Default duration of the search for one tuned cell's settings.
+TUNE_S = 60.0
 
 # Ranges of what a user may ask for.
 MIN_S, MAX_S = 1, 366 * 86400  # one second to one year
