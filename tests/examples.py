@@ -233,5 +233,5 @@ def plan(launches: Sequence[PlannedLaunch]) -> Plan:
 
 
 def run(records: Sequence[Record]) -> Run:
-    """Return a run with exactly these records, and without a plan for them."""
+    """Return a run that has exactly these records and an empty plan."""
     return Run(plan([]), machine(), records)

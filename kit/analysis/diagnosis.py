@@ -43,8 +43,8 @@ class Diagnosis:
 def diagnose_all(run: Run, scenarios: Scenarios, ceilings: Ceilings) -> list[Diagnosis]:
     """Return the diagnosis of each cell that has an `ok` launch or ran on the wrong device, in order of the records.
 
-    scenarios: those that did not change since the run. A cell of another scenario has no diagnosis. ceilings: the best
-    ones of all frameworks.
+    scenarios: those that did not change since the run. A cell of another scenario has no diagnosis. ceilings: the
+    best values of all frameworks, see `best_ceilings`.
     """
     cells: dict[Cell, list[Record]] = {}
     for record in run.records:

@@ -17,8 +17,8 @@ from scenarios.spec import digest
 class RunAnalysis:
     """A run and its analysis.
 
-    scenarios: the scenarios of the catalog that did not change since the run. cells: all cells, including those without
-    an `ok` launch. ceilings: see `best_ceilings`.
+    scenarios: the scenarios of the catalog that did not change since the run. cells: the summary of each cell, also
+    of those without an `ok` launch. ceilings: see `best_ceilings`.
     """
 
     run: Run

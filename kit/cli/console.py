@@ -194,9 +194,9 @@ def print_notes(lines: Iterable[str]) -> None:
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> None:
-    """Print a table with notes below it on stdout.
+    """Print a table on stdout, with notes below it.
 
-    On a terminal, the table has no empty columns and is fitted to the width. Elsewhere it has its full width.
+    On a terminal, omit empty columns and fit the table to the width of the terminal. Elsewhere, print the full width.
     """
     # A line break in a cell would look like a row.
     rows = [[" ".join(printable(cell).splitlines()) for cell in row] for row in rows]

@@ -15,7 +15,7 @@ NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,9})?"
 
 
 class Choice(StrEnum):
-    """The choices of an option. Such a class is the parser of its option: it raises UsageError for any other text."""
+    """The choices of an option. The class is also the option's parser: it raises UsageError for any other text."""
 
     @classmethod
     def _missing_(cls, value: object) -> NoReturn:
@@ -29,12 +29,12 @@ class Choice(StrEnum):
 
 
 def choices(kind: str, *names: str) -> type[Choice]:
-    """Return an enumeration of these names. kind: what they name, for messages."""
+    """Return an enumeration of these names. kind: the word for such a name in messages, for example `device`."""
     return Choice(kind, {name.upper(): name for name in names})  # type: ignore[call-arg,return-value]
 
 
 def parse_whole(text: str | int) -> int:
-    """Return a whole number. Raise BadParameter for anything else."""
+    """Return the whole number in the text. Raise BadParameter if the text is not a whole number."""
     try:
         return int(text)
     except ValueError:
@@ -42,9 +42,9 @@ def parse_whole(text: str | int) -> int:
 
 
 def parse_folder(text: str | Path) -> Path:
-    """Return the folder. Raise BadParameter for an empty name, which `Path` takes for the current folder."""
+    """Return the folder. Raise BadParameter if the name is empty, because `Path("")` is the current folder."""
     if text == "":
-        raise BadParameter("'' is not a folder.\nWrite a name, for example reports, or . for the current folder.")
+        raise BadParameter("The folder name is empty.\nWrite a name, for example reports, or . for the current folder.")
     return Path(text)
 
 

@@ -178,7 +178,7 @@ def _request(url: str, start: int) -> requests.Response:
     except TimeoutError:
         _silent.add(host)
         raise MirrorFailed(f"no answer within {ANSWER_S:.0f} s") from None
-    except (requests.RequestException, ValueError) as error:  # some invalid host names raise urllib3's ValueErrors
+    except (requests.RequestException, ValueError) as error:  # urllib3 raises ValueError for some host names
         cause = getattr(error.args[0], "reason", error) if error.args else error
         raise MirrorFailed(str(cause).rpartition(": ")[2] or type(error).__name__) from error
 

@@ -27,7 +27,8 @@ MARKER = "complete.json"
 TAIL_LINES = 15
 LOCAL_VERSION = re.compile(r"^\S+==[^\s;]*\+", re.MULTILINE)  # for example 2.13.0+cpu: no index has such wheels
 DISK_REMEDY = (
-    "Set KIT_CACHE_DIR to another folder that you can write to. `kit clean --environments` removes all environments."
+    "Set KIT_CACHE_DIR to another folder that you can write to. To free space, remove all environments with "
+    "`kit clean --environments`."
 )
 OTHER_WAYS = "Use --engine docker, or --env with an interpreter that has the framework."
 

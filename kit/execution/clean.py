@@ -25,7 +25,7 @@ def _clean(sources: Sources, requested: dict[str, bool]) -> list[str]:
     for entry in registry.entries():
         engine = entry.make(sources, "")
         try:
-            if entry.program is not None:  # an engine that is always here may have leftovers even if it is broken
+            if entry.program is not None:  # an engine without a program may have leftovers even if it fails
                 engine.describe()
         except EngineError as error:
             if entry.program and shutil.which(entry.program):  # else it is not installed and has no leftovers

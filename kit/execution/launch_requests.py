@@ -37,7 +37,7 @@ def tuning(measured: Request, launch: int, seconds: float) -> Request:
 
 
 def probing(plan: Plan, cell: Cell, threads: int) -> Request:
-    """Return the request of the first try to probe the ceilings of this cell's framework, device and precision."""
+    """Return the first request to probe the ceilings of this cell's framework, device and precision."""
     return Request(
         cell=Cell(CEILINGS, "", cell.framework, cell.device, 1, "stock", cell.precision, 1),
         launch=1,

@@ -9,8 +9,8 @@ from kit.model.launch import Limits
 from kit.model.machine import Gpu
 from kit.model.plan import Plan
 
-# How long a killed process or container may take to end. If it takes longer, it hangs in the kernel or its engine, and
-# the run stops with an error.
+# Seconds that a killed process or container may take to end. If it takes longer, it hangs in the kernel or in the
+# engine. The run then stops with an error.
 KILL_S = 30
 MEMORY_SHARE = 0.9  # of the memory that is free when the run starts; the rest is for the engine and the system
 

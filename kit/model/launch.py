@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-SIGKILLED = 137  # exit code of a process that was killed by signal 9, as in a shell
+SIGKILLED = 137  # exit code of a process that SIGKILL ended: 128 + 9, as in a shell
 
 
 @dataclass(frozen=True)

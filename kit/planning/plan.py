@@ -25,11 +25,11 @@ DEFAULT_BUDGET_S = 5400.0
 # Default duration of the search for one tuned cell's settings.
 TUNE_S = 60.0
 
-# Ranges of what a user may ask for.
+# Allowed ranges of the options' values.
 MIN_S, MAX_S = 1, 366 * 86400  # one second to one year
-MIN_MEMORY_BYTES = 64 << 20  # a worker has 45 MiB with numpy and OpenCV alone; Docker's own minimum is 6 MiB
+MIN_MEMORY_BYTES = 64 << 20  # numpy and OpenCV alone take 45 MiB in a worker; Docker's own minimum is 6 MiB
 MAX_MEMORY_BYTES = 1 << 50
-MAX_THREADS = 8192  # the largest number of CPUs that Linux can be built for on x86-64 (NR_CPUS)
+MAX_THREADS = 8192  # the maximum number of CPUs of a Linux kernel for x86-64 (NR_CPUS)
 MAX_EPOCHS = 10_000  # the published numbers are 5 to 25
 
 

@@ -49,14 +49,14 @@ def pick(kind: str, wanted: Sequence[str] | None, known: Sequence[T], default: S
 def select_cells(selection: Selection, scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> list[Cell]:
     """Return the selected cells in the order of the catalog. The framework changes fastest.
 
-    Raise UsageError for an unknown name, or a batch size that is less than 1 or larger than the training set.
+    Raise UsageError for an unknown name, and for a batch size that is less than 1 or larger than the training set.
     """
     chosen = _chosen_scenarios(selection, scenarios)
     for scenario in chosen:
         images = DATASETS[scenario.dataset].train
         if wrong := [batch for batch in selection.batches or () if not 1 <= batch <= images]:
             raise UsageError(
-                f"--batch must be between 1 and {images:,}, the number of training images of {scenario.name}, but is "
+                f"--batch must be between 1 and {images:,} (the number of training images of {scenario.name}), but is "
                 f"{wrong[0]:,}.",
                 "Choose a value in this range, or remove --batch to use the default.",
             )

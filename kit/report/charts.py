@@ -25,7 +25,7 @@ WIDTH = 190
 
 
 def bars(title: str, values: tuple[Bar, ...]) -> Markup:
-    """Return horizontal bars as SVG, one per framework and configuration, each labeled with its number."""
+    """Return a chart as SVG: one horizontal bar per framework and configuration, labeled with its number."""
     data = pd.DataFrame(
         {
             "framework": [printable(b.framework) for b in values],
@@ -57,7 +57,7 @@ def bars(title: str, values: tuple[Bar, ...]) -> Markup:
 
 
 def _shades(devices: Sequence[str]) -> list[str]:
-    """Return one color per configuration. devices: those of the configurations; a device decides the hue."""
+    """Return one color per configuration. devices: the device of each configuration. It decides the hue."""
     seen: Counter[str] = Counter()
     colors = []
     for device in devices:

@@ -23,8 +23,8 @@ class Table:
 class Bar:
     """One bar of a chart.
 
-    configuration: shown in the legend, for example `2 × cuda bf16`. device: decides the hue. low, high: ends of the
-    95 % interval, or None if there is only one launch.
+    configuration: name in the legend, for example `2 × cuda bf16`. device: `cpu` or `cuda`, which decides the hue. low,
+    high: ends of the 95 % interval, or None if there is only one launch.
     """
 
     framework: str

@@ -11,7 +11,7 @@ from kit.model.errors import DiskError
 
 TEMPORARY_SUFFIX = ".new"
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
-NO_SPACE_TEXT = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)  # messages of programs
+NO_SPACE_TEXT = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)  # in programs' messages
 # os.link fails with these errors on file systems without hard links (exFAT, some network and shared folders).
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 

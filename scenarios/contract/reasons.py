@@ -18,7 +18,7 @@ class Status(StrEnum):
 
     @property
     def words(self) -> str:
-        """Return the status for people, for example `out of memory`."""
+        """Return the status in plain words, for example `out of memory`."""
         return self.replace("_", " ")
 
 

@@ -43,7 +43,7 @@ def test_exchange_export(adapter: Adapter, scenario: Scenario, exchange: Path) -
 def test_exchange_import(adapter: Adapter, scenario: Scenario, exchange: Path) -> None:
     others = [file for file in exchange.glob("*.npz") if not file.name.startswith(f"{adapter.name}-")]
     if not others:
-        pytest.skip(f"{exchange} holds no other framework's weights yet")
+        pytest.skip(f"{exchange} has no weights of other frameworks yet")
     files = sorted(file for file in others if file.name.endswith(f"-{scenario.label}.npz"))
     assert files
     images, _ = noise(scenario, scenario.proof_batch, STEPS)

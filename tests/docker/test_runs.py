@@ -83,7 +83,7 @@ def test_every_stock_cell_is_ok_on_the_cpu_and_skipped_without_a_gpu(tmp_path):
     ("option", "status", "code"),
     [
         (("--memory", "100m"), "out_of_memory", "memory_limit"),
-        (("--timeout", "1s", "--batch", "8192"), "timeout", "deadline"),  # the training alone is 2,600 GFLOP
+        (("--timeout", "1s", "--batch", "8192"), "timeout", "deadline"),  # the training alone needs 2,600 GFLOP
     ],
 )
 def test_a_launch_that_hits_a_limit_is_recorded_and_reported(tmp_path, option, status, code):

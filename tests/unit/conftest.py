@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,16 @@ settings.register_profile("kit", deadline=None)  # no test depends on the machin
 settings.load_profile("kit")
 
 
+@pytest.fixture(autouse=True)
+def own_lock(tmp_path_factory, monkeypatch):
+    """Give the tests their own lock, so that they do not depend on a run that measures on this machine now."""
+    monkeypatch.setattr(machine_lock, "PATH", tmp_path_factory.getbasetemp() / f"{uuid.uuid4().hex}.lock")
+
+
 @pytest.fixture
 def machine(tmp_path_factory, monkeypatch):
-    """Isolate the test from this machine: its own lock, cache and frameworks."""
+    """Isolate the test from this machine: its own cache and frameworks, and no wait for its lock."""
     folder = tmp_path_factory.mktemp("machine")
-    monkeypatch.setattr(machine_lock, "PATH", folder / "lock")
     monkeypatch.setattr(machine_lock, "PATIENCE_S", 0.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     monkeypatch.setattr(catalog, "frameworks", lambda: FRAMEWORKS)
@@ -54,9 +60,8 @@ def kit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 
 
 @pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> fakes.FakeEngine:
+def engine(monkeypatch: pytest.MonkeyPatch) -> fakes.FakeEngine:
     """Give every command a fake engine on a machine without a GPU."""
     fake = fakes.FakeEngine(refused=NO_GPU)
     monkeypatch.setattr(registry, "choose", lambda name, environment, sources: (fake, "Using the fake engine."))
-    monkeypatch.setattr("kit.host.machine_lock.PATH", tmp_path / "lock")
     return fake

@@ -22,7 +22,7 @@ FILE = RemoteFile("set.gz", len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
 
 
 class Clock:
-    """Replaces the module `time`. Only servers move it, so that no rate depends on the machine."""
+    """A replacement for the module `time`. Only servers advance it, so rates do not depend on the machine."""
 
     now = 100.0
 

@@ -281,7 +281,7 @@ def test_a_missing_folder_is_judged_by_its_nearest_parent(tmp_path: Path) -> Non
 
 
 class Server(ThreadingHTTPServer):
-    """A server that answers HEAD with the status in the path, and `/0` only when the test has ended."""
+    """A server that answers HEAD with the status in the path. It answers `/0` only after the test has ended."""
 
     daemon_threads = True
     block_on_close = False

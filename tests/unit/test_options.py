@@ -45,7 +45,7 @@ def test_whole_numbers_are_strict(text: str) -> None:
 
 def test_a_folder_without_a_name_is_refused() -> None:
     assert str(parse_folder("./runs")) == "runs"
-    with pytest.raises(BadParameter, match="is not a folder"):
+    with pytest.raises(BadParameter, match="folder name is empty"):
         parse_folder("")
 
 

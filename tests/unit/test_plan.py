@@ -77,7 +77,7 @@ def test_variants_without_scenarios_select_the_scenarios_that_have_them():
         (Selection(scenarios=("mnist-cnn",), variants=("deep",)), Options("fake"), "default"),
         (Selection(scenarios=("mnist-cnn", "catdog-cnn"), variants=("deep",)), Options("fake"), "of mnist-cnn"),
         (Selection(batches=(0,)), Options("fake"), "--batch"),
-        (Selection(batches=(32, 8001)), Options("fake"), "between 1 and 8,000, .*images of catdog-cnn, but is 8,001"),
+        (Selection(batches=(32, 8001)), Options("fake"), r"between 1 and 8,000 .*images of catdog-cnn\), but is 8,001"),
         (Selection(), Options("fake", seed=-1), "--seed"),
         (Selection(), Options("fake", seed=2**32), "--seed"),
         (Selection(), Options("fake", profile="fast"), "quick"),

@@ -71,7 +71,7 @@ def test_cpu_time_counts_finished_children_and_living_descendants(monkeypatch):
 
 
 def test_peak_memory_includes_freed_memory():
-    """Use a new process, because this one may have had a larger peak before."""
+    """Use a new process, because this one may already have had a larger peak."""
     program = (
         "from scenarios.measuring.telemetry import peak_rss_bytes\n"
         "block = bytearray(200 << 20)\n"
