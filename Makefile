@@ -24,7 +24,7 @@ $(BIN)/kit: requirements-dev.lock pyproject.toml
 run: setup ## measure this machine with kit run --all (RUN_ARGS adds options)
 	$(BIN)/kit run --all $(RUN_ARGS)
 
-test: setup ## run all quick tests that this machine can run, and say what was skipped and why
+test: setup ## run all quick tests, and say what was skipped and why
 	$(BIN)/python -m pytest tests/unit -n auto
 	$(BIN)/python -m tests.run_contract
 	$(BIN)/python -m pytest tests/browser tests/docker tests/gpu -m "not slow"
@@ -33,7 +33,7 @@ test: setup ## run all quick tests that this machine can run, and say what was s
 test-browser: setup ## open a report in headless Chromium (needs chromium)
 	$(BIN)/python -m pytest tests/browser
 
-test-docker: setup ## run the container tests with whole runs (needs a Docker daemon and a base image)
+test-docker: setup ## run all container tests, with whole runs (needs Docker)
 	$(BIN)/python -m pytest tests/docker
 
 test-slow: setup ## run the tests that need an otherwise idle machine
@@ -43,19 +43,19 @@ test-gpu: setup ## run the tests that need an NVIDIA GPU
 	$(BIN)/python -m pytest tests/gpu
 	KIT_TEST_DEVICE=cuda $(BIN)/python -m tests.run_contract
 
-bench: setup ## measure the overhead of kit, takes 90 minutes (BENCH_PAIRS: pairs per launch, default 4)
+bench: setup ## measure the overhead of kit (90 minutes; BENCH_PAIRS=4)
 	$(BIN)/python -m benchmarks.overhead --framework tensorflow --pairs $(BENCH_PAIRS)
 	$(BIN)/python -m benchmarks.overhead --framework torch --launches 15 --pairs 40 --images 320
 	$(BIN)/python -m benchmarks.container --pairs $(BENCH_PAIRS)
 	$(BIN)/python -m benchmarks.sampler_cost
 	$(BIN)/python -m benchmarks.coverage
 
-bench-tuned: setup ## measure the gain of the tuned lane and of the image pipeline, takes hours (BENCH_PAIRS)
+bench-tuned: setup ## measure the tuned lane and the image pipeline (hours)
 	$(BIN)/python -m benchmarks.pipeline --pairs $(BENCH_PAIRS)
 	$(BIN)/python -m benchmarks.tuned --pairs $(BENCH_PAIRS)
 	$(BIN)/python -m benchmarks.tuned --pairs $(BENCH_PAIRS) --against keras --precision bf16
 
-bench-aa: setup ## compare kit with itself, unchanged and slowed down by 10 %, takes hours
+bench-aa: setup ## compare kit with itself, also slowed down (hours)
 	$(BIN)/python -m benchmarks.against_itself
 	$(BIN)/python -m benchmarks.against_itself --slowed --scenario mnist-cnn-dropout --framework tensorflow
 

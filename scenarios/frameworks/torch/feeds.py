@@ -32,10 +32,10 @@ def resident_photos(
 
     Only the order and the maps come from the host. They are drawn as for `cached_photos`.
     """
-    pixels = torch.empty(len(photos), *photos.size, 3, dtype=torch.uint8)
+    pixels = np.empty((len(photos), *photos.size, 3), np.uint8)
     for row, photo in zip(pixels, decode_photos(photos, threads, read_photo), strict=True):
-        row.copy_(torch.from_numpy(photo))
-    all_images, all_labels = pixels.to(device), to_labels(photos.labels).to(device)
+        row[:] = photo
+    all_images, all_labels = torch.from_numpy(pixels).to(device), to_labels(photos.labels).to(device)
 
     def batches(seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         order, matrices = draw_epoch(photos, seed, 0)
