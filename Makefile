@@ -7,7 +7,7 @@ LOCK = $(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --generate-
 	--custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-browser test-docker test-slow test-gpu bench bench-tuned bench-aa lint format lock docs images clean
+.PHONY: help setup run test test-browser test-docker test-slow test-gpu bench bench-tuned bench-aa lint format lock docs docs-faults images clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -77,6 +77,9 @@ lock: setup ## update all locks of packages
 
 docs: setup ## generate docs/records.md from the types
 	$(BIN)/python -m tests.records_doc
+
+docs-faults: setup ## generate docs/faults.md from the tests that inject faults
+	$(BIN)/python -m tests.faults_doc
 
 images: setup ## build all images for CPU and CUDA
 	$(BIN)/kit build --device cpu --device cuda --engine docker

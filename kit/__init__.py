@@ -2,7 +2,11 @@
 
 import sys
 
-from kit.assets import ROOT
+try:
+    from kit.assets import ROOT
+except KeyboardInterrupt:  # in the first milliseconds, before `kit.cli.main` handles signals
+    sys.stderr.write("Interrupted.\n")
+    sys.exit(130)
 
 __version__ = "0.1.0"
 

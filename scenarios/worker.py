@@ -7,12 +7,12 @@ are a log for people. The exit code is 0 if a result was written, whatever its s
 """
 
 import argparse
-import errno
 import sys
 import traceback
 from pathlib import Path
 
 from scenarios.adapter import DeviceUnavailable, NotOffered
+from scenarios.contract import disk
 from scenarios.contract.codec import from_json, write
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import REQUEST_FILE, RESULT_FILE, Request
@@ -27,6 +27,8 @@ MAX_CHARACTERS = 500  # of an exception in a result; the log has all of it
 
 def explain(error: Exception, request: Request) -> Reason:
     """Return the reason for an exception that stopped the launch."""
+    if disk.is_full(error):
+        return Reason.of(Code.DISK_FULL, f"The disk is full. {type(error).__name__}: {error}"[:MAX_CHARACTERS])
     match error:
         case Refused():
             return error.reason
@@ -40,8 +42,6 @@ def explain(error: Exception, request: Request) -> Reason:
             return Reason.of(Code.WRONG_DEVICE, str(error))
         case MemoryError():
             return Reason.of(Code.MEMORY_LIMIT, f"Memory ran out: {error}")
-        case OSError(errno=errno.ENOSPC):
-            return Reason.of(Code.DISK_FULL, f"No space left on the device: {error}")
         case _:
             text = f"{type(error).__name__}: {error}"
             if request.cell.device == "cuda" and "out of memory" in text.lower():

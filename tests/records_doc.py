@@ -36,8 +36,9 @@ This page is generated from the types with `make docs`. Do not edit it by hand.
 
 A run is a folder. `plan.json` and `machine.json` are written before the first launch. Each launch leaves one record in
 `records/` (cells), `probes/` (the machine's ceilings) or `tuning/` (searches for settings). `request.json` and
-`result.json` are exchanged with the worker and become parts of the record. All files are JSON with a `schema` number.
-kit refuses unknown names, wrong types and numbers out of range. Times are in seconds unless the name ends in `_ms`.
+`result.json` are exchanged with the worker and become parts of the record. All these files are JSON with a `schema`
+number. kit refuses unknown names, wrong types and numbers out of range. Times are in seconds unless the name ends in
+`_ms`. The progress of the run is in `run.log`. Each line of this text begins with its time in UTC.
 """
 
 

@@ -12,18 +12,19 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import uv
 
 from kit import assets
-from kit.cli.console import PlainProgress
 from kit.environments import uv_environments
 from kit.environments.package_sources import Sources
 from kit.host import gpus
 from kit.host.machine import usable_cpus
 from kit.model.environment import Environment
 from kit.model.errors import KitError, unknown
+from kit.model.progress import PlainProgress
 from kit.planning import catalog
 from scenarios.contract.cell import Device
 
@@ -62,7 +63,7 @@ def run_suite(environment: Environment, tools: Path, exchange: Path, *selection:
 
 def main(names: list[str]) -> int:
     """Run all passes for the named frameworks, or for all. Return the exit code. Raise UsageError for others."""
-    progress = PlainProgress(sys.stdout)
+    progress = PlainProgress(partial(print, flush=True))
     sources = Sources.from_environment()
     found = catalog.frameworks()
     device: Device = "cuda" if os.environ.get("KIT_TEST_DEVICE") == "cuda" else "cpu"

@@ -6,104 +6,35 @@ Output is rich on a terminal and plain elsewhere. Progress goes to stderr, so st
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 import textwrap
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-from kit.model.formatting import format_bytes, format_duration, printable
-from kit.model.progress import Progress, Silent, Task
+from kit.model.formatting import printable
+from kit.model.progress import PlainProgress, Progress, Silent, Task, format_amount, format_ending
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
 
-QUIET_SECONDS = 10.0  # minimum time between two plain lines of a running step
-
-
 def show_progress(*, quiet: bool = False) -> AbstractContextManager[Progress]:
     """Show progress on stderr: bars on a terminal, lines elsewhere, nothing if `quiet`."""
     if quiet:
         return nullcontext(Silent())
-    return _rich_progress(sys.stderr) if sys.stderr.isatty() else nullcontext(PlainProgress(sys.stderr))
-
-
-def amount(done: float, total: float | None, unit: str) -> str:
-    """Return how far a step is, for example `1.5 MiB of 9.4 MiB` or `3 of 18 launches`; "" if nothing is counted."""
-    if unit == "B":
-        return format_bytes(done) if total is None else f"{format_bytes(done)} of {format_bytes(total)}"
-    if total is None:
-        return ""
-    return f"{done:.0f} of {total:.0f} {unit}".rstrip()
-
-
-def _ending(label: str, text: str, seconds: float) -> str:
-    return f"{label}: {text}, {format_duration(seconds)}"
-
-
-class _PlainTask:
-    def __init__(self, parent: PlainProgress, label: str, total: float | None, unit: str) -> None:
-        self.parent, self.label, self.total, self.unit = parent, label, total, unit
-        self.done = 0.0
-        self.text = ""
-        self.spoke_at = parent.clock()
-
-    def advance(self, amount: float) -> None:
-        self.done += amount
-        self._speak()
-
-    def describe(self, text: str) -> None:
-        self.text = text
-        self._speak()
-
-    def _speak(self) -> None:
-        now = self.parent.clock()
-        parts = [part for part in (amount(self.done, self.total, self.unit), self.text) if part]
-        if parts and now - self.spoke_at >= QUIET_SECONDS:
-            self.spoke_at = now
-            self.parent.line(f"{self.label}: {', '.join(parts)}")
-
-
-class PlainProgress:
-    """Write a line when a step begins, a line when it ends, and at most one line per ten seconds in between."""
-
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self.stream = stream
-        self.clock = clock
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def task(self, label: str, total: float | None = None, unit: str = "") -> Iterator[Task]:
-        began = self.clock()
-        self.line(f"{label} ...")
-        outcome = "stopped"
-        try:
-            yield _PlainTask(self, label, total, unit)
-            outcome = "done"
-        finally:
-            self.line(_ending(label, outcome, self.clock() - began))
-
-    def line(self, text: str) -> None:
-        with self._lock:
-            _write_line(self.stream, printable(text))
+    if sys.stderr.isatty():
+        return _rich_progress(sys.stderr)
+    return nullcontext(PlainProgress(partial(_write_line, sys.stderr)))
 
 
 def _write_line(stream: TextIO, text: str) -> None:
-    try:
-        stream.write(text + "\n")
-        stream.flush()
-    except BrokenPipeError:
-        # The reader has closed the pipe, for example `head -1`. This must not stop a run of hours. Discard all further
-        # output, including what the stream still buffers (docs.python.org, signal: Note on SIGPIPE).
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+    stream.write(text + "\n")
+    stream.flush()
 
 
 class _RichTask:
@@ -133,7 +64,7 @@ class RichProgress:
             outcome = "done"
         finally:
             self.bars.remove_task(identity)
-            self.line(_ending(label, outcome, time.monotonic() - began))
+            self.line(format_ending(label, outcome, time.monotonic() - began))
 
     def line(self, text: str) -> None:
         self.bars.console.print(printable(text), markup=False, highlight=False)
@@ -154,7 +85,7 @@ def _rich_progress(stream: TextIO) -> Iterator[Progress]:
 
     class Amount(ProgressColumn):
         def render(self, task: Bar) -> Text:
-            return Text(amount(task.completed, task.total, task.fields["unit"]))
+            return Text(format_amount(task.completed, task.total, task.fields["unit"]))
 
     columns = (
         SpinnerColumn(),
@@ -175,7 +106,7 @@ class Column(NamedTuple):
 
 
 def print_text(text: str) -> None:
-    """Print lines on stdout. A closed pipe is ignored, so the command keeps its exit code."""
+    """Print lines on stdout."""
     _write_line(sys.stdout, printable(text))
 
 

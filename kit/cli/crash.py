@@ -1,6 +1,5 @@
 """Describe the error that stops a command."""
 
-import errno
 import os
 import sys
 import traceback
@@ -9,8 +8,7 @@ from kit.cli.console import wrap
 from kit.host.paths import cache_folder
 from kit.model.errors import DiskError, KitError
 from kit.model.formatting import printable
-
-DISK = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.ENAMETOOLONG}
+from kit.storage.files import DISK_FAULTS
 
 
 def describe(error: Exception) -> tuple[str, int]:
@@ -21,7 +19,7 @@ def describe(error: Exception) -> tuple[str, int]:
     """
     if isinstance(error, KitError):
         return wrap(printable(f"{error}\n"), sys.stderr), error.exit_code  # it may quote a record or a file name
-    if isinstance(error, OSError) and error.errno in DISK:
+    if isinstance(error, OSError) and error.errno in DISK_FAULTS:
         what = f"{error.filename} cannot be used" if error.filename else "The output cannot be written"
         remedy = "Free disk space, or use a folder that you may read and write."
         return f"{what}: {error.strerror}.\n{remedy}\n", DiskError.exit_code

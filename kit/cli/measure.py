@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 # Options that --resume allows. The plan of the run fixes all others.
-WITH_RESUME = {"resume", "retry_failed", "out", "as_json", "base_image", "index_url", "find_links", "ca_bundle"}
+WITH_RESUME = {"resume", "retry_failed", "env", "out", "as_json", "base_image", "index_url", "find_links", "ca_bundle"}
 
 
 @app.command(epilog="Example: kit plan --scenario mnist-cnn --framework torch --device cpu")
@@ -32,8 +32,8 @@ def plan(measuring: options.Measuring, packages: options.Packages, as_json: opti
     from kit.execution import workflow
 
     prepared = workflow.prepare(measuring.selection(), measuring.options(), packages.sources())
-    rows, notes = prepared_run.rows(prepared), prepared_run.summary_lines(prepared)
-    show(as_json, prepared_run.as_json(prepared), prepared_run.COLUMNS, rows, notes)
+    rows = prepared_run.rows(prepared)
+    show(as_json, prepared_run.as_json(prepared), prepared_run.COLUMNS, rows, prepared.summary())
 
 
 @app.command(epilog="Example: kit build --framework torch --device cuda")
@@ -75,7 +75,6 @@ def run(
     as_json: options.Json = False,
 ) -> None:
     """Measure everything or a selection, and write the report."""
-    from kit.cli import prepared_run
     from kit.execution import workflow
 
     if resume:
@@ -92,11 +91,9 @@ def run(
     with show_progress(quiet=as_json) as progress:
         if resume:
             folder = options.open_run(resume, out)
-            outcome = workflow.resume_run(folder, sources, progress, retry_failed=retry_failed)
+            outcome = workflow.resume_run(folder, measuring.env, sources, progress, retry_failed=retry_failed)
         else:
             prepared = workflow.prepare(measuring.selection(), measuring.options(), sources)
-            for line in prepared_run.summary_lines(prepared):
-                progress.line(line)
             outcome = workflow.start(prepared, out, progress)
     _show(outcome, as_json=as_json)
     raise typer.Exit(outcome.exit_code)

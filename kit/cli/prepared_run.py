@@ -1,4 +1,4 @@
-"""Show a prepared run: its cells, its engine, and its estimated time and disk space."""
+"""Show the cells of a prepared run, as a table or as JSON with its estimate."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kit.cli.console import Column
-from kit.model.formatting import format_bytes, format_duration
 
 if TYPE_CHECKING:
     from kit.execution.workflow import PreparedRun
@@ -20,21 +19,6 @@ def rows(prepared: PreparedRun) -> list[list[str]]:
     counts = Counter(launch.key for launch in launches)
     skipped = {launch.key for launch in launches if launch.environment_key in prepared.refusals}
     return [[key, str(count), "skipped" if key in skipped else ""] for key, count in counts.items()]
-
-
-def summary_lines(prepared: PreparedRun) -> list[str]:
-    """Return lines with the engine, the reasons for skipped cells, the time and the disk space."""
-    reasons: dict[str, list[str]] = {}
-    for (framework, device), reason in prepared.refusals.items():
-        reasons.setdefault(reason, []).append(f"{framework} on {device}")
-    total = f"{format_duration(prepared.seconds)} and {format_bytes(prepared.disk_bytes)} of disk space"
-    return [
-        prepared.note,
-        *(f"Skipped: {', '.join(where)}. {reason}" for reason, where in reasons.items()),
-        *prepared.estimate.lines,
-        *prepared.downloads.lines,
-        f"Total: about {total}",
-    ]
 
 
 def as_json(prepared: PreparedRun) -> dict[str, Any]:

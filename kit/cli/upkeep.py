@@ -45,5 +45,8 @@ def clean(
     from kit.execution.clean import clean
 
     sources = options.Packages().sources()
-    for line in clean(sources, images=images, environments_too=environments) or ["Nothing was left behind."]:
+    line = ""
+    for line in clean(sources, images=images, environments_too=environments):
         print_text(line)
+    if not line:
+        print_text("Nothing was left behind.")

@@ -1,7 +1,11 @@
 """Download files from ordered mirrors. Resume and check them, and give up hosts that are dead or slow."""
 
+import http.client
 import shutil
 import time
+from collections.abc import Iterator
+from concurrent import futures
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,14 +17,27 @@ from kit.datasets.registry import RemoteFile
 from kit.host.background import in_background
 from kit.host.privacy import without_user_info
 from kit.model.errors import CorruptDataError, DataError
+from kit.model.formatting import printable
 from kit.model.progress import Progress
 
 ANSWER_S = 6.0  # from the request to the header of the response
 SILENCE_S = 15.0  # between two chunks of the response
 MIN_RATE = 250_000  # bytes per second over RATE_WINDOW_S; a slower mirror is tried again only after all others
 RATE_WINDOW_S = 8.0
+SLOWEST_RATE = 4_000  # bytes per second; a mirror that is slower for SLOWEST_S is given up, even if it is the only one
+SLOWEST_S = 60.0
 ATTEMPTS = 5  # per mirror; the transfer ends earlier if an attempt adds no bytes
 CHUNK_BYTES = 1 << 16
+MAX_REASON = 300  # characters of a failure in a message: a mirror can send headers of any length
+# What requests, urllib3 and http.client raise if a connection fails or an answer is malformed. A URL that a mirror
+# redirects to can raise any ValueError.
+ANSWER_ERRORS = (
+    requests.RequestException,
+    urllib3.exceptions.HTTPError,
+    http.client.HTTPException,
+    ValueError,
+    OSError,
+)
 
 _silent: set[str] = set()  # hosts that did not answer this process; asking them again would only cost time
 
@@ -67,7 +84,9 @@ def download(file: RemoteFile, urls: list[str], target: Path, progress: Progress
 def _describe(url: str, error: MirrorFailed) -> str:
     """Return the error with the host of its mirror. Leave out the rest of the URL, which is long."""
     mirror = without_user_info(url).partition("://")[2].partition("/")[0]
-    return str(error) if mirror in str(error) else f"{mirror}: {error}"
+    text = printable(" ".join(str(error).split()))  # it may quote the mirror
+    text = text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}..."
+    return text if mirror in text else f"{mirror}: {text}"
 
 
 def copy(file: RemoteFile, source: Path, target: Path) -> None:
@@ -90,12 +109,12 @@ class _RateCheck:
     def __init__(self, patient: bool, deadline: float | None) -> None:
         self._patient = patient
         self._deadline = deadline
-        self._since = time.monotonic()
+        self._since = self._slow_since = time.monotonic()
         self._received = 0
 
     def add(self, received: int, missing: int) -> None:
-        """Count the received bytes; `missing` bytes remain. Raise TooSlow, or MirrorFailed if the deadline cannot be
-        met."""
+        """Count the received bytes; `missing` bytes remain. Raise TooSlow. Raise MirrorFailed if the deadline cannot be
+        met, or if the mirror is so slow that it is useless."""
         self._received += received
         now = time.monotonic()
         late = self._deadline is not None and now > self._deadline
@@ -108,6 +127,10 @@ class _RateCheck:
             raise TooSlow
         if late:
             raise MirrorFailed(f"{rate / 1e6:.2f} MB/s is too slow for the time limit")
+        if rate >= SLOWEST_RATE:
+            self._slow_since = now
+        elif now - self._slow_since >= SLOWEST_S:
+            raise MirrorFailed(f"slower than {SLOWEST_RATE / 1e3:.0f} kB/s for {SLOWEST_S:.0f} s")
         self._since, self._received = now, 0
 
 
@@ -115,16 +138,20 @@ def _part(target: Path) -> Path:
     return target.with_name(f"{target.name}.part")
 
 
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
 def _fetch(file: RemoteFile, url: str, target: Path, progress: Progress, rate: _RateCheck) -> Path:
     """Return the complete, checked `.part` file of `target`. Raise MirrorFailed."""
     part = _part(target)
     for _ in range(ATTEMPTS):
-        before = part.stat().st_size if part.exists() else 0
+        before = _size(part)
         if before < file.size:
             try:
                 _transfer(file, url, part, progress, rate)
             except Dropped:
-                if part.stat().st_size <= before:
+                if _size(part) <= before:
                     raise
                 continue
         digest = sha256(part)
@@ -137,7 +164,7 @@ def _fetch(file: RemoteFile, url: str, target: Path, progress: Progress, rate: _
 
 
 def _transfer(file: RemoteFile, url: str, part: Path, progress: Progress, rate: _RateCheck) -> None:
-    start = part.stat().st_size if part.exists() else 0
+    start = _size(part)
     with _request(url, start) as response:
         host = urlsplit(url).hostname or ""
         done = start = _offset(response, start, file.size)
@@ -147,10 +174,8 @@ def _transfer(file: RemoteFile, url: str, part: Path, progress: Progress, rate: 
         ):
             task.advance(done)
             while done < file.size:
-                try:
+                with _answer_errors(f"the connection broke after {done:,} bytes: "):
                     chunk = response.raw.read1(CHUNK_BYTES, decode_content=False)
-                except (urllib3.exceptions.HTTPError, OSError) as error:
-                    raise Dropped(f"the connection broke after {done:,} bytes ({type(error).__name__})") from error
                 if not chunk:
                     raise Dropped(f"ended after {done:,} of {file.size:,} bytes")
                 out.write(chunk)
@@ -159,28 +184,51 @@ def _transfer(file: RemoteFile, url: str, part: Path, progress: Progress, rate: 
                 rate.add(len(chunk), file.size - done)
 
 
+@contextmanager
+def _answer_errors(context: str = "") -> Iterator[None]:
+    """Turn what the libraries raise about a URL, a connection or an answer into Dropped.
+
+    context: the beginning of its message.
+    """
+    try:
+        yield
+    except ANSWER_ERRORS as error:
+        cause = _innermost(error)
+        text, kind = str(cause).rpartition(": ")[2].rstrip("."), type(cause).__name__
+        raise Dropped(context + (text if kind in text else f"{text} ({kind})")) from error
+
+
+def _innermost(error: Exception) -> Exception:
+    """Return the error that requests and urllib3 wrapped in others."""
+    wrapped = [inner for inner in (getattr(error, "reason", None), *error.args) if isinstance(inner, Exception)]
+    return _innermost(wrapped[0]) if wrapped else error
+
+
 def _request(url: str, start: int) -> requests.Response:
     """Return the response as soon as its header is here. Raise MirrorFailed after ANSWER_S at the latest.
 
     The limit is enforced here because requests applies its connect timeout to each address of a host in turn. Behind a
     firewall that drops packets, that takes minutes.
     """
-    try:
+    with _answer_errors("not a valid URL: "):
         host = urlsplit(url).netloc
-    except ValueError as error:
-        raise MirrorFailed(f"not a valid URL: {error}") from error
     if host in _silent:
         raise MirrorFailed("its host did not answer an earlier request")
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
-    response = in_background(lambda: requests.get(url, headers=headers, stream=True, timeout=(ANSWER_S, SILENCE_S)))
-    try:
-        return response.result(timeout=ANSWER_S)
-    except TimeoutError:
+    hooks = {"response": _skip_body_of_redirect}
+    timeout = (ANSWER_S, SILENCE_S)
+    response = in_background(lambda: requests.get(url, headers=headers, hooks=hooks, stream=True, timeout=timeout))
+    if not futures.wait([response], ANSWER_S).done:
         _silent.add(host)
-        raise MirrorFailed(f"no answer within {ANSWER_S:.0f} s") from None
-    except (requests.RequestException, ValueError) as error:  # urllib3 raises ValueError for some host names
-        cause = getattr(error.args[0], "reason", error) if error.args else error
-        raise MirrorFailed(str(cause).rpartition(": ")[2] or type(error).__name__) from error
+        raise MirrorFailed(f"no answer within {ANSWER_S:.0f} s")
+    with _answer_errors():
+        return response.result()
+
+
+def _skip_body_of_redirect(response: requests.Response, **_: object) -> None:
+    """Close the connection instead of reading a body that nobody needs. It can be of any size."""
+    if response.is_redirect:
+        response.close()
 
 
 def _offset(response: requests.Response, requested: int, size: int) -> int:
@@ -195,5 +243,5 @@ def _offset(response: requests.Response, requested: int, size: int) -> int:
         raise MirrorFailed(f"HTTP status {response.status_code}")
     length = response.headers.get("Content-Length")
     if length is not None and length != str(size):
-        raise MirrorFailed(f"another file: {int(length):,} bytes, expected {size:,}")
+        raise MirrorFailed(f"another file: Content-Length {length!r}, expected {size:,} bytes")
     return 0

@@ -1,10 +1,44 @@
-"""Hash files, check free space, and replace whole folders."""
+"""Find, name and hash files, check free space, and replace whole folders."""
 
 import hashlib
+import os
+import re
 import shutil
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
 from kit.model.errors import DiskError
+
+MAX_NAME = 200  # characters; most file systems allow 255 bytes, and callers append a suffix
+
+
+def portable_name(name: str) -> str:
+    """Return a name that every file system can store: printable ASCII, of at most MAX_NAME characters.
+
+    Other names are shortened, with `_` for each other character and a hash of the original name, so that different
+    names stay different. The extension is kept.
+    """
+    if name.isascii() and name.isprintable() and len(name) <= MAX_NAME:
+        return name
+    path = PurePosixPath(name)
+    stem, extension = (re.sub("[^ -~]", "_", part)[:90] for part in (path.stem, path.suffix))
+    hashed = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return f"{stem}-{hashed}{extension}"
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Return all files below a folder, sorted. Raise OSError if a folder cannot be read."""
+    found = (Path(top, name) for top, _, names in _walk(folder) for name in names)
+    return sorted(path for path in found if path.is_file())
+
+
+def _walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Walk like `os.walk`, but raise OSError if a folder cannot be read. `Path.rglob` would silently skip it, too."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    return os.walk(folder, onerror=fail)
 
 
 def sha256(path: Path) -> str:
@@ -23,24 +57,25 @@ def require_space(folder: Path, size: int) -> None:
         )
 
 
-def make_temporary(folder: Path) -> Path:
-    """Make an empty folder, and delete what an interrupted process left in its place. The caller holds the lock of the
-    data set, so no other process uses the folder."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
-
-
 def replace_folder(new: Path, target: Path, aside: Path) -> None:
     """Replace `target` with `new`. Make it readable for all users, because a container may run as another user.
 
-    The old folder is moved to `aside` first. After a crash in between there is no `target`, but never a mix of both.
+    The old folder is moved to `aside` first, and back if the new one cannot take its place. After a crash in between
+    there is no `target`, but never a mix of both.
     """
     shutil.rmtree(aside, ignore_errors=True)
     target.parent.mkdir(parents=True, exist_ok=True)
-    for path in (target.parent, new, *new.rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
+    target.parent.chmod(0o755)
+    for top, _, names in _walk(new):
+        Path(top).chmod(0o755)
+        for name in names:
+            Path(top, name).chmod(0o644)
     if target.exists():
         target.replace(aside)
-    new.replace(target)
+    try:
+        new.replace(target)
+    except BaseException:
+        if aside.exists():
+            aside.replace(target)
+        raise
     shutil.rmtree(aside, ignore_errors=True)

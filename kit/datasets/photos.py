@@ -9,6 +9,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from kit.datasets.files import portable_name
 from kit.model.errors import DataError
 from kit.model.progress import Progress
 
@@ -49,7 +50,7 @@ def prepare_photos(root: Path, folder: Path, move: bool, progress: Progress) -> 
 def find_fault(path: Path) -> str | None:
     """Return why not every framework can decode a photo, or None if it is a whole JPEG file, gray or RGB.
 
-    Decode the whole file, at an eighth of its resolution if that is faster.
+    Decode the whole file, at an eighth of its resolution if that is faster. Raise OSError if it cannot be read.
     """
     try:
         with Image.open(path, formats=["JPEG"]) as image:
@@ -58,6 +59,8 @@ def find_fault(path: Path) -> str | None:
             image.draft(image.mode, (1, 1))
             image.load()
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # a fault of the disk, not of the photo
         return f"{type(error).__name__}: {error}".replace(str(path), path.name)
     return None
 
@@ -99,9 +102,17 @@ def _place_first(source: Path, name: str, folder: Path, place: Place, progress: 
 
 
 def _place(photos: Iterable[Path], folder: Path, place: Place) -> None:
+    """Move or copy photos to a folder. Workers find them by `.jpg`, so that other extensions get it in addition."""
     folder.mkdir(parents=True)
     for path in photos:
-        place(path, folder / (path.name if path.suffix == ".jpg" else f"{path.name}.jpg"))
+        name = portable_name(path.name)
+        target = folder / (name if path.suffix == ".jpg" else f"{name}.jpg")
+        if target.exists():
+            raise DataError(
+                f"{path.parent.name}/{path.name} and another photo would both be stored as {target.name}.",
+                "Rename one of them, then add the photos again.",
+            )
+        place(path, target)
 
 
 def _check(photos: list[Path], label: str, progress: Progress) -> Iterator[tuple[Path, str | None]]:
@@ -149,4 +160,8 @@ def _classes(folder: Path) -> Classes | None:
 def _photos(folder: Path) -> list[Path]:
     """Return the JPEG files sorted by the numbers in their names."""
     found = [path for path in folder.iterdir() if path.is_file() and is_photo(path.name)]
-    return sorted(found, key=lambda path: ([int(digits) for digits in re.findall(r"\d+", path.stem)], path.name))
+    return sorted(found, key=lambda path: _number_key(portable_name(path.name)))
+
+
+def _number_key(name: str) -> tuple[list[int], str]:
+    return [int(digits) for digits in re.findall(r"\d+", name)], name

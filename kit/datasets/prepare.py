@@ -7,7 +7,7 @@ import zlib
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from kit.datasets.files import make_temporary, sha256
+from kit.datasets.files import files_below, sha256
 from kit.datasets.photos import is_photo, prepare_photos
 from kit.datasets.registry import CIFAR_FILE_BYTES, CIFAR_FILES, SOURCES
 from kit.datasets.unpack import unpack
@@ -26,7 +26,8 @@ def prepare(name: str, path: Path, folder: Path, work: Path, progress: Progress)
     """
     root = path
     if path.is_file():
-        root = make_temporary(work / "unpacked" / path.name)
+        root = work / "unpacked" / path.name
+        root.mkdir(parents=True)
         unpack(path, root, partial(_wanted, name), progress)
     if name == "cats-dogs":
         prepare_photos(root, folder, root != path, progress)
@@ -46,11 +47,11 @@ def _wanted(name: str, path: PurePosixPath, size: int) -> bool:
 def _prepare_cifar(root: Path, folder: Path) -> None:
     published = {digest: name for name, digest in CIFAR_FILES.items()}
     found: dict[str, Path] = {}
-    for path in _files(root):
+    for path in files_below(root):
         if path.stat().st_size == CIFAR_FILE_BYTES and (name := published.get(sha256(path))):
             found[name] = path
     if missing := sorted(set(CIFAR_FILES) - set(found)):
-        pickled = any(path.name == "data_batch_1" for path in _files(root))
+        pickled = any(path.name == "data_batch_1" for path in files_below(root))
         raise DataError(
             f"{root.name} is not the published CIFAR-10: no file has the content of {', '.join(missing)}.",
             "This is the Python version. Loading its pickles is not safe, so get the binary version."
@@ -68,12 +69,15 @@ def _prepare_idx(name: str, root: Path, folder: Path) -> None:
     found: dict[str, Path] = {}
     others: set[str] = set()
     damaged: list[str] = []
-    for path in _files(root):
+    unreadable: OSError | None = None  # it does not matter if it is another file
+    for path in files_below(root):
         if path.stat().st_size > MAX_IDX_BYTES:
             continue
         try:
             known = published.get(sha256(path)) or published.get(_content_digest(path))
         except (OSError, EOFError, zlib.error) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                unreadable = error
             damaged.append(f"{path.name} is damaged or truncated ({error})")
             continue
         if known and known[0] == name:
@@ -81,6 +85,8 @@ def _prepare_idx(name: str, root: Path, folder: Path) -> None:
         elif known:
             others.add(known[0])
     if missing := [file.name for file in SOURCES[name] if file.name not in found]:
+        if unreadable:
+            raise unreadable
         hints = damaged + [f"it has files of {other} instead" for other in sorted(others)]
         raise DataError(
             f"{root.name} is not the published {name}: no file has the content of {', '.join(missing)}"
@@ -106,7 +112,3 @@ def _content_digest(path: Path) -> str:
 def _is_gzip(path: Path) -> bool:
     with open(path, "rb") as file:
         return file.read(2) == GZIP_MAGIC
-
-
-def _files(root: Path) -> list[Path]:
-    return sorted(path for path in root.rglob("*") if path.is_file())

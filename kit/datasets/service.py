@@ -16,16 +16,16 @@ import filelock
 
 from kit.datasets import manifest
 from kit.datasets.download import copy, download
-from kit.datasets.files import make_temporary, replace_folder, require_space, sha256
+from kit.datasets.files import replace_folder, require_space, sha256
 from kit.datasets.manifest import Manifest
 from kit.datasets.mirrors import mirror_files, mirror_folder, mirror_urls
 from kit.datasets.prepare import prepare
 from kit.datasets.registry import SOURCES, RemoteFile
 from kit.host.paths import cache_folder, named_folder
 from kit.model.data_choice import DataChoice
-from kit.model.errors import DataError, UsageError, unknown
+from kit.model.errors import DataError, DiskError, UsageError, unknown
 from kit.model.progress import Progress
-from kit.storage.files import disk_errors
+from scenarios.contract.disk import NO_SPACE
 from scenarios.contract.request import DataKind
 from scenarios.spec import DATASETS
 
@@ -78,18 +78,24 @@ def sets_dir() -> Path:
 
 
 def status(name: str) -> DatasetStatus:
-    """Return the state of a data set. Raise UsageError if the name is unknown, DataError if the set is damaged."""
+    """Return the state of a data set. `verify` also checks the content of its files.
+
+    Raise UsageError if the name is unknown, DataError if the set is damaged or cannot be read.
+    """
     _require(name)
     folder = sets_dir() / name
     size = sum(file.size for file in SOURCES[name])
-    return DatasetStatus(name, DATASETS[name].title, folder, manifest.read(folder), size)
+    with _readable(name):
+        prepared = manifest.read(folder)
+    return DatasetStatus(name, DATASETS[name].title, folder, prepared, size)
 
 
 def resolve(name: str, choice: DataChoice, progress: Progress) -> ResolvedData:
     """Choose the data of launches. Download the real set if necessary. For `auto`, keep within AUTO_BUDGET.
 
-    `auto` falls back to synthetic data, and the note says why. Raise UsageError if the name is unknown. Raise DataError
-    if the prepared set is damaged or, for `real`, if the set is not available. Raise DiskError.
+    `auto` falls back to synthetic data, and the note says why. Each launch checks the content of a real set itself.
+    Raise UsageError if the name is unknown. Raise DataError if the prepared set is damaged or, for `real`, if the set
+    is not available. Raise DiskError.
     """
     _require(name)
     title = DATASETS[name].title
@@ -115,7 +121,7 @@ def fetch(name: str, progress: Progress, budget: DownloadBudget | None = None) -
     DataError or DiskError.
     """
     _require(name)
-    with _locked(name, progress):
+    with _locked(name, progress) as work:
         if (prepared := manifest.read(sets_dir() / name)) is not None:
             return prepared
         archives = data_dir() / "archives" / name
@@ -125,7 +131,7 @@ def fetch(name: str, progress: Progress, budget: DownloadBudget | None = None) -
         require_space(archives, sum(f.size for f in missing) + 2 * total)  # unpacked and prepared
         _obtain(name, missing, archives, progress, budget)
         path = archives if len(SOURCES[name]) > 1 else archives / SOURCES[name][0].name
-        return _prepare(name, path, PUBLISHED, progress)
+        return _prepare(name, path, PUBLISHED, work, progress)
 
 
 def add(name: str, path: Path, progress: Progress) -> Manifest:
@@ -134,13 +140,12 @@ def add(name: str, path: Path, progress: Progress) -> Manifest:
     The content of the files decides, not their names. Raise UsageError, DataError or DiskError.
     """
     _require(name)
-    if not path.exists():
+    with _file_errors(data_dir()):
+        exists = path.exists()
+    if not exists:
         raise UsageError(f"{path} does not exist.", "Give a folder or an archive (zip, tar, tar.gz).")
-    try:
-        with _locked(name, progress):
-            return _prepare(name, path.resolve(), PROVIDED, progress)
-    except PermissionError as error:  # about the user's files: for the data folder it is a DiskError
-        raise DataError(f"{error.filename} cannot be read.", "Give yourself read access to it.") from error
+    with _locked(name, progress) as work:
+        return _prepare(name, path.resolve(), PROVIDED, work, progress)
 
 
 def verify(name: str) -> Manifest:
@@ -152,7 +157,8 @@ def verify(name: str) -> Manifest:
             f"The data set {DATASETS[name].title} is missing.",
             f"Use `kit data fetch {name}` to download it, or `kit data add {name} PATH` to import your own copy.",
         )
-    manifest.verify(sets_dir() / name)
+    with _readable(name):
+        manifest.verify(sets_dir() / name)
     return prepared
 
 
@@ -162,22 +168,60 @@ def _require(name: str) -> None:
 
 
 @contextmanager
-def _locked(name: str, progress: Progress) -> Iterator[None]:
-    """Hold the lock of this data set. Turn errors below the data folder into DiskError."""
+def _readable(name: str) -> Iterator[None]:
+    """Turn an OSError from reading the prepared set into DataError."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"The prepared data set {name} cannot be read: {error.strerror}.",
+            f"Check the permissions and the disk of {sets_dir() / name}, or set KIT_DATA_DIR to another folder.",
+        ) from error
+
+
+@contextmanager
+def _locked(name: str, progress: Progress) -> Iterator[Path]:
+    """Hold the lock of this data set, and yield the path of its work folder, which does not exist yet.
+
+    Delete the work folder afterwards, and one that a killed process left. Raise DiskError or DataError instead of an
+    OSError.
+    """
     root = data_dir()
-    remedy = "Set KIT_DATA_DIR to another folder that you can write to."
-    with disk_errors(root, remedy, reads_elsewhere=True):
+    work = root / "work" / name
+    with _file_errors(root):
         root.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(root / f".{name}.lock")
         try:
-            lock.acquire(timeout=0)
+            held = lock.acquire(timeout=0)
         except filelock.Timeout:
             progress.line(f"Waiting for another kit process that prepares {name}.")
-            lock.acquire()
-        try:
-            yield
-        finally:
-            lock.release()
+            held = lock.acquire()
+        with held:
+            shutil.rmtree(work, ignore_errors=True)
+            try:
+                yield work
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+
+
+@contextmanager
+def _file_errors(root: Path) -> Iterator[None]:
+    """Turn an OSError into DataError if it names one of the user's files, and else into DiskError."""
+    try:
+        yield
+    except OSError as error:
+        what = error.strerror or str(error)
+        place = Path(error.filename) if isinstance(error.filename, str | Path) else None
+        otherwise = "or set KIT_DATA_DIR to another folder that you can read and write."
+        if error.errno in NO_SPACE:
+            raise DiskError(f"{place or root} cannot be written: {what}.", f"Free disk space, {otherwise}") from error
+        if place is None:  # from reading or writing an open file
+            message = f"A file in {root}, or one that you gave, cannot be read or written: {what}."
+            raise DiskError(message, f"Check the disks, {otherwise}") from error
+        if place.is_relative_to(root) or root.is_relative_to(place):
+            message = f"{place} cannot be read or written: {what}."
+            raise DiskError(message, f"Check its permissions and its disk, {otherwise}") from error
+        raise DataError(f"{place} cannot be read: {what}.", "Check its permissions and its disk.") from error
 
 
 def _is_whole(path: Path, file: RemoteFile) -> bool:
@@ -207,13 +251,10 @@ def _obtain(
         download(file, mirror_urls(name, file), archives / file.name, progress, deadline)
 
 
-def _prepare(name: str, path: Path, source: str, progress: Progress) -> Manifest:
-    work = data_dir() / "work" / name
-    folder = make_temporary(work / "set")
-    try:
-        prepare(name, path, folder, work, progress)
-        prepared = manifest.write(folder, name, source)
-        replace_folder(folder, sets_dir() / name, work / "old")
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+def _prepare(name: str, path: Path, source: str, work: Path, progress: Progress) -> Manifest:
+    folder = work / "set"
+    folder.mkdir(parents=True)
+    prepare(name, path, folder, work, progress)
+    prepared = manifest.write(folder, name, source)
+    replace_folder(folder, sets_dir() / name, work / "old")
     return prepared

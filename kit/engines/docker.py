@@ -17,9 +17,9 @@ from kit.engines.launch_log import copy_output
 from kit.engines.memory import AT_LIMIT, MemoryWatch
 from kit.engines.supervise import supervise
 from kit.environments.daemon import Daemon, Refusal
-from kit.environments.images import FRAMEWORK_LABEL, ImageBuilder
+from kit.environments.images import IMAGE_LABEL, ImageBuilder
 from kit.environments.package_sources import Sources
-from kit.host import gpus
+from kit.host import gpus, machine_lock
 from kit.host.background import in_background
 from kit.host.limits import KILL_S
 from kit.model.environment import Environment, Framework
@@ -107,13 +107,13 @@ class DockerEngine:
                 "HostConfig": options,
             }
             name = f"kit-{uuid.uuid4().hex[:12]}"
-            with _scratch_of(folder.scratch, user), self._container(name, config) as creation:
+            with _scratch_of(folder.scratch, user), self.daemon.container(name, config) as creation:
                 return self._run(name, creation, folder.log, limits, warnings, stopped)
 
     def sweep(self, alive: Callable[[str], bool]) -> list[str]:
-        """Remove the containers of runs that are not alive. Return a line for each."""
-        removed = []
+        """Remove the containers of runs that are not alive, and what stopped builds left. Return a line for each."""
         with self.daemon.errors():
+            removed = [] if alive(machine_lock.ANY_RUN) else self._builder.remove_leftovers()
             for container in self.daemon.client.containers(all=True, filters={"label": RUN_LABEL}):
                 if not alive(container["Labels"][RUN_LABEL]):
                     self.daemon.remove(container["Id"])
@@ -128,25 +128,15 @@ class DockerEngine:
         removed = []
         with self.daemon.errors():
             # newest first: children, then parents
-            for image in self.daemon.client.images(filters={"label": FRAMEWORK_LABEL}):
+            for image in self.daemon.client.images(filters={"label": IMAGE_LABEL}):
                 tags = [str(tag) for tag in image["RepoTags"] or () if tag != "<none>:<none>"]
                 for name in tags or [str(image["Id"])]:
-                    self.daemon.client.remove_image(name)
+                    if reason := self.daemon.remove_image(name):
+                        raise EngineError(
+                            f"The image {name} cannot be removed: {reason}.", "Remove the container that uses it."
+                        )
                     removed.append(f"image {name}")
         return removed
-
-    @contextmanager
-    def _container(self, name: str, config: dict[str, Any]) -> Iterator[futures.Future[dict[str, Any]]]:
-        """Create the container, and remove it in every case. Create it in the background: a request that Ctrl-C breaks
-        off may still create a container, after the search for it found nothing."""
-        create: Callable[[Any, str], dict[str, Any]] = self.daemon.client.create_container_from_config
-        creation: futures.Future[dict[str, Any]] = futures.Future()
-        try:
-            in_background(lambda: create(config, name), creation)
-            yield creation
-        finally:
-            futures.wait([creation], KILL_S)
-            self.daemon.remove(name)
 
     def _run(
         self,
@@ -157,7 +147,7 @@ class DockerEngine:
         warnings: list[str],
         stopped: Callable[[], bool],
     ) -> Completion:
-        client, began, began_at = self.daemon.client, time.monotonic(), time.time()
+        client, began = self.daemon.client, time.monotonic()
         with ExitStack() as output:
             try:
                 warnings = [*warnings, *(creation.result().get("Warnings") or ())]
@@ -188,7 +178,7 @@ class DockerEngine:
         killed = code == SIGKILLED and ending == "ended"  # by the kernel or another process, not by the engine
         out_of_memory = (
             memory.kills > 0
-            or self.daemon.ran_out_of_memory(name, began_at, patience_s=1.0 if killed else 0.0)
+            or self.daemon.ran_out_of_memory(name, patience_s=1.0 if killed else 0.0)
             or (killed and memory.peak_bytes >= AT_LIMIT * limits.memory_bytes)
         )
         return Completion(code, seconds, ending == "deadline", out_of_memory, warnings=tuple(warnings))

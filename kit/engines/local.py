@@ -8,9 +8,9 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from kit.host.background import in_background
 from kit.model.environment import Environment, Framework
 from kit.model.launch import Completion, LaunchFolder, Limits
 from kit.model.progress import Progress
+from kit.storage.files import disk_errors
 from scenarios.contract.cell import Device
 
 INHERITED = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
@@ -38,6 +39,7 @@ TOKEN_VARIABLE = "KIT_LAUNCH_TOKEN"  # noqa: S105 - names one launch, no secret
 # Prefix of a launch's temporary folder; the orchestrator's identity follows. The folder is in the system's own one, not
 # in scratch: a DataLoader's workers hand over batches by sockets, whose paths have at most 107 characters.
 TEMPORARY = "kit-launch-"
+TEMPORARY_REMEDY = "Set TMPDIR to another folder."
 
 
 class LocalEngine:
@@ -98,9 +100,10 @@ class LocalEngine:
         started is left. If this process is killed, the worker dies with it."""
         own = {f"KIT_{name.upper()}": value for name, value in labels.items()}
         own |= {OWNER_VARIABLE: identity(os.getpid()), TOKEN_VARIABLE: uuid.uuid4().hex}
-        for place in FOLDERS.values():
-            (folder.scratch / place).mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f"{TEMPORARY}{identity(os.getpid())}-") as temporary:
+        with disk_errors(folder.scratch):
+            for place in FOLDERS.values():
+                (folder.scratch / place).mkdir(parents=True, exist_ok=True)
+        with _temporary_folder() as temporary:
             own |= {"TMPDIR": temporary}
             environ = {**variables, **self._variables(environment, folder, limits), **own}
             return self._run(self._command(environment, folder, limits), environ, folder, limits, stopped)
@@ -160,7 +163,7 @@ class LocalEngine:
 
         found = [f"process {process.pid}" for process in marked(leftover)]
         end(lambda: marked(leftover), gently=False)
-        for abandoned in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*"):
+        for abandoned in _place_of_temporary_folders().glob(f"{TEMPORARY}*"):
             owner = abandoned.name.removeprefix(TEMPORARY).rpartition("-")[0]
             if abandoned.lstat().st_uid == os.getuid() and not lives(owner):
                 shutil.rmtree(abandoned)
@@ -203,6 +206,22 @@ class LocalEngine:
         else:
             found["PYTHONNOUSERSITE"] = "1"
         return found
+
+
+def _place_of_temporary_folders() -> Path:
+    """Return the system's folder for temporary files. Raise DiskError if none can be written."""
+    with disk_errors(Path("TMPDIR"), TEMPORARY_REMEDY):
+        return Path(tempfile.gettempdir())
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[str]:
+    """Make the folder for the temporary files of a launch, and remove it at the end. Raise DiskError."""
+    place = _place_of_temporary_folders()
+    with disk_errors(place, TEMPORARY_REMEDY):
+        folder = tempfile.TemporaryDirectory(dir=place, prefix=f"{TEMPORARY}{identity(os.getpid())}-")
+    with folder as name:
+        yield name
 
 
 def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:

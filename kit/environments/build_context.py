@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO
+from typing import IO, NamedTuple
 
 from kit import assets
 from kit.environments.package_sources import CPU_WHEELS, Sources
@@ -18,6 +18,18 @@ from scenarios.contract.cell import Device
 
 # Name in the build context to content. It is read once, so that exactly what is hashed is built.
 Recipe = Mapping[str, bytes]
+
+
+@contextmanager
+def read_errors() -> Iterator[None]:
+    """Turn an OSError from reading what images and environments are made of into a DiskError."""
+    try:
+        yield
+    except OSError as error:
+        raise DiskError(
+            f"{error.filename or 'A file for the build'} cannot be read: {error.strerror or error}.",
+            "Check its permissions and its disk.",
+        ) from error
 
 
 def lock_file(framework: Framework, device: Device) -> Path:
@@ -31,22 +43,40 @@ def lock_file(framework: Framework, device: Device) -> Path:
     return path
 
 
-def packages_recipe(framework: Framework, device: Device) -> Recipe:
-    """Return the files of the packages image: requirements.lock, and the framework's own Dockerfile if it has one, else
-    the common one."""
+class Layer(NamedTuple):
+    """One image of a framework: its tag, which ends with the content hash, and the files that it is made from."""
+
+    tag: str
+    recipe: Recipe
+
+
+def layers(framework: Framework, device: Device, base: str) -> tuple[Layer, Layer, Layer]:
+    """Return the images of a framework on a device: system, packages, worker. Each one is made from the one before it.
+
+    base: id of the base image, from which the system image is made. The system image comes from the framework's own
+    Dockerfile if it has one, else from the common one. Raise UsageError if there is no list of packages, DiskError if a
+    file cannot be read.
+    """
+    docker = assets.ROOT / "docker"
     own = framework.folder / "Dockerfile"
-    return {
-        "Dockerfile": (own if own.is_file() else assets.ROOT / "docker" / "Dockerfile").read_bytes(),
-        "requirements.lock": lock_file(framework, device).read_bytes(),
-    }
-
-
-def worker_recipe() -> Recipe:
-    """Return the files of the layer on top of it: Dockerfile and every module of the scenarios."""
-    modules = {
-        path.relative_to(assets.ROOT).as_posix(): path.read_bytes() for path in assets.ROOT.glob("scenarios/**/*.py")
-    }
-    return {"Dockerfile": (assets.ROOT / "docker" / "Dockerfile.worker").read_bytes()} | modules
+    with read_errors():
+        system = {"Dockerfile": (own if own.is_file() else docker / "Dockerfile").read_bytes()}
+        packages = {
+            "install.py": (docker / "install.py").read_bytes(),
+            "requirements.lock": lock_file(framework, device).read_bytes(),
+        }
+        modules = assets.ROOT.glob("scenarios/**/*.py")
+        worker = {"Dockerfile": (docker / "Dockerfile.worker").read_bytes()} | {
+            path.relative_to(assets.ROOT).as_posix(): path.read_bytes() for path in modules
+        }
+    identities: list[str] = []
+    for recipe in (system, packages, worker):
+        identities.append(identity(recipe, identities[-1] if identities else base))
+    return (
+        Layer(f"kit-system:{identities[0]}", system),
+        Layer(f"kit-{framework.name}:{device}-packages-{identities[1]}", packages),
+        Layer(f"kit-{framework.name}:{device}-{identities[2]}", worker),
+    )
 
 
 def identity(recipe: Recipe, below: str) -> str:
@@ -59,12 +89,16 @@ def identity(recipe: Recipe, below: str) -> str:
 
 
 def source_files(lock: str, device: Device, sources: Sources) -> dict[str, Path | bytes]:
-    """Return the files by which the build stage gets packages: pip.conf, CA bundle, wheels. lock: the list's text."""
-    files: dict[str, Path | bytes] = {"sources/pip.conf": _pip_conf(lock, device, sources).encode()}
-    if sources.ca_bundle:
-        files["sources/ca.pem"] = sources.ca_bundle
-    if device == "cpu":
-        files |= {f"sources/wheels/{wheel.name}": wheel for wheel in _wheels(lock, sources)}
+    """Return the files that say where packages come from: pip.conf, CA bundle, wheels. lock: the list's text.
+
+    They may hold a password, so they are only in the temporary volume of the container that installs the packages.
+    """
+    with read_errors():
+        files: dict[str, Path | bytes] = {"pip.conf": _pip_conf(lock, device, sources).encode()}
+        if sources.ca_bundle:
+            files["ca.pem"] = sources.ca_bundle
+        if device == "cpu":
+            files |= {f"wheels/{wheel.name}": wheel for wheel in _wheels(lock, sources)}
     return files
 
 
@@ -73,9 +107,9 @@ def _pip_conf(lock: str, device: Device, sources: Sources) -> str:
     if sources.index_url:
         lines.append(f"index-url = {sources.index_url}")
     if sources.ca_bundle:
-        lines.append("cert = /build/sources/ca.pem")
+        lines.append("cert = /build/ca.pem")
     if device == "cpu" and sources.find_links_folder():
-        lines.append("find-links = /build/sources/wheels")
+        lines.append("find-links = /build/wheels")
     elif device == "cpu" and (sources.find_links != CPU_WHEELS or "+cpu" in lock):
         lines.append(f"find-links = {sources.find_links}")
     return "\n".join([*lines, ""])
@@ -103,24 +137,35 @@ def _normal(name: str) -> str:
 def archive(files: Mapping[str, Path | bytes]) -> Iterator[IO[bytes]]:
     """Write a build context to an open tar file, sorted by name. Owners and times do not change the archive.
 
-    Raise DiskError if there is no space for it.
+    Raise DiskError if a file cannot be read, or if there is no space for the archive.
     """
-    with TemporaryFile() as file:
-        try:
+    with _packing_errors():
+        file = TemporaryFile()  # noqa: SIM115 - the next block closes it
+    with file:
+        with _packing_errors():
             with tarfile.open(fileobj=file, mode="w") as tar:
                 for name, source in sorted(files.items()):
                     _add(tar, name, source)
             file.seek(0)
-        except OSError as error:
-            raise DiskError(
-                f"The files of an image cannot be packed: {error}", "Free some space, or set TMPDIR."
-            ) from error
         yield file
+
+
+@contextmanager
+def _packing_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DiskError(
+            f"The files of an image cannot be packed: {error}", "Free some space, or set TMPDIR."
+        ) from error
 
 
 def _add(tar: tarfile.TarFile, name: str, source: Path | bytes) -> None:
     entry = tarfile.TarInfo(name)
     entry.mode = 0o644
-    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as content:
-        entry.size = len(source) if isinstance(source, bytes) else source.stat().st_size
+    with read_errors():
+        content = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
+    with content:
+        entry.size = content.seek(0, io.SEEK_END)
+        content.seek(0)
         tar.addfile(entry, content)

@@ -1,12 +1,13 @@
 """The Docker or Podman daemon of this machine. The only module that imports docker-py."""
 
 import os
+import re
 import shutil
 import socket
-import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent import futures
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -16,11 +17,17 @@ import requests
 import urllib3
 from docker.context import ContextAPI
 
+from kit.environments.subprocesses import running
+from kit.host.background import in_background
 from kit.host.limits import KILL_S
 from kit.host.privacy import without_user_info
-from kit.model.errors import EngineError
+from kit.model.errors import DiskError, EngineError
+from scenarios.contract.disk import NO_SPACE_TEXT
 
 MIN_API = (1, 40)  # Docker 19.03: device requests
+EVENT_S = 2.0  # limit for the daemon's answer about a container that has ended
+
+DISK_REMEDY = "Free some space: `docker system df` shows what uses it, and `kit clean --images` removes kit's images."
 
 # The daemon refused a request. `explanation` is its message.
 Refusal = docker.errors.APIError
@@ -34,7 +41,8 @@ class Daemon:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Turn every failure of the daemon, or of the connection to it, into an EngineError."""
+        """Turn every failure of the daemon, or of the connection to it, into an EngineError, or a DiskError if the
+        daemon's disk is full."""
         try:
             yield
         except (
@@ -43,8 +51,11 @@ class Daemon:
             urllib3.exceptions.HTTPError,
             TimeoutError,
         ) as error:
+            text = re.sub(r"\?\S+", "", str(error))  # the query of a URL may contain the password of a proxy
+            if NO_SPACE_TEXT.search(text):
+                raise DiskError(f"The disk of the {self.name} engine is full: {text}", DISK_REMEDY) from error
             raise EngineError(
-                f"The {self.name} engine failed or was lost: {error}",
+                f"The {self.name} engine failed or was lost: {text}",
                 f"Check that it runs (`{self.name} info`) and read its log, then continue.",
             ) from error
 
@@ -115,7 +126,9 @@ class Daemon:
         except docker.errors.ImageNotFound:
             return None
 
-    def build(self, tag: str, context: IO[bytes], arguments: Mapping[str, str], label: str) -> Iterator[dict[str, Any]]:
+    def build(
+        self, tag: str, context: IO[bytes], arguments: Mapping[str, str], label: str
+    ) -> Generator[dict[str, Any], None, None]:
         """Build an image and yield the builder's messages. A message with the key `error` says that the build failed.
 
         context: a tar file. If the daemon refuses its API's builder, the command line builds.
@@ -141,18 +154,35 @@ class Daemon:
         context.seek(0)
         command = ["docker", "--host", self.address, "build", "--tag", tag, f"--label={label}"]
         command += [f"--build-arg={name}" for name in arguments]  # values from the environment: `ps` does not show them
-        with subprocess.Popen(
-            [*command, "-"],
-            env={**os.environ, **arguments},
-            stdin=context,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as process:
+        with running([*command, "-"], {**os.environ, **arguments}, stdin=context) as process:
             assert process.stdout is not None
             yield from ({"stream": line} for line in process.stdout)
         if process.returncode:
             yield {"error": f"docker build ended with exit code {process.returncode}"}
+
+    @contextmanager
+    def container(self, name: str, config: dict[str, Any]) -> Iterator[futures.Future[dict[str, Any]]]:
+        """Create a container, and remove it in every case. If the removal fails after another error, that one counts.
+
+        config: as in the engine's API. Yield the creation, which runs in the background: a request that Ctrl-C breaks
+        off may still create a container, after the search for it found nothing.
+        """
+        create: Callable[[Any, str], dict[str, Any]] = self.client.create_container_from_config
+        creation: futures.Future[dict[str, Any]] = futures.Future()
+        try:
+            in_background(lambda: create(config, name), creation)
+            yield creation
+            self._remove_created(name, creation)
+        except BaseException as error:  # also Ctrl-C during the removal
+            try:
+                self._remove_created(name, creation)
+            except Exception as failure:  # noqa: BLE001 - the next run removes it
+                error.add_note(f"The container {name} could not be removed: {failure}")
+            raise
+
+    def _remove_created(self, name: str, creation: futures.Future[dict[str, Any]]) -> None:
+        futures.wait([creation], KILL_S)
+        self.remove(name)
 
     @contextmanager
     def output(self, name: str) -> Iterator[Iterator[bytes]]:
@@ -164,6 +194,16 @@ class Daemon:
         finally:
             stream.close()
             stream._response.close()  # type: ignore[attr-defined]  # noqa: SLF001 - docker-py leaves the socket open
+
+    def commit(self, name: str, tag: str) -> None:
+        """Make an image from a container. For gigabytes, this takes longer than the client's limit for a request."""
+        repository, _, version = tag.partition(":")
+        limit = self.client.timeout
+        self.client.timeout = None  # type: ignore[assignment]  # no limit, as in requests
+        try:
+            self.client.commit(name, repository, version)
+        finally:
+            self.client.timeout = limit
 
     def kill(self, name: str) -> None:
         """Kill a container, unless it has ended."""
@@ -182,20 +222,38 @@ class Daemon:
         except docker.errors.APIError as error:
             if error.status_code != requests.codes.conflict:
                 raise
-            self.client.wait(name, condition="removed", timeout=KILL_S)  # another process is removing it
+            with suppress(docker.errors.NotFound):  # another process is removing it, or has just removed it
+                self.client.wait(name, condition="removed", timeout=KILL_S)
 
-    def ran_out_of_memory(self, name: str, since: float, patience_s: float) -> bool:
+    def remove_image(self, name: str, *, noprune: bool = False) -> str | None:
+        """Remove an image, or its tag. Return why it must stay, None if it was removed. noprune: keep its parents."""
+        try:
+            self.client.remove_image(name, noprune=noprune)
+        except docker.errors.APIError as error:
+            if error.status_code != requests.codes.conflict:
+                raise
+            return str(error.explanation)
+        return None
+
+    def ran_out_of_memory(self, name: str, patience_s: float) -> bool:
         """Return whether the daemon says that a process of this container was killed because memory ran out.
 
-        since: seconds of the epoch. patience_s: how long to wait for the daemon's event, which may come after the end.
-        The container's flag may never be set.
+        The container has ended. patience_s: how long to wait for the daemon's event, which may come after the end. The
+        container's flag may never be set. All times are of the daemon's clock, which may differ from this machine's.
         """
-        if self.client.inspect_container(name)["State"]["OOMKilled"]:
+        state = self.client.inspect_container(name)["State"]
+        if state["OOMKilled"]:
             return True
-        span = f"{since:.6f}", f"{time.time() + patience_s:.6f}"
+        began, ended = (datetime.fromisoformat(state[moment]).timestamp() for moment in ("StartedAt", "FinishedAt"))
+        span = f"{began:.6f}", f"{ended + patience_s:.6f}"
         filters = {"container": name, "event": "oom"}
         events = self.client.events(*span, filters)  # type: ignore[call-overload]  # the API takes fractions
-        return any(True for _ in events)
+        try:
+            return in_background(lambda: any(True for _ in events)).result(timeout=EVENT_S)
+        except TimeoutError:
+            return False
+        finally:
+            events.close()
 
 
 def _builder_is_refused(error: docker.errors.APIError) -> bool:

@@ -1,33 +1,41 @@
 """Build images through the engine's API when their content hash is new, and keep the build log.
 
-There are two steps, so that a changed scenario costs one small layer. The first makes the packages image (minutes,
-gigabytes). The second adds the scenarios to it. The build stage of the first step, which saw index, wheels and
-certificates, is deleted.
+There are three steps. The system image has the Linux packages. A container of it installs the framework's packages and
+becomes the packages image (minutes, gigabytes). The last step adds the scenarios, so that a changed scenario costs one
+small layer. Index, wheels and certificates are in a temporary volume of the container, never in an image.
+
+Only one build runs at a time, because the caller holds the machine's lock.
 """
 
+import json
 import os
 import re
+import uuid
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from filelock import FileLock
-
 from kit.environments import build_context
-from kit.environments.daemon import Daemon, Refusal
+from kit.environments.build_context import Layer
+from kit.environments.daemon import DISK_REMEDY, Daemon, Refusal
 from kit.environments.package_sources import Sources
 from kit.host import paths
 from kit.host.privacy import without_user_info
 from kit.model.environment import Environment, Framework
 from kit.model.errors import DiskError, ImageError
 from kit.model.progress import Progress, Task
-from kit.storage.files import NO_SPACE_TEXT
+from kit.storage.files import disk_errors
 from scenarios.contract.cell import Device
+from scenarios.contract.disk import NO_SPACE_TEXT
 
-FRAMEWORK_LABEL = "kit.framework"  # on every image that kit builds: the framework's name
+IMAGE_LABEL = "kit.image"  # on every image that kit builds: the framework's name, or `system`
+BUILD_CONTAINER = "kit-build-"  # prefix of the name of a container that installs packages
+BUILD_FOLDER = "/build"  # in that container: the recipe, and where packages come from
 TAIL_LINES = 12
+LOG_REMEDY = "Set KIT_CACHE_DIR to another folder that you can write to."
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY")
 
 
@@ -46,99 +54,147 @@ class ImageBuilder:
     def ensure(self, framework: Framework, device: Device, progress: Progress) -> Environment:
         """Return the image for the current content. Build it if the daemon does not have it yet.
 
-        Raise ImageError with the log's last lines and the remedy, DiskError if the disk is full. A lost daemon shows
-        as the client's own exception.
+        Raise ImageError with the log's last lines and the remedy, DiskError if the disk is full or a file cannot be
+        read or written. A lost daemon shows as the client's own exception.
         """
-        recipe = build_context.packages_recipe(framework, device)
-        identity = build_context.identity(recipe, self._base_id(progress))
-        tag = _tag(framework, device, identity)
-        if self.daemon.find_image(tag) is None:
-            log_folder().mkdir(parents=True, exist_ok=True)
-            with FileLock(log_folder() / "build.lock"):  # another kit may build the same image, or shared layers
-                packages = self._packages_image(framework, device, recipe, identity, progress)
-                worker = build_context.worker_recipe()
-                self._build(tag, framework, worker, {"PACKAGES_IMAGE": packages}, progress)
-        image = self.daemon.inspect_image(tag)
-        return Environment(framework.name, device, "image", tag, str(image["Id"]), int(image["Size"]))
+        self.remove_leftovers()
+        system, packages, worker = build_context.layers(framework, device, self._base_id(progress))
+        if self.daemon.find_image(worker.tag) is None:
+            if self.daemon.find_image(packages.tag) is None:
+                if self.daemon.find_image(system.tag) is None:
+                    base = {"BASE_IMAGE": self.sources.base_image}
+                    self._build(system, "system", base | proxies(os.environ), progress)
+                sources = build_context.source_files(
+                    packages.recipe["requirements.lock"].decode(), device, self.sources
+                )
+                self._install(packages, framework.name, system.tag, sources, progress)
+            self._build(worker, framework.name, {"PACKAGES_IMAGE": packages.tag}, progress)
+        image = self.daemon.inspect_image(worker.tag)
+        return Environment(framework.name, device, "image", worker.tag, str(image["Id"]), int(image["Size"]))
 
     def exists(self, framework: Framework, device: Device) -> bool:
         """Return whether the daemon has the image for the current content."""
         base = self.daemon.find_image(self.sources.base_image)
         if base is None:
             return False
-        recipe = build_context.packages_recipe(framework, device)
-        identity = build_context.identity(recipe, str(base["Id"]))
-        return self.daemon.find_image(_tag(framework, device, identity)) is not None
+        *_, worker = build_context.layers(framework, device, str(base["Id"]))
+        return self.daemon.find_image(worker.tag) is not None
 
-    def _packages_image(
-        self, framework: Framework, device: Device, recipe: build_context.Recipe, identity: str, progress: Progress
-    ) -> str:
-        tag = f"kit-{framework.name}:{device}-packages-{identity}"
-        if self.daemon.find_image(tag) is None:
-            sources = build_context.source_files(recipe["requirements.lock"].decode(), device, self.sources)
-            arguments = {"BASE_IMAGE": self.sources.base_image, "IDENTITY": identity} | proxy_arguments(os.environ)
-            try:
-                self._build(tag, framework, {**recipe, **sources}, arguments, progress)
-            finally:
-                self._delete_build_stage(identity)
-        return tag
+    def remove_leftovers(self) -> list[str]:
+        """Remove what stopped builds left: containers with their volumes, and images without a tag. Return a line for
+        each. No build may be running."""
+        client, removed, in_use = self.daemon.client, list[str](), set[str]()
+        for container in client.containers(all=True, filters={"name": BUILD_CONTAINER, "label": IMAGE_LABEL}):
+            name = str(container["Names"][0]).lstrip("/")
+            if name.startswith(BUILD_CONTAINER):  # the filter finds it anywhere in a name
+                self.daemon.remove(container["Id"])
+                removed.append(f"container {name}")
+        filters = {"dangling": True, "label": IMAGE_LABEL}
+        while images := [str(i["Id"]) for i in client.images(filters=filters) if str(i["Id"]) not in in_use]:
+            for image in images:
+                if self.daemon.remove_image(image, noprune=True):  # its parents may be layers of the user's own images
+                    in_use.add(image)  # by a container of the user
+                else:
+                    removed.append(f"image {image}")
+        return removed
 
     def _base_id(self, progress: Progress) -> str:
         """Return the base image's id. Pull the image if it is missing."""
         base = self.sources.base_image
         if (found := self.daemon.find_image(base)) is not None:
             return str(found["Id"])
+        failure = ""
         try:
             with progress.task(f"pull {base}") as task:
                 for message in self.daemon.client.pull(base, stream=True, decode=True):
                     task.describe(str(message.get("status", "")))
+                    failure = str(message.get("error", failure))
             return str(self.daemon.inspect_image(base)["Id"])
         except Refusal as error:
-            reason = without_user_info(str(error.explanation))
+            reason = without_user_info(failure or str(error.explanation))
+            if NO_SPACE_TEXT.search(reason):
+                raise DiskError(f"The base image {base} cannot be pulled: {reason}", DISK_REMEDY) from error
             raise ImageError(
                 f"The base image {base} cannot be pulled: {reason}",
                 "If no registry can be reached, make the image (`debootstrap --variant=minbase bookworm DIR`, then "
                 f"`tar -C DIR -c . | docker import - {base}`), or set KIT_BASE_IMAGE to an image that exists here.",
             ) from error
 
-    def _delete_build_stage(self, identity: str) -> None:
-        """Delete the build stage: it is as large as the image and may hold an index URL with a password."""
-        filters = {"dangling": True, "label": f"kit.packages={identity}"}
-        while images := self.daemon.client.images(filters=filters):
-            for image in images:  # without its parents: the first of them may serve another build in this moment
-                self.daemon.client.remove_image(image["Id"], noprune=True)
+    def _build(self, layer: Layer, label: str, arguments: Mapping[str, str], progress: Progress) -> None:
+        """Build one image from its recipe. arguments: values of the recipe's ARG instructions."""
+        with build_context.archive(layer.recipe) as context, _recording(layer.tag, progress) as recorder:
+            with closing(self.daemon.build(layer.tag, context, arguments, f"{IMAGE_LABEL}={label}")) as built:
+                failure = recorder.follow(built)
+            recorder.require_success(failure)
 
-    def _build(
+    def _install(
         self,
-        tag: str,
-        framework: Framework,
-        files: Mapping[str, Path | bytes],
-        arguments: Mapping[str, str],
+        layer: Layer,
+        label: str,
+        system: str,
+        sources: Mapping[str, Path | bytes],
         progress: Progress,
     ) -> None:
-        """Build one image. files: the build context. arguments: values of the recipe's ARG instructions."""
-        log_path = log_folder() / f"{re.sub(r'[^a-z0-9]+', '-', tag)}.log"
-        label = f"{FRAMEWORK_LABEL}={framework.name}"
-        with (
-            build_context.archive(files) as context,
-            progress.task(f"image {tag}") as task,
-            log_path.open("w", encoding="utf-8") as log,
-        ):
-            recorder = _Recorder(log, task)
-            failure = recorder.follow(self.daemon.build(tag, context, arguments, label))
-        if failure is not None:
-            raise explain(tag, failure, list(recorder.tail), log_path)
+        """Install the packages in a container of the system image, and make the packages image from it.
+
+        sources: the files that say where packages come from. They and the proxies are only in a volume of the
+        container, because everything else of the container becomes part of the image.
+        """
+        client = self.daemon.client
+        files = {**layer.recipe, **sources, "proxies.json": json.dumps(proxies(os.environ)).encode()}
+        config = {
+            "Image": system,
+            "Entrypoint": ["python3", f"{BUILD_FOLDER}/install.py"],
+            "User": "0:0",
+            "Labels": {IMAGE_LABEL: label},
+            "HostConfig": {
+                "Mounts": [{"Type": "volume", "Target": BUILD_FOLDER}],
+                "CapDrop": ["ALL"],
+                "SecurityOpt": ["no-new-privileges"],
+                "LogConfig": {"Type": "none", "Config": {}},  # the output is read while it comes
+            },
+        }
+        name = f"{BUILD_CONTAINER}{uuid.uuid4().hex[:12]}"
+        with build_context.archive(files) as context, _recording(layer.tag, progress) as recorder:
+            try:
+                with self.daemon.container(name, config) as creation:
+                    creation.result()
+                    client.put_archive(name, BUILD_FOLDER, context)
+                    with self.daemon.output(name) as chunks:
+                        client.start(name)
+                        recorder.follow(_messages(chunks))
+                    code = int(client.wait(name)["StatusCode"])
+                    recorder.require_success(f"pip ended with exit code {code}" if code else None)
+                    self.daemon.commit(name, layer.tag)
+            except Refusal as error:
+                recorder.require_success(str(error.explanation))
 
 
-def _tag(framework: Framework, device: Device, packages: str) -> str:
-    identity = build_context.identity(build_context.worker_recipe(), packages)
-    return f"kit-{framework.name}:{device}-{identity}"
+@contextmanager
+def _recording(tag: str, progress: Progress) -> Iterator["_Recorder"]:
+    """Show the build of an image as a task, and keep its output in a log."""
+    path = log_folder() / f"{re.sub(r'[^a-z0-9]+', '-', tag)}.log"
+    with disk_errors(path, LOG_REMEDY):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        log = path.open("wb", buffering=0)  # no rest in a buffer, whose write would fail again when the file is closed
+    with log, progress.task(f"image {tag}") as task:
+        yield _Recorder(tag, log, task)
+
+
+def _messages(chunks: Iterable[bytes]) -> Iterator[dict[str, str]]:
+    """Yield each line of a container's output as a message of a builder."""
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from ({"stream": line.decode(errors="replace")} for line in lines)
+    yield {"stream": rest.decode(errors="replace")}
 
 
 class _Recorder:
     """Write a build's output to its log, without user info in URLs, and show the current step."""
 
-    def __init__(self, log: IO[str], task: Task) -> None:
+    def __init__(self, tag: str, log: IO[bytes], task: Task) -> None:
+        self._tag = tag
         self._log = log
         self._task = task
         self.tail: deque[str] = deque(maxlen=TAIL_LINES)
@@ -155,20 +211,24 @@ class _Recorder:
                 self._task.describe(line.strip()[:100])
         return None
 
+    def require_success(self, failure: str | None) -> None:
+        """Raise the error of a failed build. failure: the builder's message, None if it succeeded."""
+        if failure is not None:
+            raise explain(self._tag, without_user_info(failure), list(self.tail), Path(self._log.name))
+
     def _write(self, line: str) -> None:
         shown = without_user_info(line)
-        self._log.write(shown + "\n")
-        self._log.flush()
+        with disk_errors(Path(self._log.name), LOG_REMEDY):
+            self._log.write(f"{shown}\n".encode(errors="replace"))
         self.tail.append(shown)
 
 
-def proxy_arguments(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the proxy variables that are set, as build arguments. Builders keep these out of the image."""
+def proxies(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the proxy variables that are set. Builders keep build arguments with these names out of the image."""
     names = (name for upper in PROXIES for name in (upper, upper.lower()))
     return {name: environment[name] for name in names if environment.get(name)}
 
 
-_DISK_REMEDY = "Free some space: `docker system df` shows what uses it, and `kit clean --images` removes kit's images."
 _REMEDIES = {
     r"CERTIFICATE_VERIFY_FAILED|SSLError|certificate verify failed": (
         "A proxy or mirror uses a certificate that the build does not know. Set KIT_CA_BUNDLE to its PEM file."
@@ -193,6 +253,6 @@ def explain(tag: str, failure: str, tail: list[str], log: Path) -> ImageError | 
     text = "\n".join([*tail, failure])
     message = f"Building {tag} failed: {failure}\n" + "\n".join(f"  | {line}" for line in tail)
     if NO_SPACE_TEXT.search(text):
-        return DiskError(message, _DISK_REMEDY)
+        return DiskError(message, DISK_REMEDY)
     remedy = next((remedy for pattern, remedy in _REMEDIES.items() if re.search(pattern, text)), "Try again.")
     return ImageError(message, f"{remedy}\nBuild log: {log}")

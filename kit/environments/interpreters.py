@@ -12,6 +12,7 @@ from kit.model.errors import EngineError, UsageError
 MIN_PYTHON = (3, 11)
 NEEDED = ("cv2", "numpy", "PIL", "psutil")  # in addition to the framework, as docker/common.in for images
 PROBE_S = 60
+NO_PYTHON, BROKEN_PYTHON = "is not a Python interpreter", "does not work as a Python interpreter"
 
 # Find modules without importing them: importing a framework takes seconds.
 PROBE = """
@@ -57,18 +58,17 @@ def find(name: str) -> str:
 
 
 def probe(program: str, modules: tuple[str, ...]) -> Interpreter:
-    """Ask the interpreter for its version and packages. Raise EngineError if it does not answer."""
+    """Ask the interpreter for its version and packages. Raise EngineError if it is not Python or does not work."""
+    version = _output([program, "--version"], NO_PYTHON)
+    if not version.startswith("Python "):  # it must not get the probe: a shell would run it, other programs print it
+        raise _unusable(program, NO_PYTHON, version)
+    printed = _output([program, "-", *modules], BROKEN_PYTHON, PROBE)
     try:
-        run = subprocess.run(
-            [program, "-c", PROBE, *modules], capture_output=True, text=True, check=True, timeout=PROBE_S, cwd="/"
-        )
-        answer = json.loads(run.stdout)
-    except subprocess.CalledProcessError as error:
-        raise _unusable(program, error.stderr[-500:]) from error
-    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        raise _unusable(program, str(error)) from error
+        answer = json.loads(printed)
+    except ValueError:
+        answer = None
     if not isinstance(answer, dict) or answer.keys() != {"python", "executable", "user_base", "missing", "packages"}:
-        raise _unusable(program, f"it printed {run.stdout:.100}")
+        raise _unusable(program, BROKEN_PYTHON, printed)
     identity = "\n".join([str(answer["python"]), *answer["packages"]])
     return Interpreter(
         executable=Path(answer["executable"]),
@@ -79,5 +79,26 @@ def probe(program: str, modules: tuple[str, ...]) -> Interpreter:
     )
 
 
-def _unusable(program: str, reason: str) -> EngineError:
-    return EngineError(f"{program} does not work as a Python interpreter: {reason}", "Give --env another interpreter.")
+def _output(command: list[str], failure: str, text: str = "") -> str:
+    """Run the command with this text as its input, and return what it prints.
+
+    failure: what it means if the command fails. Raise EngineError then.
+    """
+    try:
+        run = subprocess.run(
+            command, input=text, capture_output=True, text=True, errors="replace", check=True, timeout=PROBE_S, cwd="/"
+        )
+    except subprocess.CalledProcessError as error:
+        raise _unusable(command[0], failure, error.stderr) from error
+    except subprocess.TimeoutExpired as error:
+        raise _unusable(command[0], f"gave no answer for {PROBE_S} s") from error
+    except OSError as error:
+        raise _unusable(command[0], "cannot be started", error.strerror or "") from error
+    return run.stdout
+
+
+def _unusable(program: str, why: str, printed: str = "") -> EngineError:
+    """Return the error, with one line of what was printed: the last line of a traceback, else the first line."""
+    lines = printed.strip().splitlines() or [""]
+    line = lines[-1] if lines[0].startswith("Traceback") else lines[0]
+    return EngineError(f"{program} {why}" + (f": {line:.200}" if line else "."), "Give --env another interpreter.")

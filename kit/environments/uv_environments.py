@@ -12,15 +12,17 @@ from pathlib import Path
 import filelock
 import uv
 
-from kit.environments.build_context import lock_file
+from kit.environments.build_context import lock_file, read_errors
 from kit.environments.package_sources import Sources
+from kit.environments.subprocesses import running
 from kit.host.paths import cache_folder
 from kit.host.privacy import without_user_info
 from kit.model.environment import Environment, Framework
 from kit.model.errors import DiskError, EngineError, ImageError
 from kit.model.progress import Progress, Task
-from kit.storage.files import NO_SPACE_TEXT, disk_errors
+from kit.storage.files import disk_errors, write_atomic
 from scenarios.contract.cell import Device
+from scenarios.contract.disk import NO_SPACE_TEXT
 
 PYTHON = "3.11"
 MARKER = "complete.json"
@@ -52,7 +54,7 @@ def ensure(framework: Framework, device: Device, sources: Sources, assets: Path,
 
     An environment is complete if all packages are installed and the framework's adapter could be imported. The rest of
     an interrupted attempt is replaced. Raise EngineError if there is no suitable Python, ImageError if a package cannot
-    be installed or the adapter cannot be imported, DiskError if the folder cannot be written.
+    be installed or the adapter cannot be imported, DiskError if a file cannot be read or written.
     """
     lock, digest, home = _place(framework, device)
     with disk_errors(folder(), DISK_REMEDY):
@@ -62,8 +64,9 @@ def ensure(framework: Framework, device: Device, sources: Sources, assets: Path,
             if not marker.exists():
                 with progress.task(f"Environment {framework.title} on {device}") as task:
                     _make(framework, home, lock, sources, assets, task)
-                marker.write_text(json.dumps({"size_bytes": _size(home)}), encoding="utf-8")
-            size = json.loads(marker.read_text(encoding="utf-8"))["size_bytes"]
+                write_atomic(marker, json.dumps({"size_bytes": _size(home)}))
+            with read_errors():
+                size = json.loads(marker.read_text(encoding="utf-8"))["size_bytes"]
     return Environment(framework.name, device, "venv", str(home / "bin" / "python"), digest, size)
 
 
@@ -74,8 +77,9 @@ def exists(framework: Framework, device: Device) -> bool:
 
 def _place(framework: Framework, device: Device) -> tuple[Path, str, Path]:
     """Return the lock file, its SHA-256, and the environment's folder."""
-    lock = lock_file(framework, device)
-    digest = hashlib.sha256(lock.read_bytes()).hexdigest()
+    with read_errors():
+        lock = lock_file(framework, device)
+        digest = hashlib.sha256(lock.read_bytes()).hexdigest()
     return lock, digest, folder() / f"{framework.name}-{device}-{digest[:12]}"
 
 
@@ -87,6 +91,7 @@ def remove_all() -> list[str]:
         found = sorted(path for path in folder().iterdir() if path.is_dir())
         for path in found:
             with filelock.FileLock(path.with_suffix(".lock")):
+                (path / MARKER).unlink(missing_ok=True)  # first: the rest of an interrupted removal is incomplete
                 shutil.rmtree(path)
             path.with_suffix(".lock").unlink(missing_ok=True)
     return [path.name for path in found]
@@ -100,11 +105,13 @@ def _make(framework: Framework, home: Path, lock: Path, sources: Sources, assets
         raise EngineError(f"An environment with Python {PYTHON} could not be made:\n{made}", OTHER_WAYS)
     python = str(home / "bin" / "python")
     command = [tool, "pip", "install", "--python", python, "--require-hashes", "--no-deps", "--requirement", str(lock)]
+    places = {}  # as variables: every user of the machine can read arguments, and a URL may contain a password
     if sources.index_url is not None:
-        command += ["--default-index", sources.index_url]
-    if lock.stem == "cpu" and LOCAL_VERSION.search(lock.read_text(encoding="utf-8")):
-        command += ["--find-links", str(sources.find_links_folder() or sources.find_links)]
-    installed = _run(command, home.parent, variables, task)
+        places["UV_DEFAULT_INDEX"] = sources.index_url
+    with read_errors():
+        if lock.stem == "cpu" and LOCAL_VERSION.search(lock.read_text(encoding="utf-8")):
+            places["UV_FIND_LINKS"] = str(sources.find_links_folder() or sources.find_links)
+    installed = _run(command, home.parent, variables | places, task)
     if installed is not None:
         raise ImageError(
             f"The packages of {framework.title} ({lock.parent.name}/{lock.name}) could not be installed:\n{installed}",
@@ -121,21 +128,12 @@ def _make(framework: Framework, home: Path, lock: Path, sources: Sources, assets
 def _run(command: list[str], cwd: Path, variables: Mapping[str, str], task: Task) -> str | None:
     """Run a command and show its output while it comes. Return the last lines if it failed, else None."""
     tail: collections.deque[str] = collections.deque(maxlen=TAIL_LINES)
-    process = subprocess.Popen(
-        command, cwd=cwd, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, errors="replace",
-    )  # fmt: skip
-    assert process.stdout is not None
-    try:
+    with running(command, variables, cwd=cwd) as process:
+        assert process.stdout is not None
         for line in process.stdout:
             tail.append(without_user_info(line.rstrip()))
             task.describe(tail[-1])
-        code = process.wait()
-    finally:
-        process.kill()  # it is still alive only after an exception
-        process.wait()
-        process.stdout.close()
-    if code == 0:
+    if process.returncode == 0:
         return None
     text = "\n".join(tail)
     if NO_SPACE_TEXT.search(text):

@@ -11,7 +11,7 @@ from typing import TypeGuard, TypeVar
 from kit.datasets.service import ResolvedData
 from kit.engines.base import Engine
 from kit.execution import launch_requests, tuned_settings
-from kit.execution.interrupts import Interrupts
+from kit.execution.interrupts import interrupts
 from kit.execution.launch import ReadyLaunch, RunContext, UnstartedLaunch, run_launch, unstarted_record
 from kit.execution.resolve import FindData, ResolvedLaunch, Resolver, require_named
 from kit.execution.schedule import next_round
@@ -27,6 +27,7 @@ from kit.model.plan import Plan, PlannedLaunch
 from kit.model.progress import Progress
 from kit.model.record import Record
 from kit.planning.profiles import find_profile
+from kit.storage.files import disk_faults
 from kit.storage.reference_cache import ReferenceCache
 from kit.storage.run_folder import RunFolder
 from kit.storage.tuning_cache import TuningCache
@@ -55,15 +56,21 @@ def run_campaign(
     cannot run, or if the engine is lost. Raise DiskError, UsageError (a scenario that the catalog no longer has), and
     Interrupted. The records made until then are kept.
     """
-    interrupts = Interrupts()
     try:
-        with interrupts.handled(), machine_lock.measuring(folder.plan.run):
-            _Campaign(folder, engine, machine, find_data, progress, interrupts).run(retry_failed=retry_failed)
+        with (
+            disk_faults(f"Then continue with `{folder.resume_command}`."),
+            interrupts.handled(),
+            machine_lock.measuring(folder.plan.run),
+        ):
+            _Campaign(folder, engine, machine, find_data, progress).run(retry_failed=retry_failed)
     except KeyboardInterrupt:
-        raise Interrupted(
-            "Interrupted. The finished measurements are kept.", f"Continue with `{folder.resume_command}`."
-        ) from None
+        raise interrupted(folder) from None
     return folder.records()
+
+
+def interrupted(folder: RunFolder) -> Interrupted:
+    """Return the error of a run that a signal ended."""
+    return Interrupted("Interrupted. The finished measurements are kept.", f"Continue with `{folder.resume_command}`.")
 
 
 def require_startable(plan: Plan, machine: Machine, refused: Mapping[EnvironmentKey, str]) -> None:
@@ -108,11 +115,10 @@ class _Campaign:
         machine: Machine,
         find_data: FindData,
         progress: Progress,
-        interrupts: Interrupts,
     ) -> None:
         plan = folder.plan
         self.folder, self.plan, self.engine = folder, plan, engine
-        self.progress, self.interrupts = progress, interrupts
+        self.progress = progress
         self.profile = find_profile(plan.profile)
         self.resolver = Resolver(plan, engine, machine, find_data, folder.records(), progress)
         self.settings = TunedSettings(folder, TuningCache(cache_folder() / "tuning", machine, plan), progress)
@@ -175,7 +181,8 @@ class _Campaign:
         return self._make_ready(self._request(launch, settings), launch.environment, launch.data)
 
     def _probe(self, launches: Sequence[ReadyLaunch]) -> None:
-        """Probe the ceilings of what these launches run on. A failed probe costs no cell. --resume tries it again."""
+        """Probe the ceilings of what these launches run on. A failed probe costs no cell. --resume tries it again if a
+        launch is missing."""
         records = self.folder.records("probe")
         self.probed |= {record.key for record in records if record.ok}
         tries = Counter(record.key for record in records)
@@ -197,11 +204,11 @@ class _Campaign:
             for launch in launches:
                 task.describe(launch.request.cell.key)
                 self.folder.require_space()
-                with self.interrupts.deferred():
-                    record = run_launch(self.context, launch, self.interrupts.pending)
+                with interrupts.deferred():
+                    record = run_launch(self.context, launch, interrupts.pending)
                     self.folder.save(record)
                 yield launch, record
-                if self.interrupts.pending():
+                if interrupts.pending():
                     raise KeyboardInterrupt
                 self.progress.line(_describe(record))
                 task.advance(1)

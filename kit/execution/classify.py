@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from kit.model.launch import SIGKILLED, Completion
 from kit.model.record import HostSamples
-from kit.storage.files import NO_SPACE_TEXT
 from scenarios.contract.codec import from_json
+from scenarios.contract.disk import NO_SPACE_TEXT
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import Request
 from scenarios.contract.result import Evidence, Proof, Result, Telemetry
@@ -61,8 +61,7 @@ def classify(request: Request, execution: Execution) -> Classification:
     if outside:
         return Classification(outside, result)
     if result is None:
-        last_line = execution.log_tail.strip().rsplit("\n", 1)[-1]
-        return Classification(_without_result(completion, last_line))
+        return Classification(_without_result(completion, execution.log_tail.strip().split("\n")))
     if result.status is Status.OK:
         try:
             _check(request, completion, result)
@@ -100,8 +99,11 @@ def _not_started(request: Request, message: str) -> Reason:
     return Reason.of(Code.ENGINE_FAILED, f"The engine did not start the launch: {message}")
 
 
-def _without_result(completion: Completion, last_line: str) -> Reason:
-    output = f" Its last output was: {last_line}" if last_line else ""
+def _without_result(completion: Completion, lines: list[str]) -> Reason:
+    """Return why there is no result. lines: the end of the log."""
+    if full := [line for line in lines if NO_SPACE_TEXT.search(line)]:
+        return Reason.of(Code.DISK_FULL, f"The worker could not write its result, because the disk is full: {full[-1]}")
+    output = f" Its last output was: {lines[-1]}" if lines[-1] else ""
     if completion.exit_code is None:
         return Reason.of(Code.ENGINE_FAILED, f"The engine lost the launch.{output}")
     if completion.exit_code == 0:
@@ -135,6 +137,9 @@ def _check(request: Request, completion: Completion, result: Result) -> None:
         raise InvalidResult(
             Code.WORKER_ERROR, f"The worker wrote its result and then ended with {completion.exit_code}."
         )
+    trials = [tried for search in result.tuning.searches for tried in search.tried] if result.tuning else []
+    if full := [tried.failure for tried in trials if NO_SPACE_TEXT.search(tried.failure)]:
+        raise InvalidResult(Code.DISK_FULL, f"A trial of the search failed, because the disk is full: {full[0]}")
     if request.purpose != "measure":
         return
     assert result.proof is not None

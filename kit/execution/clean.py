@@ -1,7 +1,7 @@
 """Remove what kit made and no longer needs: leftovers of dead runs, and on request images and environments."""
 
 import shutil
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
 
 from kit.engines import registry
 from kit.environments.package_sources import Sources
@@ -9,29 +9,34 @@ from kit.host import machine_lock
 from kit.model.errors import EngineError
 
 
-def clean(sources: Sources, *, images: bool, environments_too: bool) -> list[str]:
+def clean(sources: Sources, *, images: bool, environments_too: bool) -> Iterator[str]:
     """Remove containers and processes of dead runs. On request, remove the images and environments that kit made.
 
-    Return one line for each thing that was removed, and for each engine that is installed but cannot be used: a stopped
-    or forbidden daemon may still have leftovers. Raise EngineError if an engine fails during the removal, or if images
-    or environments are requested while a run measures with them. Raise DiskError if a folder cannot be removed.
+    Yield one line for each thing that was removed. At the end, raise EngineError for the engines that are installed but
+    could not be cleaned: a stopped or forbidden daemon may still have leftovers. Raise EngineError at once if images or
+    environments are requested while a run or a build uses them. Raise DiskError if a folder cannot be removed.
     """
-    with machine_lock.measuring("clean") if images or environments_too else nullcontext():
-        return _clean(sources, {"image": images, "environment": environments_too})
+    requested = {"image": images, "environment": environments_too}
+    if any(requested.values()):
+        with machine_lock.measuring("clean"):
+            yield from _clean(sources, requested, lambda run: False)  # this process has the lock, so no run is alive
+    else:
+        yield from _clean(sources, requested, machine_lock.is_alive)
 
 
-def _clean(sources: Sources, requested: dict[str, bool]) -> list[str]:
-    lines = []
+def _clean(sources: Sources, requested: Mapping[str, bool], alive: Callable[[str], bool]) -> Iterator[str]:
+    failures = []
     for entry in registry.entries():
         engine = entry.make(sources, "")
         try:
             if entry.program is not None:  # an engine without a program may have leftovers even if it fails
                 engine.describe()
+            yield from engine.sweep(alive)
+            if requested[entry.makes]:
+                yield from engine.remove_environments()
         except EngineError as error:
-            if entry.program and shutil.which(entry.program):  # else it is not installed and has no leftovers
-                lines.append(f"{entry.name} was not cleaned: {' '.join(error.message.split())}")
-            continue
-        lines += engine.sweep(machine_lock.is_alive)
-        if requested[entry.makes]:
-            lines += engine.remove_environments()
-    return lines
+            if entry.program is None or shutil.which(entry.program):  # else it is not installed and has no leftovers
+                failures.append(f"{entry.name} was not cleaned: {' '.join(error.message.split())}")
+    if failures:  # the remedies of the errors name options of `kit run`
+        remedy = "Solve this (`kit doctor` checks Docker), then run `kit clean` again."
+        raise EngineError("\n".join(failures), remedy)

@@ -1,7 +1,7 @@
 """Run one launch: write the request, start the worker through the engine, and return one record in every case.
 
 A launch passes through these types: PlannedLaunch, then ReadyLaunch or UnstartedLaunch, Execution, Classification,
-Record. Only an interruption leaves no record, so that --resume runs the launch again.
+Record. Only an interruption or a full disk leaves no record, so that --resume runs the launch again.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from kit.execution.classify import Execution, classify
 from kit.host.privacy import redact
 from kit.host.sampling.sampler import Sampler
 from kit.model.environment import Environment
-from kit.model.errors import EngineError
+from kit.model.errors import DiskError, EngineError
 from kit.model.launch import Completion, LaunchFolder, Limits
 from kit.model.machine import Machine
 from kit.model.plan import PlannedLaunch
@@ -28,6 +28,7 @@ from kit.storage.files import disk_errors
 from kit.storage.reference_cache import ReferenceCache
 from kit.storage.safe_read import read_untrusted
 from scenarios.contract.codec import write
+from scenarios.contract.disk import NO_SPACE_TEXT
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import REQUEST_FILE, RESULT_FILE, Request
 from scenarios.contract.result import Result
@@ -86,7 +87,7 @@ class ReadyLaunch:
 def run_launch(context: RunContext, ready: ReadyLaunch, stopped: Callable[[], bool]) -> Record:
     """Run one launch to its end and return its record.
 
-    Raise KeyboardInterrupt if `stopped` ended it, and DiskError if its files cannot be written.
+    Raise KeyboardInterrupt if `stopped` ended it, and DiskError if the disk was full or its files cannot be written.
     """
     started_at, warnings = now(), list[str]()
     try:
@@ -101,7 +102,9 @@ def run_launch(context: RunContext, ready: ReadyLaunch, stopped: Callable[[], bo
             warnings += _use_cache(lambda: context.references.keep(ready.request, ready.folder.scratch))
         with disk_errors(ready.log):
             if ready.folder.log.exists():
-                shutil.move(ready.folder.log, ready.log)
+                ready.folder.log.replace(ready.log)  # replaces a link, which may come from a stranger
+        if classification.reason is not None and classification.reason.code is Code.DISK_FULL:
+            raise DiskError(classification.reason.message, classification.reason.remedy)
     finally:
         warnings += _clear(ready.work)
     clean = _cleaner(context)
@@ -135,6 +138,8 @@ def execute(context: RunContext, ready: ReadyLaunch, stopped: Callable[[], bool]
     except EngineError as error:
         completion = Completion(exit_code=None, seconds=time.monotonic() - started)
         lost = Reason.of(Code.ENGINE_FAILED, error.message, error.remedy)
+        if NO_SPACE_TEXT.search(error.message):
+            lost = Reason.of(Code.DISK_FULL, error.message)
     finally:
         samples = sampler.stop()
     if sampler.failure:
@@ -172,6 +177,8 @@ def log_tail(log: Path, *, identify: bool) -> str:
 def _lay_out(context: RunContext, ready: ReadyLaunch) -> list[str]:
     """Create the folders and files of the launch. Return warnings."""
     scratch = ready.folder.scratch
+    if ready.work.exists():  # the search before the first launch of a cell has the same folder, and could not remove it
+        shutil.rmtree(ready.work)
     scratch.mkdir(parents=True)
     write(scratch / REQUEST_FILE, ready.request)
     return _use_cache(lambda: context.references.lend(ready.request, scratch))

@@ -1,6 +1,8 @@
 """Prepare, start and resume runs, write their reports, and build environments."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -8,22 +10,23 @@ from kit.analysis.run_analysis import RunAnalysis, analyze_run
 from kit.datasets import service
 from kit.engines import registry
 from kit.engines.base import Engine
+from kit.environments import interpreters
 from kit.environments.package_sources import Sources
-from kit.execution import campaign, resolve
+from kit.execution import campaign, resolve, resume
 from kit.execution.launch import now
-from kit.host import machine
+from kit.host import machine, machine_lock
 from kit.model.environment import Environment, EnvironmentKey
-from kit.model.errors import DataError, EngineError, UsageError
-from kit.model.formatting import format_bytes
+from kit.model.errors import DataError, EngineError, KitError, UsageError
+from kit.model.formatting import format_bytes, format_duration
 from kit.model.plan import Plan
-from kit.model.progress import Progress
+from kit.model.progress import PlainProgress, Progress, Tee
 from kit.planning import catalog
 from kit.planning.catalog import find_scenario
 from kit.planning.estimates import DOWNLOAD_BYTES_PER_S, Estimate, estimate
 from kit.planning.plan import Options, make_plan
 from kit.planning.selection import Selection, pick
-from kit.storage.files import disk_errors
-from kit.storage.run_folder import RunFolder
+from kit.storage.files import disk_errors, disk_faults
+from kit.storage.run_folder import UNWRITABLE, RunFolder
 from kit.storage.run_names import new_run_id
 from scenarios.catalog import Scenarios
 
@@ -58,6 +61,19 @@ class PreparedRun:
         """Return the estimated disk space for environments, and for data sets (archive, unpacked and prepared)."""
         return self.estimate.disk_bytes + 3 * self.downloads.bytes
 
+    def summary(self) -> list[str]:
+        """Return lines with the engine, the reasons for skipped cells, the time and the disk space."""
+        skipped = defaultdict[str, list[str]](list)
+        for (framework, device), reason in self.refusals.items():
+            skipped[reason].append(f"{framework} on {device}")
+        return [
+            self.note,
+            *(f"Skipped: {', '.join(where)}. {reason}" for reason, where in skipped.items()),
+            *self.estimate.lines,
+            *self.downloads.lines,
+            f"Total: about {format_duration(self.seconds)} and {format_bytes(self.disk_bytes)} of disk space",
+        ]
+
 
 @dataclass(frozen=True)
 class FinishedRun:
@@ -76,7 +92,8 @@ def prepare(selection: Selection, options: Options, sources: Sources) -> Prepare
     """
     engine, note = registry.choose(options.engine, options.environment, sources)
     scenarios, frameworks = catalog.scenarios(), catalog.frameworks()
-    resolved = replace(options, engine=engine.name)
+    interpreter = interpreters.find(options.environment) if options.environment else ""
+    resolved = replace(options, engine=engine.name, environment=interpreter)
     plan = make_plan(selection, resolved, scenarios, frameworks, run=new_run_id(), created_at=now())
     refusals = resolve.refusals(plan, engine, frameworks)
     needed = {launch.environment_key for launch in plan.launches} - refusals.keys()
@@ -86,7 +103,7 @@ def prepare(selection: Selection, options: Options, sources: Sources) -> Prepare
 
 
 def start(prepared: PreparedRun, out: Path, progress: Progress) -> FinishedRun:
-    """Run a prepared run in a new folder in `out`.
+    """Run a prepared run in a new folder in `out`, and write its report. Show the summary first.
 
     Raise UsageError if `out` cannot be a folder, and whatever campaign.run_campaign raises.
     """
@@ -95,13 +112,18 @@ def start(prepared: PreparedRun, out: Path, progress: Progress) -> FinishedRun:
     here = machine.describe(prepared.engine.describe(), prepared.plan.identify)
     campaign.require_startable(prepared.plan, here, prepared.refusals)
     folder = RunFolder.create(out / prepared.plan.run, prepared.plan, here)
-    campaign.run_campaign(folder, prepared.engine, here, service.resolve, progress)
-    return report(folder)
+    with _logged(folder, progress) as logged:
+        for line in prepared.summary():
+            logged.line(line)
+        if prepared.plan.environment:
+            resume.remember_interpreter(prepared.plan, prepared.plan.environment, logged)
+        campaign.run_campaign(folder, prepared.engine, here, service.resolve, logged)
+        return report(folder)
 
 
 def _require_folder(out: Path) -> None:
     """Raise UsageError if a part of the path is a file. More disk space would not help."""
-    with disk_errors(out):
+    with disk_errors(out, UNWRITABLE):
         for place in (out, *out.parents):
             if place.exists() and not place.is_dir():
                 raise UsageError(
@@ -110,14 +132,46 @@ def _require_folder(out: Path) -> None:
                 )
 
 
-def resume_run(folder: RunFolder, sources: Sources, progress: Progress, *, retry_failed: bool) -> FinishedRun:
-    """Resume a stopped run. Raise whatever campaign.run_campaign raises."""
-    machine.require_supported()
-    engine, note = registry.choose(folder.plan.engine, folder.plan.environment, sources)
-    progress.line(note)
-    here = machine.describe(engine.describe(), folder.plan.identify)
-    campaign.run_campaign(folder, engine, here, service.resolve, progress, retry_failed=retry_failed)
-    return report(folder)
+def resume_run(
+    folder: RunFolder, environment: str, sources: Sources, progress: Progress, *, retry_failed: bool
+) -> FinishedRun:
+    """Resume a stopped run, and write its report. environment: interpreter of `--env`, or "".
+
+    Raise UsageError if this kit cannot run the plan, or if the user did not name the interpreter of the plan. Raise
+    whatever campaign.run_campaign raises.
+    """
+    with _logged(folder, progress) as logged:
+        machine.require_supported()
+        resume.require_known(folder)
+        interpreter = resume.choose_interpreter(folder, environment, logged)
+        with resume.field(folder, "engine"):
+            engine, note = registry.choose(folder.plan.engine, interpreter, sources)
+        logged.line(note)
+        if folder.plan.identify:
+            logged.line("The results will name this host, its user and its GPUs: the run began with --identify.")
+        here = machine.describe(engine.describe(), folder.plan.identify)
+        campaign.run_campaign(folder, engine, here, service.resolve, logged, retry_failed=retry_failed)
+        return report(folder)
+
+
+@contextmanager
+def _logged(folder: RunFolder, progress: Progress) -> Iterator[Progress]:
+    """Show progress, and write it to the log of the run, with the report or the error at its end.
+
+    Raise Interrupted if a signal ends the block.
+    """
+    log = PlainProgress(folder.append_progress)
+    try:
+        with disk_faults(f"Then continue with `{folder.resume_command}`."):
+            yield Tee(log, progress)
+    except KeyboardInterrupt:
+        error = campaign.interrupted(folder)
+        log.line(str(error))
+        raise error from None
+    except KitError as error:
+        log.line(str(error))
+        raise
+    log.line(f"Report: {folder.index}")
 
 
 def report(folder: RunFolder, target: Path | None = None) -> FinishedRun:
@@ -160,7 +214,8 @@ def build(engine: Engine, framework_names: list[str], device_names: list[str], p
     """Build the environments of frameworks for devices.
 
     Empty lists mean all frameworks, and the devices that the engine can use here. Raise UsageError for unknown names,
-    EngineError if the engine can use none of them, and ImageError if one cannot be built.
+    EngineError if the engine can use none of them or if a run or another build holds the machine's lock, and ImageError
+    if one cannot be built.
     """
     machine.require_supported()
     frameworks = catalog.frameworks()
@@ -178,4 +233,5 @@ def build(engine: Engine, framework_names: list[str], device_names: list[str], p
         ]
         why = next((why for place in offered if (why := engine.refusal(*place))), "It is not offered on that device.")
         raise EngineError(f"Nothing can be built here. {why}", "Run `kit doctor`. It checks engine and GPU.")
-    return [engine.prepare(framework, device, progress) for framework, device in wanted]
+    with machine_lock.measuring("build"):  # a build would slow down a run that measures
+        return [engine.prepare(framework, device, progress) for framework, device in wanted]

@@ -1,10 +1,10 @@
-"""Allow one measuring run per machine, for all users: two at a time would slow each other down.
+"""Allow one run or build per machine, for all users: two at a time would slow each other down.
 
 The lock is an flock(2) on one file in /tmp, which the kernel releases when the process ends. The file stays. It holds
-the run id and process id of the lock's holder, for messages and to distinguish living from dead runs. It is in /tmp
-because every user of the machine can write there, and because that folder does not depend on the user (TMPDIR may). The
-file is opened without following links and must be a plain file. Its content is shown only if it is a run id and a
-number. So a file that another user planted there can hold the lock, but nothing more.
+the process id of the lock's holder, and its run id or the name of its command, for messages and to distinguish living
+from dead runs. It is in /tmp because every user of the machine can write there, and because that folder does not depend
+on the user (TMPDIR may). The file is opened without following links and must be a plain file. Its content is shown only
+if it is a run id and a number. So a file that another user planted there can hold the lock, but nothing more.
 """
 
 import fcntl
@@ -17,47 +17,69 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kit.model.errors import EngineError
+from kit.model.errors import DiskError, EngineError
 
 PATH = Path("/tmp/kit-measuring.lock")  # noqa: S108 - see the module's docstring
 PATIENCE_S = 1.0  # `is_alive` holds the lock for a moment, which must not look like a run
+ANY_RUN = ""
+COMMANDS = {"build", "clean"}  # kit's commands that hold the lock without a run
 HOLDER = re.compile(r"([\w.-]{1,100}) ([0-9]{1,10})\n")
 
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that holds the lock. run and pid are "?" if the file does not contain them."""
+    """The process that holds the lock. run: run id or name of a command. Both are "?" if the file does not contain
+    them."""
 
     run: str
     pid: str
 
+    def __str__(self) -> str:
+        return f"{f'`kit {self.run}`' if self.run in COMMANDS else f'run {self.run}'} (process {self.pid})"
+
 
 @contextmanager
 def measuring(run: str) -> Iterator[None]:
-    """Hold the machine's lock for the run of this id. Raise EngineError if another run holds it."""
+    """Hold the machine's lock for the run of this id. Raise EngineError if another run holds it, and DiskError if the
+    lock file cannot be written."""
     descriptor = _open()
     try:
-        if not _acquire(descriptor, PATIENCE_S):
+        with _disk_errors():
+            acquired = _acquire(descriptor, PATIENCE_S)
+        if not acquired:
             holder = _holder(descriptor)
             raise EngineError(
-                f"Another run is measuring on this machine: {holder.run} (process {holder.pid}). "
-                "Two runs at the same time would slow each other down.",
+                f"Another kit process is using this machine: {holder}. "
+                "Two at the same time would slow each other down.",
                 f"Wait until it ends, or stop it (kill {holder.pid}), then try again.",
             )
-        os.truncate(descriptor, 0)
-        os.pwrite(descriptor, f"{run} {os.getpid()}\n".encode(), 0)
+        with _disk_errors():
+            os.truncate(descriptor, 0)
+            os.pwrite(descriptor, f"{run} {os.getpid()}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)
 
 
+@contextmanager
+def _disk_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DiskError(
+            f"The machine's lock {PATH} cannot be written: {error.strerror}.",
+            f"Free disk space in {PATH.parent}, or check its disk.",
+        ) from error
+
+
 def is_alive(run: str) -> bool:
-    """Return whether the run of this id is measuring now, in this process or another one."""
+    """Return whether the run of this id, or with ANY_RUN any process, holds the lock, in this process or another."""
     descriptor = _open()
     try:
         if _acquire(descriptor, patience_s=0):
             return False
-        return _holder(descriptor).run in {run, "?"}  # "?": it may be this run, so its containers must stay
+        # "?": it may be this run, so its containers must stay.
+        return run == ANY_RUN or _holder(descriptor).run in {run, "?"}
     finally:
         os.close(descriptor)
 

@@ -76,9 +76,10 @@ def _parse(text: str | bytes) -> Any:
 
     Also refuse what kit never writes: NaN, infinity, whole numbers above MAX_INT, and a name that an object has twice.
     """
-    return json.loads(
-        text, parse_constant=_finite, parse_float=_finite, parse_int=_whole, object_pairs_hook=_without_duplicates
-    )
+    data = json.loads(text, parse_int=_whole, object_pairs_hook=_without_duplicates)
+    if place := _place_of_infinity(data):
+        raise ValueError(f"{'.'.join(map(str, place)):.200}: the number is NaN, infinite or too large")
+    return data
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -89,16 +90,23 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _finite(text: str) -> float:
-    if not math.isfinite(number := float(text)):
-        raise ValueError(f"it holds the number {text:.20}")
-    return number
-
-
-def _whole(text: str) -> int:
+def _whole(text: str) -> int | float:
+    """Return a whole number, or infinity if it is above MAX_INT. Python does not convert arbitrarily long numbers."""
     if len(text) > len(str(-MAX_INT)) or abs(number := int(text)) > MAX_INT:
-        raise ValueError(f"it holds the number {text:.20}")
+        return math.inf
     return number
+
+
+def _place_of_infinity(data: Any) -> list[str | int]:
+    """Return the names and indices that lead to the first number that is not finite, or an empty list."""
+    parts = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for name, part in parts:
+        if isinstance(part, float):
+            if not math.isfinite(part):
+                return [name]
+        elif isinstance(part, dict | list) and (place := _place_of_infinity(part)):
+            return [name, *place]
+    return []
 
 
 def _version(document: Any) -> int:
@@ -117,4 +125,4 @@ def _explain(error: Exception) -> str:
         return " ".join(str(error).split())
     first = error.errors(include_url=False)[0]
     message = first["msg"].removeprefix("Value error, ")
-    return f"{'.'.join(map(str, first['loc']))}: {message}".removeprefix(": ")
+    return f"{'.'.join(map(str, first['loc'])):.200}: {message}".removeprefix(": ")

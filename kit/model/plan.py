@@ -3,16 +3,26 @@
 from collections import Counter
 from typing import Annotated, ClassVar, Self
 
-from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from kit.model.data_choice import DataChoice
 from kit.model.document import Contract, Document, Part
 from kit.model.environment import EnvironmentKey
 from scenarios.contract import allocators
 from scenarios.contract.cell import Cell
-from scenarios.contract.ranges import MAX_SEED, MAX_TIME
+from scenarios.contract.ranges import MAX_SEED
 
-Seconds = Annotated[PositiveFloat, Field(le=MAX_TIME)]
+# Allowed ranges of the options' values. They also apply to the file of a plan, which may come from a stranger.
+MIN_S, MAX_S = 1, 366 * 86400  # one second to one year
+MIN_MEMORY_BYTES = 64 << 20  # numpy and OpenCV alone take 45 MiB in a worker; Docker's own minimum is 6 MiB
+MAX_MEMORY_BYTES = 1 << 50
+MAX_THREADS = 8192  # the maximum number of CPUs of a Linux kernel for x86-64 (NR_CPUS)
+MAX_EPOCHS = 10_000  # the published numbers are 5 to 25
+MAX_LAUNCHES = 10_000  # of a plan; at 10 s each, they take more than a day
+
+# The id of a run is also the name of its folder and of files.
+RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]
+Seconds = Annotated[float, Field(ge=MIN_S, le=MAX_S)]
 
 
 def _check_settings(settings: dict[str, str]) -> dict[str, str]:
@@ -31,7 +41,7 @@ class PlannedLaunch(Part):
     """
 
     cell: Annotated[Cell, Contract(Cell)]
-    launch: PositiveInt
+    launch: Annotated[int, Field(ge=1, le=MAX_LAUNCHES)]
     named: bool
 
     @property
@@ -45,39 +55,46 @@ class PlannedLaunch(Part):
         return self.cell.framework, self.cell.device
 
 
+def _check_each_once(launches: list[PlannedLaunch]) -> list[PlannedLaunch]:
+    counts = Counter((launch.key, launch.launch) for launch in launches)
+    if twice := [f"{key} #{number}" for (key, number), count in counts.items() if count > 1]:
+        raise ValueError(f"the launch {twice[0]:.200} is there twice")
+    return launches
+
+
 class Plan(Document):
     """What a run will do, in order. It is written before the first launch, so --resume knows what is missing.
 
-    run: id of the run. created_at: UTC, ISO 8601. environment: the interpreter of `--env`, or "". epochs: of the full
-    profile; None for the published number. timeout_s: limit for one launch. memory_bytes, threads, gpus: None for what
-    the machine has when the run starts. identify: whether records may name host and user. budget_s: limit for the
-    duration of all launches, after which the standard profile adds no more; None for no limit. tune_s: duration of the
-    search for a tuned cell's settings. pinned: settings of cells for which no search is needed.
+    run: id of the run. created_at: UTC, ISO 8601. environment: path of the interpreter of `--env`, or "". epochs: of
+    the full profile; None for the published number. timeout_s: limit for one launch. memory_bytes, threads, gpus: None
+    for what the machine has when the run starts. identify: whether records may name host and user. budget_s: limit for
+    the duration of all launches, after which the standard profile adds no more; None for no limit. tune_s: duration of
+    the search for a tuned cell's settings. pinned: settings of tuned cells for which no search is needed.
     """
 
-    run: str
+    run: RunId
     created_at: str
     profile: str
     engine: str
     environment: str
     seed: Annotated[int, Field(ge=0, le=MAX_SEED)]
     data: DataChoice
-    epochs: PositiveInt | None
+    epochs: Annotated[int, Field(ge=1, le=MAX_EPOCHS)] | None
     timeout_s: Seconds
-    memory_bytes: PositiveInt | None
-    threads: PositiveInt | None
+    memory_bytes: Annotated[int, Field(ge=MIN_MEMORY_BYTES, le=MAX_MEMORY_BYTES)] | None
+    threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] | None
     gpus: str | None
     identify: bool
-    launches: list[PlannedLaunch]
+    launches: Annotated[list[PlannedLaunch], Field(max_length=MAX_LAUNCHES), AfterValidator(_check_each_once)]
     budget_s: Seconds | None
     tune_s: Seconds
     pinned: dict[str, Settings]
 
     @model_validator(mode="after")
-    def _each_launch_once(self) -> Self:
-        counts = Counter((launch.key, launch.launch) for launch in self.launches)
-        if twice := [f"{key} #{number}" for (key, number), count in counts.items() if count > 1]:
-            raise ValueError(f"it has the launch {twice[0]} twice")
+    def _pins_planned_cells(self) -> Self:
+        tuned = {launch.key for launch in self.launches if launch.cell.lane == "tuned"}
+        if unplanned := sorted(self.pinned.keys() - tuned):
+            raise ValueError(f"pinned has {unplanned[0]!r:.200}, which is not a tuned cell of the plan")
         return self
 
 

@@ -8,7 +8,17 @@ from kit.model.data_choice import DataChoice
 from kit.model.environment import Framework
 from kit.model.errors import UsageError
 from kit.model.formatting import format_bytes, format_duration
-from kit.model.plan import Plan, PlannedLaunch
+from kit.model.plan import (
+    MAX_EPOCHS,
+    MAX_LAUNCHES,
+    MAX_MEMORY_BYTES,
+    MAX_S,
+    MAX_THREADS,
+    MIN_MEMORY_BYTES,
+    MIN_S,
+    Plan,
+    PlannedLaunch,
+)
 from kit.planning.estimates import planned_seconds
 from kit.planning.profiles import Profile, find_profile
 from kit.planning.selection import Selection, select_cells
@@ -24,13 +34,6 @@ TIMEOUT_FACTOR = 4.0
 DEFAULT_BUDGET_S = 5400.0
 # Default duration of the search for one tuned cell's settings.
 TUNE_S = 60.0
-
-# Allowed ranges of the options' values.
-MIN_S, MAX_S = 1, 366 * 86400  # one second to one year
-MIN_MEMORY_BYTES = 64 << 20  # numpy and OpenCV alone take 45 MiB in a worker; Docker's own minimum is 6 MiB
-MAX_MEMORY_BYTES = 1 << 50
-MAX_THREADS = 8192  # the maximum number of CPUs of a Linux kernel for x86-64 (NR_CPUS)
-MAX_EPOCHS = 10_000  # the published numbers are 5 to 25
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,10 @@ def make_plan(
     profile = find_profile(options.profile)
     _check_numbers(options, selection, profile)
     cells = select_cells(selection, scenarios, frameworks)
+    if (count := len(cells) * profile.launches) > MAX_LAUNCHES:
+        raise UsageError(
+            f"The selection has {count:,} launches, but a run has at most {MAX_LAUNCHES:,}.", "Select fewer cells."
+        )
     named = selection.devices is not None
     launches = [
         PlannedLaunch(cell=cell, launch=number, named=named)
@@ -92,7 +99,7 @@ def make_plan(
         data=options.data,
         epochs=options.epochs,
         budget_s=options.budget_s or (DEFAULT_BUDGET_S if profile.precise else None),
-        timeout_s=options.timeout_s or TIMEOUT_BASE_S + TIMEOUT_FACTOR * longest,
+        timeout_s=options.timeout_s or min(TIMEOUT_BASE_S + TIMEOUT_FACTOR * longest, MAX_S),
         memory_bytes=options.memory_bytes,
         threads=options.threads,
         gpus=options.gpus,

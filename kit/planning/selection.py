@@ -46,6 +46,11 @@ def pick(kind: str, wanted: Sequence[str] | None, known: Sequence[T], default: S
     return list(default) if wanted is None else [name for name in known if name in wanted]
 
 
+def largest_batch(scenario: Scenario) -> int:
+    """Return the largest batch size of a scenario: the number of training images."""
+    return DATASETS[scenario.dataset].train
+
+
 def select_cells(selection: Selection, scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> list[Cell]:
     """Return the selected cells in the order of the catalog. The framework changes fastest.
 
@@ -53,7 +58,7 @@ def select_cells(selection: Selection, scenarios: Scenarios, frameworks: Mapping
     """
     chosen = _chosen_scenarios(selection, scenarios)
     for scenario in chosen:
-        images = DATASETS[scenario.dataset].train
+        images = largest_batch(scenario)
         if wrong := [batch for batch in selection.batches or () if not 1 <= batch <= images]:
             raise UsageError(
                 f"--batch must be between 1 and {images:,} (the number of training images of {scenario.name}), but is "

@@ -6,7 +6,7 @@ from pathlib import Path
 import jinja2
 
 from kit.analysis.run_analysis import RunAnalysis
-from kit.model.errors import UsageError
+from kit.model.errors import DiskError, UsageError
 from kit.model.formatting import printable
 from kit.planning import catalog
 from kit.report import charts, sections
@@ -26,7 +26,7 @@ def write_report(target: Path, analysis: RunAnalysis) -> Path:
         raise UsageError(f"{target} exists and is not a report.", "Choose another file with --out.")
     titles = {name: framework.title for name, framework in catalog.frameworks().items()}
     html = render(make_view(analysis, titles))
-    with disk_errors(target, "Choose another file with --out."):
+    with disk_errors(target, "Choose another file with `kit report --out`."):
         write_atomic(target, html.encode(errors="replace"))  # records may contain lone surrogates
     return target
 
@@ -42,7 +42,7 @@ def _is_free_or_report(target: Path) -> bool:
 
 
 def render(view: View) -> str:
-    """Return the HTML text of a report."""
+    """Return the HTML text of a report. Raise DiskError if a template cannot be read."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([TEMPLATES, *sections.__path__]),
         autoescape=True,
@@ -51,4 +51,8 @@ def render(view: View) -> str:
         lstrip_blocks=True,
         finalize=lambda value: printable(value) if type(value) is str else value,  # Markup passes unchanged
     )
-    return environment.get_template("report.html").render(view=view, charts=charts)
+    try:
+        return environment.get_template("report.html").render(view=view, charts=charts)
+    except jinja2.TemplateNotFound as error:
+        remedy = "Check the permissions of kit's installed files."
+        raise DiskError(f"The report's template {error.name} cannot be read.", remedy) from error

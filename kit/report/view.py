@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kit.analysis.run_analysis import RunAnalysis
+from kit.model.errors import DiskError
 from kit.report import sections, text
 from kit.report.section import ReportInput, Section
 
@@ -32,7 +33,9 @@ def make_view(analysis: RunAnalysis, titles: Mapping[str, str]) -> View:
 
 
 def discover() -> list[Section]:
-    """Return the SECTION of each module of `kit.report.sections`, by position."""
+    """Return the SECTION of each module of `kit.report.sections`, by position. Raise DiskError if there is none."""
     names = [module.name for module in pkgutil.iter_modules(sections.__path__)]
+    if not names:  # `iter_modules` finds no module in a folder that it cannot read
+        raise DiskError(f"{sections.__path__[0]} cannot be read.", "Check the permissions of kit's installed files.")
     found: list[Section] = [importlib.import_module(f"{sections.__name__}.{name}").SECTION for name in names]
     return sorted(found, key=lambda section: section.position)

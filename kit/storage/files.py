@@ -2,22 +2,25 @@
 
 import errno
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kit.model.errors import DiskError
+from scenarios.contract import disk
 
 TEMPORARY_SUFFIX = ".new"
-NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
-NO_SPACE_TEXT = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)  # in programs' messages
+# A disk that is full, read-only or broken, or a path that this user cannot use.
+DISK_FAULTS = {
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG),
+    *(errno.ENOSPC, errno.EDQUOT, errno.EIO),
+}
 # os.link fails with these errors on file systems without hard links (exFAT, some network and shared folders).
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
-def write_atomic(path: Path, content: str | bytes, *, overwrite: bool = True) -> None:
-    """Write a whole file, or nothing. Text is encoded as UTF-8.
+def write_atomic(path: Path, content: str | bytes, *, overwrite: bool = True, mode: int = 0o666) -> None:
+    """Write a whole file, or nothing. Text is encoded as UTF-8. mode: permissions, which the umask reduces.
 
     The content first goes to a temporary file in the same folder. File and folder are synced, so that the file
     survives a power cut. Raise FileExistsError if the file exists and `overwrite` is False. Raise OSError, which names
@@ -25,7 +28,9 @@ def write_atomic(path: Path, content: str | bytes, *, overwrite: bool = True) ->
     """
     temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
     try:
-        with open(temporary, "wb") as file:
+        temporary.unlink(missing_ok=True)
+        # O_EXCL: a folder from a stranger may have a link of this name, through which another file would be written.
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
@@ -59,30 +64,35 @@ def _rename_new(temporary: Path, path: Path) -> None:
 
 
 @contextmanager
-def disk_errors(
-    path: Path,
-    remedy: str = "Choose another folder with --out. Existing results are kept.",
-    *,
-    reads_elsewhere: bool = False,
-) -> Iterator[None]:
+def disk_errors(path: Path, remedy: str = "") -> Iterator[None]:
     """Turn an OSError from writing at or below `path` into a DiskError that names the file and the cause.
 
-    remedy: sentences for the user. If the disk is full, the advice to free space precedes them. reads_elsewhere: the
-    block also reads files outside `path`. Their errors then pass unchanged, and so do errors that name no file, unless
-    the disk is full.
+    remedy: sentences for the user that name another way. If the disk is full, the advice to free space precedes them.
     """
     try:
         yield
     except OSError as error:
-        full = error.errno in NO_SPACE
-        if reads_elsewhere and not full and not _concerns(error, path):
+        if error.errno in disk.NO_SPACE:
+            remedy = f"Free disk space, or {remedy[0].lower()}{remedy[1:]}" if remedy else "Free disk space."
+        raise DiskError(
+            f"{error.filename or path} cannot be written: {error.strerror or error}.",
+            remedy or "Check its permissions and its disk.",
+        ) from error
+
+
+@contextmanager
+def disk_faults(then: str) -> Iterator[None]:
+    """Turn an OSError about a fault of a disk into a DiskError. End the remedy of every DiskError with `then`, once."""
+    try:
+        yield
+    except DiskError as error:
+        if error.remedy.endswith(then):
             raise
-        if full:
-            remedy = f"Free disk space, or {remedy[0].lower()}{remedy[1:]}"
-        raise DiskError(f"{error.filename or path} cannot be written: {error.strerror or error}.", remedy) from error
-
-
-def _concerns(error: OSError, path: Path) -> bool:
-    """Return whether the error names `path`, a file below it, or a folder above it."""
-    named = Path(error.filename or os.devnull)
-    return named.is_relative_to(path) or path.is_relative_to(named)
+        raise DiskError(error.message, f"{error.remedy} {then}") from error
+    except OSError as error:
+        if error.errno not in DISK_FAULTS:
+            raise
+        remedy = "Free disk space." if error.errno in disk.NO_SPACE else "Check the permissions and the disk."
+        raise DiskError(
+            f"{error.filename or 'A file that kit needs'} cannot be used: {error.strerror}.", f"{remedy} {then}"
+        ) from error

@@ -1,19 +1,24 @@
 """Read and write the folder of a run. Files are written atomically and never overwritten.
 
 <run>/plan.json, machine.json, index.html
+<run>/run.log                                      the progress of the run: lines with their times in UTC, appended
 <run>/records/<key with __ for />__<launch>.json   one file per launch of a cell
 <run>/probes/, tuning/                             the same for probes of the ceilings and searches for settings
 <run>/logs/<same name>.log                         the output of each launch
 <run>/work/                                        scratch folders of running launches
 """
 
+import os
 import shlex
 import shutil
 from collections import Counter
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self, TypeVar
 
 from kit.host import program
+from kit.host.privacy import redact
 from kit.model.document import Document
 from kit.model.errors import DiskError, UsageError
 from kit.model.formatting import format_bytes
@@ -28,11 +33,12 @@ from scenarios.contract.request import Purpose, Request
 
 T = TypeVar("T", bound=Document)
 
-PLAN_FILE, MACHINE_FILE = "plan.json", "machine.json"
+PLAN_FILE, MACHINE_FILE, RUN_LOG = "plan.json", "machine.json", "run.log"
 RECORDS: dict[Purpose, str] = {"measure": "records", "probe": "probes", "tune": "tuning"}
 FOLDERS = (*RECORDS.values(), "logs", "work")
 MIN_FREE_BYTES = 512 << 20
 SETTLED = {Status.OK, Status.SKIPPED}
+UNWRITABLE = "Choose another folder with --out. Nothing was measured."
 
 
 def file_stem(key: str, launch: int) -> str:
@@ -64,18 +70,24 @@ class RunFolder:
 
         Raise UsageError if the folder already holds a run, and DiskError if it cannot be written.
         """
-        with disk_errors(path):
+        with disk_errors(path, UNWRITABLE):
             taken = (path / PLAN_FILE).exists()
         if taken:
             raise UsageError(
                 f"{path} already holds a run. Measurements are never overwritten.",
                 f"Continue it with `{_resume(path)}`, or choose another folder with --out.",
             )
-        with disk_errors(path):
-            for name in FOLDERS:
-                (path / name).mkdir(parents=True, exist_ok=True)
-            write_atomic(path / MACHINE_FILE, machine.to_json(), overwrite=False)
-            write_atomic(path / PLAN_FILE, plan.to_json(), overwrite=False)  # last: now the folder is a run
+        with disk_errors(path, UNWRITABLE):
+            existed = path.exists()
+            try:
+                for name in FOLDERS:
+                    (path / name).mkdir(parents=True, exist_ok=True)
+                write_atomic(path / MACHINE_FILE, machine.to_json(), overwrite=False)
+                write_atomic(path / PLAN_FILE, plan.to_json(), overwrite=False)  # last: now the folder is a run
+            except BaseException:  # also Ctrl-C
+                if not existed and not (path / PLAN_FILE).exists():
+                    shutil.rmtree(path, ignore_errors=True)
+                raise
         return cls(path, plan, machine)
 
     @classmethod
@@ -152,6 +164,18 @@ class RunFolder:
         """Return the file that keeps the output of a launch."""
         return self.path / "logs" / f"{file_stem(request.cell.key, request.launch)}.log"
 
+    def append_progress(self, text: str) -> None:
+        """Append lines to the log of the run. Unless the run identifies its machine, remove personal data.
+
+        A failure is ignored, because the log only informs: a full disk stops a run when a record cannot be written.
+        """
+        text = text if self.plan.identify else redact(text)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        # The folder may come from somebody else, so nothing is written through a link, and no pipe makes this wait.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+        with suppress(OSError), open(os.open(self.path / RUN_LOG, flags, 0o666), "a", encoding="utf-8") as file:
+            file.writelines(f"{now} {line}\n" for line in text.splitlines())
+
     def clean(self) -> None:
         """Remove scratch folders and temporary files of a killed run, and create missing folders.
 
@@ -178,7 +202,7 @@ class RunFolder:
         if free < MIN_FREE_BYTES:
             raise DiskError(
                 f"Only {format_bytes(free)} are free on the disk of {self.path}. Existing results are kept.",
-                f"Free some space, then continue with `{self.resume_command}`.",
+                "Free some space.",
             )
 
     @property

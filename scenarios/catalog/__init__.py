@@ -13,7 +13,7 @@ Scenarios = Mapping[str, Mapping[str, Scenario]]  # by name, then by variant
 def load() -> dict[str, dict[str, Scenario]]:
     """Return all scenarios in this folder: {name: {variant: scenario}}, sorted by name. The default variant is "".
 
-    Raise ValueError, with the name of the module, if a module breaks the rules.
+    Raise ValueError, with the name of the module, if a module breaks the rules, and if there is no module.
     """
     found: dict[str, dict[str, Scenario]] = {}
     for module_info in sorted(pkgutil.iter_modules(__path__), key=lambda m: m.name):
@@ -33,4 +33,6 @@ def load() -> dict[str, dict[str, Scenario]]:
                 )
             variants[variant.variant] = variant
         found[scenario.name] = variants
+    if not found:
+        raise ValueError("scenarios/catalog has no modules, or it cannot be read")
     return dict(sorted(found.items()))

@@ -40,7 +40,10 @@ def from_json(cls: type[T], text: str | bytes) -> T:
         raise ContractError(f"it is not JSON: {error}") from error
     if isinstance(data, dict) and isinstance(data.get("schema"), int) and data["schema"] > SCHEMA:
         raise ContractError(f"its schema {data['schema']} is newer than {SCHEMA}, the newest that this version reads")
-    return decode(cls, data)
+    try:
+        return decode(cls, data)
+    except RecursionError as error:  # in the message about a value that is almost too deep for the parser
+        raise ContractError("it is nested too deeply") from error
 
 
 def decode(cls: type[T], data: Any) -> T:

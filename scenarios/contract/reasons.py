@@ -50,7 +50,7 @@ class Code(StrEnum):
     IMAGE_FAILED = "image_failed", Status.FAILED, 4, "Read the build log."
     DATA_UNAVAILABLE = "data_unavailable", Status.FAILED, 5, "Run `kit data list`."
     DATA_CORRUPT = "data_corrupt", Status.FAILED, 5, "Run `kit data verify`."
-    DISK_FULL = "disk_full", Status.FAILED, 6, "Free disk space. Then continue with --resume --retry-failed."
+    DISK_FULL = "disk_full", Status.FAILED, 6, "Free disk space."
     DEADLINE = "deadline", Status.TIMEOUT, 1, "Raise --timeout. The log shows how far the launch got."
     MEMORY_LIMIT = (
         "memory_limit",

@@ -1,7 +1,11 @@
-"""Load data sets in the worker: real ones from the data folder, or synthetic ones that it makes itself."""
+"""Load data sets in the worker: real ones from the data folder, or synthetic ones that it makes itself.
+
+Each launch compares the content of all files of a real set with the checksums that its preparation wrote.
+"""
 
 import hashlib
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -10,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from scenarios.adapter import Arrays, Photos, TrainSet
+from scenarios.contract import checksums
 from scenarios.data import readers, synthetic
 from scenarios.data.errors import DataUnavailable
+from scenarios.data.integrity import hash_files, require_prepared
 from scenarios.data.readers import Bytes
 from scenarios.spec import DATASETS, Dataset, Scenario
 
@@ -21,7 +27,8 @@ Kind = Literal["real", "synthetic"]
 @dataclass(frozen=True)
 class DataSet:
     """Train and test set of one launch. digest: SHA-256 (hex) over the whole content of both parts, even if `test` is a
-    sample. note: what a reader of the result must know about the data, empty for real data."""
+    sample; for photos, over names and SHA-256 of all files, as in SHA256SUMS. note: what a reader of the result must
+    know about the data, empty for real data."""
 
     train: TrainSet
     test: TrainSet
@@ -54,14 +61,20 @@ def load(scenario: Scenario, kind: Kind, folder: Path | None, scratch: Path, tes
             sizes = synthetic.PHOTOS
             note += f"; {sizes['train']:,} + {sizes['test']:,} photos instead of {dataset.train:,} + {dataset.test:,}"
         return _load_photos(scenario, dataset, kind, folder / dataset.name, test_images, note)
-    if kind == "synthetic":
-        parts = synthetic.images(dataset)
-    else:
-        parts = {part: readers.read_images(folder / dataset.name, dataset, part) for part in ("train", "test")}
+    parts = synthetic.images(dataset) if kind == "synthetic" else _read_images(folder / dataset.name, dataset)
     digest = _digest(array for part in ("train", "test") for array in parts[part])
     test, test_labels = parts["test"]
     chosen = _choose(len(test), test_images)
     return DataSet(_arrays(*parts["train"]), _arrays(test[chosen], test_labels[chosen]), kind, digest, note)
+
+
+def _read_images(folder: Path, dataset: Dataset) -> dict[str, tuple[Bytes, Bytes]]:
+    """Return images and labels of both parts of a real set. A thread hashes the files, so that this takes no longer."""
+    with ThreadPoolExecutor(1) as pool:
+        digests = pool.submit(hash_files, folder, readers.image_files(folder, dataset))
+        parts = {part: readers.read_images(folder, dataset, part) for part in ("train", "test")}
+    require_prepared(folder, digests.result())
+    return parts
 
 
 def _load_photos(
@@ -70,11 +83,10 @@ def _load_photos(
     size = scenario.image[:2]
     paths, labels = readers.list_photos(folder, dataset, "train")
     test_paths, test_labels = readers.list_photos(folder, dataset, "test")
-    digest = hashlib.sha256()
-    for path in (*paths, *test_paths):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
-        digest.update(content)
+    digests = hash_files(folder, (*paths, *test_paths))
+    if kind == "real":
+        require_prepared(folder, digests)
+    digest = hashlib.sha256(checksums.to_text(digests).encode())
     chosen = _choose(len(test_paths), test_images)
     test = Photos([test_paths[i] for i in chosen], test_labels[chosen], size)
     return DataSet(Photos(paths, labels, size, scenario.augment), test, kind, digest.hexdigest(), note)

@@ -29,6 +29,12 @@ CIFAR_FILES = {
 IDX_UBYTE = 0x08  # IDX type code of unsigned bytes
 
 
+def image_files(folder: Path, dataset: Dataset) -> list[Path]:
+    """Return the files of both parts of a set of images of one shape."""
+    names = CIFAR_FILES if dataset.name == "cifar-10" else IDX_FILES
+    return [folder / name for part in names.values() for name in part]
+
+
 def read_images(folder: Path, dataset: Dataset, part: str) -> tuple[Bytes, Bytes]:
     """Return images (N, H, W, C) and labels (N,) of one part, "train" or "test", of a set of images of one shape."""
     count = dataset.train if part == "train" else dataset.test

@@ -23,9 +23,11 @@ def own_folders(controller: str) -> tuple[int, list[Path]]:
 
 
 def folder_of(controller: str, pid: int) -> Path | None:
-    """Return the folder of another process. Return None if there is no such process or its folder is not mounted
-    here."""
-    return next(iter(_locate_process(controller, str(pid))[2]), None)
+    """Return the folder of another process. Return None if there is no such process, if its folder is not mounted here,
+    or if it is the mount point: the kernel moves a process there when it ends, and the group's figures are not its own.
+    """
+    _, point, folders = _locate_process(controller, str(pid))
+    return folders[0] if folders and folders[0] != point else None
 
 
 def _locate_process(controller: str, process: str) -> tuple[int, Path | None, list[Path]]:

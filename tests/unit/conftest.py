@@ -45,6 +45,7 @@ def kit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     for name in ("KIT_CACHE_DIR", "KIT_DATA_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setattr("signal.signal", lambda number, handler: None)
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # the command replaces it
     monkeypatch.setattr(
         "kit.environments.package_sources._pip_settings", lambda environment: {}
     )  # it starts pip, which is slow

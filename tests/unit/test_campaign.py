@@ -171,7 +171,7 @@ def test_a_full_disk_stops_the_run_and_keeps_its_records(tmp_path, monkeypatch):
 
     monkeypatch.setattr(RunFolder, "require_space", full_after_one_record)
     folder = new_run(tmp_path / "run")
-    with pytest.raises(DiskError):
+    with pytest.raises(DiskError, match=r"Free some space\. Then continue with `.* --resume"):
         execute(folder, fakes.FakeEngine())
     assert len(folder.records()) == 1
 

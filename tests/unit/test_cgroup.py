@@ -81,3 +81,15 @@ def test_another_process_has_a_folder(tmp_path: Path, monkeypatch: pytest.Monkey
         (tmp_path / process / "cgroup").write_text(f"0::{path}\n")
     (tmp_path / "self/mountinfo").write_text(v2_mounts(tmp_path / "mount"))
     assert cgroup.folder_of("memory", 7) == tmp_path / "mount/system.slice/docker-a.scope"
+
+
+def test_the_root_group_which_a_process_joins_when_it_ends_is_not_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroup, "PROC", tmp_path)
+    for process in ("self", "7"):
+        (tmp_path / process).mkdir()
+        (tmp_path / process / "cgroup").write_text("0::/\n")
+    (tmp_path / "self/mountinfo").write_text(v2_mounts(tmp_path / "mount"))
+    assert cgroup.own_folders("memory") == (2, [tmp_path / "mount"])
+    assert cgroup.folder_of("memory", 7) is None

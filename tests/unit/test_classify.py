@@ -52,14 +52,6 @@ ENDINGS = [
     ),
     (Completion(None, 0, not_started="nvidia hook"), "cpu", Status.FAILED, Code.ENGINE_FAILED, "hook"),
     (Completion(None, 0, not_started="bad mount"), "cuda", Status.FAILED, Code.ENGINE_FAILED, "bad mount"),
-    (
-        Completion(None, 0, not_started="write /x: no space left on device"),
-        "cpu",
-        Status.FAILED,
-        Code.DISK_FULL,
-        "no space",
-    ),
-    (Completion(None, 0, not_started="disk quota exceeded"), "cpu", Status.FAILED, Code.DISK_FULL, "quota"),
 ]
 
 

@@ -171,11 +171,11 @@ def test_clean_names_an_engine_that_does_not_answer_and_cleans_the_others(
     monkeypatch.setattr("kit.engines.docker.DockerEngine.sweep", lambda self, alive: [f"container {self.name}-7"])
     monkeypatch.setattr("kit.engines.local.LocalEngine.sweep", lambda self, alive: left)
     called = kit("clean")
-    assert (called.code, called.err) == (0, "")
-    assert called.out.splitlines() == [
+    assert called.code == EngineError.exit_code, "docker may still have leftovers"
+    assert called.out.splitlines() == ["container podman-7", *left]
+    assert called.err.splitlines() == [
         "docker was not cleaned: You are not allowed to use docker's socket.",
-        "container podman-7",
-        *left,
+        "Solve this (`kit doctor` checks Docker), then run `kit clean` again.",
     ]
 
 
@@ -186,7 +186,9 @@ def test_clean_does_not_mention_an_engine_that_is_not_installed(kit: Kit, monkey
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/docker" if name == "docker" else None)
     monkeypatch.setattr("kit.engines.docker.DockerEngine.describe", answer)
     monkeypatch.setattr("kit.engines.local.LocalEngine.sweep", lambda self, alive: [])
-    assert kit("clean").out.splitlines() == ["docker was not cleaned: No docker engine answers."]
+    called = kit("clean")
+    assert (called.code, called.out) == (EngineError.exit_code, "")
+    assert called.err.splitlines()[0] == "docker was not cleaned: No docker engine answers."
 
 
 def test_clean_needs_no_uv(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,9 +134,24 @@ def test_the_exit_code_is_kept_if_stderr_cannot_be_written(redirected: str) -> N
 def test_an_ascii_terminal_gets_a_table() -> None:
     ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
     command = "from kit.cli.console import print_text; print_text('9 ± 1'); print_text('*')"
-    program = f"import sys; from kit import cli; cli.app = lambda: exec({command!r}); cli.main()"
+    program = f"from kit.cli import commands, main; commands.app = lambda: exec({command!r}); main()"
     done = subprocess.run([sys.executable, "-c", program], env=ascii_only, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "9 ? 1\n*\n")
+
+
+@pytest.mark.parametrize("command", ["list", "list --json", "--version", "--help"])
+def test_results_that_cannot_be_written_are_a_disk_error(command: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m kit {command} >/dev/full"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 6
+    assert done.stderr.startswith("The output cannot be written: No space left on device.\nFree disk space")
+    assert len(done.stderr.splitlines()) == 2
+
+
+def test_messages_for_a_closed_stderr_do_not_go_to_stdout() -> None:
+    done = subprocess.run(["sh", "-c", f"{sys.executable} -m kit rum 2>&-"], capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
 
 
 def test_a_closed_stdout_is_no_crash() -> None:

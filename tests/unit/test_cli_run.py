@@ -13,7 +13,7 @@ import pytest
 from kit.analysis.run_analysis import RunAnalysis, analyze_run
 from kit.cli import results
 from kit.host import machine_lock
-from kit.model.errors import EngineError
+from kit.model.errors import DiskError, EngineError
 from kit.model.record import Record
 from kit.planning import catalog
 from kit.storage import run_names
@@ -39,6 +39,32 @@ def test_a_run_shows_engine_cost_results_and_report(kit: Kit, engine: fakes.Fake
     report = Path(called.out.strip().splitlines()[-1].removeprefix("Report: "))
     assert re.fullmatch(r"reports/\d{8}-\d{6}-[0-9a-f]{4}/index\.html", str(report))
     assert "mnist-cnn" in report.read_text()
+
+
+def test_the_log_of_a_run_has_its_progress_and_its_end(
+    kit: Kit, engine: fakes.FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = True
+
+    def breaks(name: str) -> None:
+        if broken and name == "launch":
+            raise DiskError("The disk is full.", "Free some space.")
+
+    engine.on_call = breaks
+    shown = kit(*RUN, "--framework", "torch", "--device", "cpu")
+    assert shown.code == DiskError.exit_code
+    (file,) = Path("reports").glob("*/run.log")
+    shown_lines = shown.err.splitlines()
+    assert [line.split(maxsplit=1)[1] for line in file.read_text().splitlines()] == shown_lines
+    assert shown_lines[-2] == "The disk is full."
+
+    broken = False
+    resumed = kit("run", "--resume", file.parent.name, "--json")
+    assert resumed.code == 0, "the log is also written if no progress is shown"
+    lines = [line.split(maxsplit=1)[1] for line in file.read_text().splitlines()]
+    assert lines[: len(shown_lines)] == shown_lines
+    assert "mnist-cnn/torch/cpu/stock/fp32/b64: 1,000 images/s" in lines[len(shown_lines) :]
+    assert lines[-1] == f"Report: {json.loads(resumed.out)['report']}"
 
 
 def test_a_run_as_json_prints_nothing_else(kit: Kit, engine: fakes.FakeEngine) -> None:
@@ -103,6 +129,16 @@ def test_a_run_that_cannot_start_leaves_no_folder(kit: Kit, engine: fakes.FakeEn
         called = kit(*RUN, *option.split())
     assert (called.code, called.out) == (code, "")
     assert not Path("reports").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_a_disk_error_and_nothing_is_measured(
+    kit: Kit, engine: fakes.FakeEngine
+) -> None:
+    called = kit(*RUN, "--out", "/proc/runs")
+    assert (called.code, engine.launched) == (DiskError.exit_code, [])
+    assert re.search(r"/proc/runs\S* cannot be written: ", called.err)
+    assert "Choose another folder with --out. Nothing was measured." in called.err
+    assert "kept" not in called.err
 
 
 def test_settings_are_written_and_used_by_another_run(kit: Kit, engine: fakes.FakeEngine, tmp_path: Path) -> None:

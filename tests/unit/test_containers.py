@@ -12,6 +12,7 @@ from kit.engines import containers
 from kit.engines.docker import RUN_LABEL, DockerEngine
 from kit.engines.launch_log import CUT, copy_output
 from kit.engines.memory import MemoryWatch
+from kit.environments.daemon import Daemon
 from kit.environments.package_sources import Sources
 from kit.model.environment import Environment, Framework
 from kit.model.errors import DiskError, EngineError
@@ -153,6 +154,45 @@ def test_a_log_that_cannot_be_written_ends_the_launch_with_a_disk_error(tmp_path
         engine.launch(environment, folder, replace(LIMITS, timeout_s=1e6), {}, {"run": "r1"}, lambda: next(polls) < 0)
     assert daemon.calls == ["kill", "remove"]
     assert daemon.config["Labels"][RUN_LABEL] == "r1", "a sweep finds containers by this label"
+
+
+class EventsDaemon:
+    """A daemon whose clock says 1970, and whose stream of events ends only if the span asked for has passed there."""
+
+    def __init__(self, events):
+        self.events_there, self.closed = events, threading.Event()
+
+    def inspect_container(self, name):
+        times = {"StartedAt": "1970-01-01T00:01:40.123456789Z", "FinishedAt": "1970-01-01T01:02:00+01:00"}
+        return {"State": {"OOMKilled": False, **times}}
+
+    def events(self, since, until, filters):
+        self.span = float(since), float(until)
+        return self
+
+    def __iter__(self):
+        yield from self.events_there
+        if self.span[1] > 1000:
+            self.closed.wait()
+
+    def close(self):
+        self.closed.set()
+
+
+@pytest.mark.parametrize("events", [[], [{"Action": "oom"}]])
+def test_the_daemons_clock_decides_which_events_count(events):
+    daemon = Daemon("docker")
+    daemon.__dict__["client"] = client = EventsDaemon(events)
+    assert daemon.ran_out_of_memory("name", patience_s=1.0) is bool(events)
+    assert client.span == (100.123456, 121.0)
+
+
+def test_a_stream_of_events_that_does_not_end_is_closed(monkeypatch):
+    monkeypatch.setattr("kit.environments.daemon.EVENT_S", 0.05)
+    daemon = Daemon("docker")
+    daemon.__dict__["client"] = client = EventsDaemon([])
+    assert daemon.ran_out_of_memory("name", patience_s=5000.0) is False
+    assert client.closed.is_set()
 
 
 def test_a_missing_or_remote_daemon_is_an_error_with_a_remedy(monkeypatch, tmp_path):

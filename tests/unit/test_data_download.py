@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kit.datasets import download as downloads
-from kit.datasets.download import copy, download
+from kit.datasets.download import MirrorFailed, copy, download
 from kit.datasets.registry import RemoteFile
 from kit.model.errors import DataError
 from kit.model.progress import Silent
@@ -31,16 +31,23 @@ class Clock:
 
 
 class Server(ThreadingHTTPServer):
-    """A server of one file. drop_after: close the connection after this many bytes. crawl: send 1 kB every 20 ms of
-    this clock. ranges: support the Range header. requested: the Range header of each request."""
+    """A server of one file. drop_after: close the connection after this many bytes. crawl: send 1 kB every `pause_s`
+    of this clock. ranges: support the Range header. requested: the Range header of each request."""
 
     daemon_threads = True
 
     def __init__(
-        self, content: bytes, *, drop_after: int | None = None, crawl: Clock | None = None, ranges: bool = True
+        self,
+        content: bytes,
+        *,
+        drop_after: int | None = None,
+        crawl: Clock | None = None,
+        pause_s: float = 0.02,
+        ranges: bool = True,
     ) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.content, self.drop_after, self.crawl, self.ranges = content, drop_after, crawl, ranges
+        self.content, self.drop_after, self.crawl, self.pause_s = content, drop_after, crawl, pause_s
+        self.ranges = ranges
         self.requested: list[str] = []
         self.url = f"http://127.0.0.1:{self.server_port}/set.gz"
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
@@ -67,7 +74,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.server.crawl:
             for place in range(0, len(body), 1000):
-                self.server.crawl.now += 0.02
+                self.server.crawl.now += self.server.pause_s
                 self.wfile.write(body[place : place + 1000])
         else:
             self.wfile.write(body[: self.server.drop_after])
@@ -171,6 +178,37 @@ def test_a_slow_mirror_is_tried_again_if_no_other_works(
     assert len(slow.requested) == 2
 
 
+def test_a_mirror_slower_than_4_kb_per_second_is_given_up_even_if_it_is_the_only_one(
+    tmp_path: Path, serve, clock: Clock
+) -> None:
+    slow, fast = serve(CONTENT, crawl=clock, pause_s=5), serve(CONTENT)  # 200 bytes per second
+    with pytest.raises(DataError, match="slower than 4 kB/s for 60 s"):
+        fetch(tmp_path, slow.url)
+    with pytest.raises(DataError, match=r"Connection refused.*; .*slower than 4 kB/s for 60 s"):
+        fetch(tmp_path, slow.url, closed_port_url())
+    fetch(tmp_path, slow.url, fast.url)
+
+
+@pytest.mark.parametrize(("rate", "patience_s"), [(3_900, 64), (4_100, None)])
+def test_the_only_mirror_may_be_slow_but_not_stall(clock: Clock, rate: int, patience_s: int | None) -> None:
+    check = downloads._RateCheck(patient=True, deadline=None)
+    for second in range(1, 1_000):
+        clock.now += 1
+        if second == patience_s:
+            with pytest.raises(MirrorFailed, match="slower than 4 kB/s"):
+                check.add(rate, missing=1)
+            return
+        check.add(rate, missing=1)
+    assert patience_s is None
+
+
+def test_a_stall_is_counted_from_the_last_time_that_the_mirror_was_fast(clock: Clock) -> None:
+    check = downloads._RateCheck(patient=True, deadline=None)
+    for second in range(1, 1_000):
+        clock.now += 1
+        check.add(50_000 if second % 50 == 0 else 10, missing=1)
+
+
 def test_a_download_that_will_miss_its_deadline_is_stopped(
     tmp_path: Path, serve, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,7 +224,7 @@ def test_a_download_that_will_miss_its_deadline_is_stopped(
     ("content", "expected"),
     [
         (CONTENT[::-1], f"other bytes than the published ones: SHA-256 .*expected {FILE.sha256}"),
-        (CONTENT[:-1], "another file: 511,999 bytes, expected 512,000"),
+        (CONTENT[:-1], "another file: Content-Length '511999', expected 512,000 bytes"),
     ],
 )
 def test_wrong_content_from_every_mirror_is_an_error(tmp_path: Path, serve, content: bytes, expected: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,10 @@ from scenarios import data
 from scenarios.adapter import Arrays
 from scenarios.catalog.cifar_cnn import SCENARIO as CIFAR
 from scenarios.catalog.mnist_cnn import SCENARIO as MNIST
+from scenarios.contract import checksums
 from scenarios.data import readers
 from scenarios.data.errors import DataCorrupt, DataUnavailable
+from scenarios.data.integrity import hash_files
 from scenarios.spec import DATASETS
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -81,6 +84,11 @@ def test_missing_data_say_how_to_get_them(tmp_path: Path) -> None:
         data.load(MNIST, "real", None, tmp_path, None)
 
 
+def write_sums(folder: Path) -> None:
+    """Describe the files of a folder as those that were prepared."""
+    (folder / checksums.FILE).write_text(checksums.to_text(hash_files(folder, sorted(folder.glob("*.*")))))
+
+
 def test_load_gives_canonical_arrays_and_a_digest_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = replace(DATASETS["cifar-10"], train=10, test=40)
     monkeypatch.setitem(DATASETS, "cifar-10", small)
@@ -92,6 +100,7 @@ def test_load_gives_canonical_arrays_and_a_digest_of_the_whole(tmp_path: Path, m
             records = rng.integers(0, 256, (count, 3073), dtype=np.uint8)
             records[:, 0] %= 10
             (folder / name).write_bytes(records.tobytes())
+    write_sums(folder)
     whole = data.load(CIFAR, "real", tmp_path, tmp_path, None)
     part = data.load(CIFAR, "real", tmp_path, tmp_path, 7)
     assert isinstance(whole.test, Arrays)
@@ -113,12 +122,18 @@ def test_load_gives_canonical_arrays_and_a_digest_of_the_whole(tmp_path: Path, m
         byte = file.read(1)
         file.seek(-1, 1)
         file.write(bytes([byte[0] ^ 1]))
+    with pytest.raises(DataCorrupt, match=r"cifar-10 is damaged: test_batch\.bin is not the file that was prepared"):
+        data.load(CIFAR, "real", tmp_path, tmp_path, 7)
+    (folder / checksums.FILE).unlink()
+    write_sums(folder)
     assert data.load(CIFAR, "real", tmp_path, tmp_path, 7).digest != whole.digest
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the real MNIST files are not on this machine")
 def test_real_mnist(tmp_path: Path) -> None:
-    loaded = data.load(MNIST, "real", SHARED, tmp_path, None)
+    shutil.copytree(SHARED / "mnist", tmp_path / "mnist")
+    write_sums(tmp_path / "mnist")
+    loaded = data.load(MNIST, "real", tmp_path, tmp_path, None)
     counts = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     assert np.bincount(loaded.train.labels).tolist() == counts
     assert np.bincount(loaded.test.labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]

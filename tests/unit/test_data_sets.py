@@ -15,8 +15,9 @@ import pytest
 
 from kit.datasets import prepare, service
 from kit.datasets.registry import CIFAR_FILES, SOURCES, RemoteFile
-from kit.model.errors import DataError, DiskError, UsageError
+from kit.model.errors import DataError, DiskError, KitError, UsageError
 from kit.model.progress import Silent
+from tests import faults
 
 QUIET = Silent()
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -118,7 +119,9 @@ def test_auto_keeps_within_its_budget(home: Path, mirror: Path, monkeypatch: pyt
     assert "published files" in source.note
 
 
-@pytest.mark.parametrize("harm", ["changed", "missing", "more", "manifest", "fields", "sums missing", "sums"])
+@pytest.mark.parametrize(
+    "harm", ["changed", "missing", "more", "manifest", "nested", "fields", "nested field", "sums missing", "sums"]
+)
 def test_a_damaged_set_is_found(home: Path, mirror: Path, harm: str) -> None:
     service.fetch("mnist", QUIET)
     path = home / "sets" / "mnist" / IDX[0]
@@ -130,9 +133,12 @@ def test_a_damaged_set_is_found(home: Path, mirror: Path, harm: str) -> None:
         path.with_name("more.gz").write_bytes(b"")
     elif harm == "manifest":
         path.with_name("dataset.json").write_text("{")
-    elif harm == "fields":
+    elif harm == "nested":
+        path.with_name("dataset.json").write_text("[" * 100_000)
+    elif harm in ("fields", "nested field"):
         described = json.loads(path.with_name("dataset.json").read_text())
-        path.with_name("dataset.json").write_text(json.dumps(described | {"files": "4"}))
+        files = "4" if harm == "fields" else json.loads("[" * 600 + "]" * 600)
+        path.with_name("dataset.json").write_text(json.dumps(described | {"files": files}))
     elif harm == "sums missing":
         path.with_name("SHA256SUMS").unlink()
     else:
@@ -142,7 +148,7 @@ def test_a_damaged_set_is_found(home: Path, mirror: Path, harm: str) -> None:
     assert "kit data fetch mnist" in caught.value.remedy
     if harm == "changed":
         assert IDX[0] in str(caught.value)
-    elif not harm.startswith("sums"):  # these checks are cheap, so every run makes them
+    else:  # these checks are cheap, so every run makes them
         with pytest.raises(DataError, match="damaged"):
             service.resolve("mnist", "auto", QUIET)
 
@@ -227,8 +233,9 @@ def test_a_data_folder_that_cannot_be_written(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("KIT_DATA_DIR", str(tmp_path / place))
-    with pytest.raises(DiskError, match="cannot be written"):
+    with pytest.raises(DiskError, match="cannot be read or written") as caught:
         service.fetch("mnist", QUIET)
+    assert "KIT_DATA_DIR" in caught.value.remedy
 
 
 def test_an_unreadable_file_of_the_user_is_no_disk_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,11 +248,52 @@ def test_an_unreadable_file_of_the_user_is_no_disk_error(tmp_path: Path, monkeyp
         service.add("mnist", tmp_path / "mine", QUIET)
 
 
+@pytest.mark.parametrize(
+    ("place", "kind", "expected"),
+    [
+        ("data", DiskError, r"data cannot be read or written: Input/output error.*\n.*KIT_DATA_DIR"),
+        ("data/sets", DiskError, r"sets cannot be read or written: Input/output error"),
+        ("", DiskError, r"cannot be read or written: Input/output error"),  # above the data folder
+        (None, DiskError, r"A file in .*data, or one that you gave, cannot be read or written: .*\nCheck the disks"),
+        ("data-2", DataError, r"data-2 cannot be read: Input/output error.*\nCheck its permissions and its disk"),
+    ],
+)
+def test_a_fault_of_the_disk_names_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str | None, kind: type[KitError], expected: str
+) -> None:
+    name = None if place is None else str(tmp_path / place)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error", name)
+
+    monkeypatch.setattr(service, "prepare", fail)
+    with pytest.raises(kind, match=expected):
+        service.add("mnist", tmp_path, QUIET)
+
+
+def test_a_prepared_set_that_cannot_be_read_is_a_data_error(mirror: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service.fetch("mnist", QUIET)
+    call: list[Callable[[], object]] = [
+        lambda: service.status("mnist"),
+        lambda: service.verify("mnist"),
+        lambda: service.resolve("mnist", "auto", QUIET),
+    ]
+    for each in call:
+        with (
+            faults.at(1, OSError(errno.EIO, "Input/output error"), ("os.scandir",)),
+            pytest.raises(DataError, match="The prepared data set mnist cannot be read: Input/output error"),
+        ):
+            each()
+
+
 def test_files_of_a_killed_process_are_removed(home: Path, mirror: Path) -> None:
     left = home / "work" / "mnist" / "set"
     left.mkdir(parents=True)
     (left / "half").write_bytes(b"x")
     assert service.fetch("mnist", QUIET).files == 4
+    assert not left.exists()
+    left.mkdir(parents=True)  # killed after the set was ready
+    service.fetch("mnist", QUIET)
     assert not left.exists()
 
 

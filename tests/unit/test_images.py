@@ -49,37 +49,36 @@ def sources(tmp_path) -> Sources:
 
 
 def sources_of(framework: Framework, device: str, sources: Sources) -> dict[str, str]:
-    """Return the text of each file that only the build stage sees, by name."""
+    """Return the text of each file that says where packages come from, by name."""
     files = build_context.source_files(build_context.lock_file(framework, device).read_text(), device, sources)
     return {name: file.decode() if isinstance(file, bytes) else file.read_text() for name, file in files.items()}
 
 
-def identities(framework: Framework, base: str = "sha256:base") -> tuple[str, str]:
-    packages = build_context.identity(build_context.packages_recipe(framework, "cpu"), base)
-    return packages, build_context.identity(build_context.worker_recipe(), packages)
+def tags(framework: Framework, base: str = "sha256:base") -> list[str]:
+    return [layer.tag for layer in build_context.layers(framework, "cpu", base)]
 
 
 def test_a_build_gets_only_the_wheels_in_its_list(framework, sources):
     files = sources_of(framework, "cpu", sources)
     assert set(files) == {
-        "sources/pip.conf",
-        "sources/ca.pem",
-        "sources/wheels/tiny_wheel-1.0+cpu-py3-none-any.whl",
+        "pip.conf",
+        "ca.pem",
+        "wheels/tiny_wheel-1.0+cpu-py3-none-any.whl",
     }
-    assert "find-links = /build/sources/wheels" in files["sources/pip.conf"]
-    assert "cert = /build/sources/ca.pem" in files["sources/pip.conf"]
+    assert "find-links = /build/wheels" in files["pip.conf"]
+    assert "cert = /build/ca.pem" in files["pip.conf"]
 
 
 def test_a_cuda_build_never_sees_the_wheel_folder(framework, sources):
     files = sources_of(framework, "cuda", sources)
-    assert set(files) == {"sources/pip.conf", "sources/ca.pem"}
-    assert "find-links" not in files["sources/pip.conf"]
+    assert set(files) == {"pip.conf", "ca.pem"}
+    assert "find-links" not in files["pip.conf"]
 
 
 def test_the_index_of_cpu_wheels_is_used_only_for_its_versions(framework):
-    assert CPU_WHEELS in sources_of(framework, "cpu", Sources())["sources/pip.conf"]
+    assert CPU_WHEELS in sources_of(framework, "cpu", Sources())["pip.conf"]
     (framework.folder / "cpu.lock").write_text("other==2.0\n")
-    assert "find-links" not in sources_of(framework, "cpu", Sources())["sources/pip.conf"]
+    assert "find-links" not in sources_of(framework, "cpu", Sources())["pip.conf"]
 
 
 def test_the_same_content_makes_the_same_archive_despite_times_and_modes(tmp_path):
@@ -97,27 +96,29 @@ def test_the_same_content_makes_the_same_archive_despite_times_and_modes(tmp_pat
     assert archived("a", "b") != before
 
 
-def test_identity_depends_on_recipe_list_base_and_scenarios_only(framework, tmp_path):
-    before = identities(framework)
+def test_an_image_depends_on_its_recipe_and_on_the_image_below_only(framework, tmp_path):
+    system, packages, worker = tags(framework)
     module = tmp_path / "scenarios" / "catalog" / "new.py"
     module.write_text("SCENARIO = 1\n")
-    after = identities(framework)
-    assert before[0] == after[0]
-    assert before[1] != after[1]
+    *below, changed = tags(framework)
+    assert below == [system, packages]
+    assert changed != worker
     (tmp_path / "scenarios" / "catalog" / "new.cpython-311.pyc").write_bytes(b"compiled")
-    assert identities(framework) == after
+    assert tags(framework)[2] == changed
     module.rename(module.with_name("other.py"))
-    assert identities(framework)[1] != after[1]
+    assert tags(framework)[2] != changed
     (framework.folder / "cpu.lock").write_text(LOCK + "more==1\n")
-    assert identities(framework)[0] != before[0]
-    assert identities(framework, "sha256:other")[0] != identities(framework)[0]
+    below, other, *_ = tags(framework)
+    assert below == system
+    assert other != packages
+    assert not set(tags(framework, "sha256:other")) & set(tags(framework))
 
 
 def test_a_framework_may_have_its_own_dockerfile(framework):
-    before = identities(framework)
+    before = tags(framework)
     (framework.folder / "Dockerfile").write_text("FROM scratch\n")
-    assert identities(framework)[0] != before[0]
-    assert build_context.packages_recipe(framework, "cpu")["Dockerfile"] == b"FROM scratch\n"
+    assert not set(tags(framework)) & set(before)
+    assert build_context.layers(framework, "cpu", "sha256:base")[0].recipe == {"Dockerfile": b"FROM scratch\n"}
 
 
 def test_a_device_without_a_list_is_an_error_that_names_the_file(framework):
@@ -159,20 +160,23 @@ def test_a_build_log_shows_no_user_info_and_returns_the_builders_error(tmp_path)
             self.text = text
 
     task, path = Task(), tmp_path / "log"
-    with path.open("w") as log:
-        recorder = images._Recorder(log, task)
+    with path.open("wb", buffering=0) as log:
+        recorder = images._Recorder("kit-tiny:cpu-0", log, task)
         stream = [{"stream": "Looking in indexes: https://me:secret@mirror.example/simple\n"}, {"status": "extracting"}]
         assert recorder.follow(stream) is None
         assert task.text == "extracting"
         failure = recorder.follow([{"error": "no https://me:secret@mirror.example"}, {"stream": "never read"}])
-    assert failure == "no https://mirror.example"
+        with pytest.raises(ImageError) as caught:
+            recorder.require_success(failure)
+    assert "no https://mirror.example" in str(caught.value)
+    assert "secret" not in str(caught.value)
     assert "secret" not in path.read_text() + "".join(recorder.tail)
     assert "never read" not in path.read_text()
 
 
-def test_only_proxies_that_are_set_become_build_arguments():
+def test_only_proxies_that_are_set_reach_a_build():
     given = {"HTTPS_PROXY": "http://proxy:1", "no_proxy": "here", "HTTP_PROXY": "", "OTHER": "x"}
-    assert images.proxy_arguments(given) == {"HTTPS_PROXY": "http://proxy:1", "no_proxy": "here"}
+    assert images.proxies(given) == {"HTTPS_PROXY": "http://proxy:1", "no_proxy": "here"}
 
 
 def listed_packages(file: Path) -> set[str]:
@@ -197,3 +201,8 @@ def test_every_framework_has_a_list_of_exact_versions_and_hashes_for_each_device
         )
         assert "://" not in lock, f"{file} names where packages came from"
         assert ("nvidia-cudnn" in lock) == (file.stem == "cuda")
+
+
+def test_a_containers_output_is_split_into_lines():
+    chunks = [b"Collecting to", b"rch\nInstall", b"ing \xe2\x80", b"\xa6\nlast"]
+    assert [message["stream"] for message in images._messages(chunks)] == ["Collecting torch", "Installing …", "last"]

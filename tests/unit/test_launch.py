@@ -80,6 +80,14 @@ def test_an_interrupted_launch_leaves_no_files(context, ready):
     assert not ready.log.exists()
 
 
+def test_a_log_replaces_a_link_of_a_stranger(context, ready, tmp_path):
+    (tmp_path / "mine").mkdir()
+    ready.log.symlink_to(tmp_path / "mine")
+    run(context, ready, fakes.works)
+    assert list((tmp_path / "mine").iterdir()) == []
+    assert ready.log.read_text() == "working\n"
+
+
 def test_a_disk_that_cannot_be_written_is_a_disk_error(context, ready):
     ready.work.parent.write_text("a file where the folder should be")
     with pytest.raises(DiskError):

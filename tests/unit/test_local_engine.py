@@ -1,5 +1,6 @@
 """The local engine with real processes. The worker executes the code of each test."""
 
+import errno
 import json
 import os
 import signal
@@ -291,7 +292,41 @@ def test_refusals_name_what_is_missing(root, tmp_path):
     assert "lacks no_such_framework" in str(named.refusal(framework(tmp_path, name="no_such_framework"), "cpu"))
 
 
-def test_a_missing_interpreter_and_a_program_that_is_not_python_are_errors(tmp_path):
-    for name, kind in (("no-such-python", UsageError), ("/bin/false", EngineError)):
-        with pytest.raises(kind, match=name):
-            LocalEngine(Sources(), name).describe()
+def test_a_missing_interpreter_is_bad_input():
+    with pytest.raises(UsageError, match="no-such-python"):
+        LocalEngine(Sources(), "no-such-python").describe()
+
+
+@pytest.mark.parametrize("program", ["/bin/false", "/bin/ls", "/bin/cat", "/bin/sh"])
+def test_a_program_that_is_not_python_is_an_error_that_shows_one_line_of_its_output(program):
+    with pytest.raises(EngineError) as caught:
+        LocalEngine(Sources(), program).describe()
+    message = caught.value.message
+    assert message.startswith(f"{program} is not a Python interpreter")
+    assert len(message.splitlines()) == 1
+    assert len(message) < 300
+    assert "import" not in message, "it shows the source of the probe"
+
+
+def test_a_python_that_does_not_work_is_named_with_its_error(tmp_path):
+    program = tmp_path / "python"
+    broken = "echo 'Traceback (most recent call last):\n File x\nboom' >&2; exit 1"
+    program.write_text(f"#!/bin/sh\n[ $1 = --version ] && exec echo Python 3.11.0\n{broken}\n")
+    program.chmod(0o755)
+    with pytest.raises(EngineError, match=r"python does not work as a Python interpreter: boom\n") as caught:
+        LocalEngine(Sources(), str(program)).describe()
+    assert caught.value.remedy == "Give --env another interpreter."
+
+
+def test_an_unusable_folder_for_temporary_files_is_a_disk_error(engine, launch, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/proc")
+    with pytest.raises(DiskError, match=r"/proc/kit-launch-.* cannot be written") as caught:
+        launch("")
+    assert "TMPDIR" in caught.value.remedy
+
+    def unusable():
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr(tempfile, "gettempdir", unusable)
+    with pytest.raises(DiskError, match="No usable temporary directory"):
+        engine.sweep(lambda run: False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -9,9 +10,10 @@ import sys
 import pytest
 
 from kit.host import machine_lock
-from kit.model.errors import EngineError
-from tests import fakes
+from kit.model.errors import DiskError, EngineError
+from tests import fakes, faults
 from tests.campaigns import execute, new_run
+from tests.command import RUN, Called, Kit
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -69,6 +71,16 @@ def test_a_link_or_a_pipe_instead_of_the_lock_file_is_an_error(tmp_path):
         pass
 
 
+@pytest.mark.parametrize("function", ["fcntl.flock", "os.truncate", "os.pwrite"])
+def test_a_lock_on_a_full_disk_is_a_disk_error_that_names_it(function):
+    full = OSError(errno.ENOSPC, "No space left on device")
+    expected = pytest.raises(DiskError, match=str(machine_lock.PATH))
+    with expected, faults.at(1, full, (function,)), machine_lock.measuring("r1"):
+        pass
+    with machine_lock.measuring("r1"):
+        pass
+
+
 def test_every_user_may_take_the_lock():
     before = os.umask(0o077)
     try:
@@ -76,3 +88,23 @@ def test_every_user_may_take_the_lock():
             assert machine_lock.PATH.stat().st_mode & 0o777 == 0o666
     finally:
         os.umask(before)
+
+
+@pytest.mark.parametrize("command", [("build",), ("clean", "--images"), (*RUN, "--framework", "torch")])
+def test_a_command_during_a_build_is_refused_with_the_name_of_the_build(kit: Kit, engine, monkeypatch, command):
+    monkeypatch.setattr("kit.engines.registry.entries", list)  # `kit clean` must not remove the images of this machine
+    refused = list[Called]()
+
+    def call_another(name):
+        if name.startswith("prepare") and not refused:
+            refused.append(kit(*command))
+
+    engine.on_call = call_another
+    assert kit("build").code == 0
+    (called,) = refused
+    assert (called.code, called.out) == (EngineError.exit_code, "")
+    assert called.err.endswith(
+        f"Another kit process is using this machine: `kit build` (process {os.getpid()}). Two at the same time would "
+        f"slow each other down.\nWait until it ends, or stop it (kill {os.getpid()}), then try again.\n"
+    )
+    assert kit("build").code == 0

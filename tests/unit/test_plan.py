@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kit.model.environment import Framework
 from kit.model.errors import UsageError
+from kit.model.plan import MAX_S
 from kit.planning import catalog
 from kit.planning.estimates import PROBE_S, estimate, start_seconds
 from kit.planning.plan import Options, make_plan
@@ -92,6 +93,7 @@ def test_variants_without_scenarios_select_the_scenarios_that_have_them():
         (Selection(), Options("fake", memory_bytes=2 << 50), r"but is 2048\.0 TiB"),
         (Selection(), Options("fake", threads=0), "--threads"),
         (Selection(), Options("fake", threads=8193), "--threads"),
+        (Selection(batches=tuple(range(1, 301))), Options("fake"), "has 10,800 launches, but a run has at most 10,000"),
     ],
 )
 def test_invalid_options_are_refused_with_a_remedy(selection, options, words):
@@ -164,3 +166,4 @@ def test_the_default_timeout_is_longer_than_the_longest_launch():
     full = plan(selection, Options("fake", profile="full"))
     assert full.timeout_s > 3 * estimate(full, SCENARIOS, ready=[("torch", "cpu")]).seconds
     assert plan(selection, Options("fake", timeout_s=7)).timeout_s == 7
+    assert plan(selection, Options("fake", profile="full", epochs=10_000)).timeout_s == MAX_S

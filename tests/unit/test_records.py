@@ -10,7 +10,6 @@ import pytest
 from kit.model import document
 from kit.model.errors import CorruptDataError, DataError, DiskError, EngineError, ImageError, KitError, UsageError
 from kit.model.machine import Machine
-from kit.model.plan import Plan
 from kit.model.record import Record
 from scenarios.contract.reasons import Code, Reason, Status
 from tests import examples
@@ -89,7 +88,7 @@ def test_an_ok_record_has_every_part(part):
 @pytest.mark.parametrize("field", ["cpus", "quota_cpus"])
 def test_a_number_out_of_range_is_refused(field, number):
     text = json.dumps(json.loads(examples.machine().to_json()) | {field: "HERE"}).replace('"HERE"', number)
-    with pytest.raises(UsageError, match=rf"not a valid machine: it holds the number {number[:20]}\.") as caught:
+    with pytest.raises(UsageError, match=rf"not a valid machine: {field}: the number is NaN, infinite or ") as caught:
         Machine.from_json(text, "x.json")
     assert len(caught.value.message) < 100
 
@@ -150,27 +149,3 @@ def test_a_record_with_contradictory_parts_is_refused(change):
     document = json.loads(examples.record().to_json()) | change
     with pytest.raises(UsageError, match=r"x\.json is not a valid record: \S"):
         Record.from_json(json.dumps(document), "x.json")
-
-
-FAULTS = {
-    "launch 0": lambda plan: plan["launches"][0].update(launch=0),
-    "launch -1": lambda plan: plan["launches"][0].update(launch=-1),
-    "the same launch twice": lambda plan: plan["launches"].append(plan["launches"][0]),
-    "no batch": lambda plan: plan["launches"][0]["cell"].update(batch=0),
-    "a huge batch": lambda plan: plan["launches"][0]["cell"].update(batch=2**63),
-    "another lane": lambda plan: plan["launches"][0]["cell"].update(lane="fast"),
-    "no devices": lambda plan: plan["launches"][0]["cell"].update(devices=0),
-    "epochs": lambda plan: plan.update(epochs=-1),
-    "seed": lambda plan: plan.update(seed=-1),
-    "timeout": lambda plan: plan.update(timeout_s=0.0),
-    "allocator": lambda plan: plan.update(pinned={"x": {"allocator": "/opt/evil.so"}}),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_plan_out_of_range_is_refused(fault):
-    document = json.loads(examples.plan([examples.planned()]).to_json())
-    assert Plan.from_json(json.dumps(document), "plan.json")
-    FAULTS[fault](document)
-    with pytest.raises(UsageError, match=r"plan\.json is not a valid plan: \S"):
-        Plan.from_json(json.dumps(document), "plan.json")

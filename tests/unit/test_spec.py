@@ -248,6 +248,12 @@ def test_text_that_is_not_a_document_is_refused(text: str | bytes) -> None:
         from_json(Proof, text)
 
 
+def test_text_that_is_nested_almost_too_deeply_is_refused() -> None:
+    for depth in range(100, 1001):  # at some depth, the parser succeeds and the message about the value fails
+        with pytest.raises(ContractError):
+            from_json(Proof, to_json(PROOF).replace("1.5", "[" * depth + "]" * depth))
+
+
 def test_numbers_that_json_does_not_have_are_not_written(tmp_path: Path) -> None:
     for value in (math.nan, math.inf):
         with pytest.raises(ContractError, match="Proof"):

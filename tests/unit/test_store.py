@@ -6,6 +6,7 @@ import errno
 import json
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -185,10 +186,10 @@ def test_a_full_disk_is_a_disk_error_and_leaves_no_partial_file(folder, monkeypa
     assert list((folder.path / "records").iterdir()) == []
 
 
-def test_too_little_space_is_an_error_with_the_resume_command(folder, monkeypatch):
+def test_too_little_space_is_an_error(folder, monkeypatch):
     folder.require_space()
     monkeypatch.setattr(run_folder, "MIN_FREE_BYTES", 1 << 62)
-    with pytest.raises(DiskError, match="--resume"):
+    with pytest.raises(DiskError, match=r"Only .* free on the disk"):
         folder.require_space()
 
 
@@ -207,3 +208,31 @@ def test_a_record_in_the_wrong_folder_is_refused(folder, purpose):
 def test_a_file_in_place_of_a_run_is_named_as_such(folder, tmp_path):
     with pytest.raises(UsageError, match=r"plan\.json is a file, not the folder of a run"):
         find_run(str(folder.path / "plan.json"), tmp_path)
+
+
+def run_log(folder):
+    """Return the lines of a run's log without their times."""
+    return [line.partition("+00:00 ")[2] for line in (folder.path / "run.log").read_text().splitlines()]
+
+
+def test_progress_is_appended_to_the_log_without_personal_data(folder, monkeypatch):
+    monkeypatch.setenv("USER", "ada-lovelace")
+    folder.append_progress("first\nsecond of ada-lovelace")
+    folder.append_progress(f"in {Path.home()}/reports")
+    assert run_log(folder) == ["first", "second of <user>", "in ~/reports"]
+    folder.plan = folder.plan.model_copy(update={"identify": True})
+    folder.append_progress("third of ada-lovelace")
+    assert run_log(folder)[-1] == "third of ada-lovelace"
+
+
+@pytest.mark.parametrize("kind", ["full disk", "folder", "pipe", "link"])
+def test_a_log_that_cannot_be_written_stops_nothing(folder, tmp_path, monkeypatch, kind):
+    file, mine = folder.path / "run.log", tmp_path / "mine"
+    mine.write_text("")
+    make = {"folder": file.mkdir, "pipe": lambda: os.mkfifo(file), "link": lambda: file.symlink_to(mine)}
+    make.get(kind, file.touch)()
+    if kind == "full disk":
+        file.unlink()
+        monkeypatch.setattr(run_folder, "RUN_LOG", "/dev/full")
+    folder.append_progress("a line")
+    assert mine.read_text() == "", "nothing is written through a link"

@@ -1,0 +1,79 @@
+"""Decide whether a run may be resumed, and with which interpreter. Its folder may come from a stranger, or from another
+version of kit."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from kit.environments import interpreters
+from kit.model.environment import Framework
+from kit.model.errors import UsageError, unknown
+from kit.model.plan import Plan, PlannedLaunch
+from kit.model.progress import Progress
+from kit.planning import catalog
+from kit.planning.profiles import find_profile
+from kit.planning.selection import largest_batch
+from kit.storage import chosen_interpreters
+from kit.storage.run_folder import PLAN_FILE, RunFolder
+from scenarios.catalog import Scenarios
+
+REMEDY = "Restore the file from a copy, or start a new run."
+
+
+def require_known(folder: RunFolder) -> None:
+    """Raise UsageError, which names file and field, if this kit cannot run a launch of the plan."""
+    scenarios, frameworks = catalog.scenarios(), catalog.frameworks()
+    with field(folder, "profile"):
+        find_profile(folder.plan.profile)
+    for index, launch in enumerate(folder.plan.launches):
+        with field(folder, f"launches.{index}.cell"):
+            _require_known(launch, scenarios, frameworks)
+
+
+def _require_known(launch: PlannedLaunch, scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> None:
+    cell = launch.cell
+    if cell.framework not in frameworks:
+        raise unknown("framework", cell.framework, frameworks)
+    largest = largest_batch(catalog.find_scenario(launch, scenarios))
+    if cell.batch > largest:
+        raise UsageError(f"Batch {cell.batch:,} is larger than the training set, which has {largest:,} images.", REMEDY)
+    if cell.devices != 1:
+        raise UsageError(f"It has {cell.devices:,} devices, but kit runs a cell on one device.", REMEDY)
+
+
+@contextmanager
+def field(folder: RunFolder, name: str) -> Iterator[None]:
+    """Name the file of the plan and the field in every UsageError of this block."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{folder.path / PLAN_FILE}: {name}: {error.message}", error.remedy) from error
+
+
+def choose_interpreter(folder: RunFolder, given: str, progress: Progress) -> str:
+    """Return the interpreter with which to resume a run, or "" if the run uses environments that kit makes.
+
+    given: of `--env`, or "". Without it, it is the interpreter of the plan, but only if this user named it for this
+    run. Raise UsageError.
+    """
+    plan = folder.plan
+    if given and not plan.environment:
+        raise UsageError("--env does not apply, because the run began without it.", "Remove --env, or start a new run.")
+    if given:
+        interpreter = interpreters.find(given)
+        remember_interpreter(plan, interpreter, progress)
+        return interpreter
+    if plan.environment and plan.environment != chosen_interpreters.recall(plan.run):
+        raise UsageError(
+            f"{folder.path / PLAN_FILE} names the interpreter {plan.environment}, which you did not name for this run.",
+            f"If you trust it, repeat the command with --env {shlex.quote(plan.environment)}.",
+        )
+    return plan.environment
+
+
+def remember_interpreter(plan: Plan, interpreter: str, progress: Progress) -> None:
+    """Remember that this user named an interpreter for a run, so that --resume may execute it."""
+    try:
+        chosen_interpreters.remember(plan.run, interpreter)
+    except OSError as error:
+        progress.line(f"The choice of {interpreter} could not be kept, so --resume will need --env again: {error}")
