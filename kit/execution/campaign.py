@@ -5,6 +5,7 @@ Whatever ends the process, the records of finished launches are on disk. `--resu
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeGuard, TypeVar
 
@@ -53,24 +54,27 @@ def run_campaign(
 
     machine: as it is now. find_data: `kit.datasets.service.resolve`. retry_failed: also repeat, as further launches,
     what ended neither `ok` nor skipped. Raise EngineError if another run is measuring, if a cell on a named device
-    cannot run, or if the engine is lost. Raise DiskError, UsageError (a scenario that the catalog no longer has), and
-    Interrupted. The records made until then are kept.
+    cannot run, or if the engine is lost. Raise DiskError, and UsageError for a scenario that the catalog no longer has.
+    Raise KeyboardInterrupt after a signal. `ended_early` completes these errors. The records made until then are kept.
     """
-    try:
-        with (
-            disk_faults(f"Then continue with `{folder.resume_command}`."),
-            interrupts.handled(),
-            machine_lock.measuring(folder.plan.run),
-        ):
-            _Campaign(folder, engine, machine, find_data, progress).run(retry_failed=retry_failed)
-    except KeyboardInterrupt:
-        raise interrupted(folder) from None
+    with interrupts.handled(), machine_lock.measuring(folder.plan.run):
+        _Campaign(folder, engine, machine, find_data, progress).run(retry_failed=retry_failed)
     return folder.records()
 
 
-def interrupted(folder: RunFolder) -> Interrupted:
-    """Return the error of a run that a signal ended."""
-    return Interrupted("Interrupted. The finished measurements are kept.", f"Continue with `{folder.resume_command}`.")
+@contextmanager
+def ended_early(folder: RunFolder) -> Iterator[None]:
+    """Turn a signal or a fault of the disk into an error that names the command to resume the run.
+
+    Raise Interrupted or DiskError.
+    """
+    try:
+        with disk_faults(f"Then continue with `{folder.resume_command}`."):
+            yield
+    except KeyboardInterrupt:
+        raise Interrupted(
+            "Interrupted. The finished measurements are kept.", f"Continue with `{folder.resume_command}`."
+        ) from None
 
 
 def require_startable(plan: Plan, machine: Machine, refused: Mapping[EnvironmentKey, str]) -> None:

@@ -25,7 +25,7 @@ from kit.planning.catalog import find_scenario
 from kit.planning.estimates import DOWNLOAD_BYTES_PER_S, Estimate, estimate
 from kit.planning.plan import Options, make_plan
 from kit.planning.selection import Selection, pick
-from kit.storage.files import disk_errors, disk_faults
+from kit.storage.files import disk_errors
 from kit.storage.run_folder import UNWRITABLE, RunFolder
 from kit.storage.run_names import new_run_id
 from scenarios.catalog import Scenarios
@@ -105,7 +105,7 @@ def prepare(selection: Selection, options: Options, sources: Sources) -> Prepare
 def start(prepared: PreparedRun, out: Path, progress: Progress) -> FinishedRun:
     """Run a prepared run in a new folder in `out`, and write its report. Show the summary first.
 
-    Raise UsageError if `out` cannot be a folder, and whatever campaign.run_campaign raises.
+    Raise UsageError if `out` cannot be a folder, and whatever campaign.run_campaign and campaign.ended_early raise.
     """
     _require_folder(out)
     machine.require_supported()
@@ -138,7 +138,7 @@ def resume_run(
     """Resume a stopped run, and write its report. environment: interpreter of `--env`, or "".
 
     Raise UsageError if this kit cannot run the plan, or if the user did not name the interpreter of the plan. Raise
-    whatever campaign.run_campaign raises.
+    whatever campaign.run_campaign and campaign.ended_early raise.
     """
     with _logged(folder, progress) as logged:
         machine.require_supported()
@@ -158,16 +158,12 @@ def resume_run(
 def _logged(folder: RunFolder, progress: Progress) -> Iterator[Progress]:
     """Show progress, and write it to the log of the run, with the report or the error at its end.
 
-    Raise Interrupted if a signal ends the block.
+    Raise Interrupted if a signal ends the block, and DiskError for a fault of the disk.
     """
     log = PlainProgress(folder.append_progress)
     try:
-        with disk_faults(f"Then continue with `{folder.resume_command}`."):
+        with campaign.ended_early(folder):
             yield Tee(log, progress)
-    except KeyboardInterrupt:
-        error = campaign.interrupted(folder)
-        log.line(str(error))
-        raise error from None
     except KitError as error:
         log.line(str(error))
         raise

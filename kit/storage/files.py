@@ -82,12 +82,10 @@ def disk_errors(path: Path, remedy: str = "") -> Iterator[None]:
 
 @contextmanager
 def disk_faults(then: str) -> Iterator[None]:
-    """Turn an OSError about a fault of a disk into a DiskError. End the remedy of every DiskError with `then`, once."""
+    """Turn an OSError about a fault of a disk into a DiskError. End the remedy of every DiskError with `then`."""
     try:
         yield
     except DiskError as error:
-        if error.remedy.endswith(then):
-            raise
         raise DiskError(error.message, f"{error.remedy} {then}") from error
     except OSError as error:
         if error.errno not in DISK_FAULTS:

@@ -12,9 +12,10 @@ from hypothesis import settings
 
 from kit import cli
 from kit.engines import registry
+from kit.execution.launch import ReadyLaunch, RunContext
 from kit.host import machine_lock
 from kit.planning import catalog
-from tests import fakes
+from tests import fakes, launches
 from tests.campaigns import FRAMEWORKS
 from tests.command import NO_GPU, Called, Kit
 
@@ -66,3 +67,13 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> fakes.FakeEngine:
     fake = fakes.FakeEngine(refused=NO_GPU)
     monkeypatch.setattr(registry, "choose", lambda name, environment, sources: (fake, "Using the fake engine."))
     return fake
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> RunContext:
+    return launches.run_context(tmp_path)
+
+
+@pytest.fixture
+def ready(tmp_path: Path) -> ReadyLaunch:
+    return launches.ready_launch(tmp_path)

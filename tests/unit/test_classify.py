@@ -12,19 +12,8 @@ from scenarios.contract import codec
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import SCHEMA, Budget
 from scenarios.contract.result import Check, Evidence, Timings
-from tests import examples, launches
+from tests import examples
 from tests.launches import result_worker, run, text_worker
-
-
-@pytest.fixture
-def context(tmp_path):
-    return launches.run_context(tmp_path)
-
-
-@pytest.fixture
-def ready(tmp_path):
-    return launches.ready_launch(tmp_path)
-
 
 # Without a result: completion, device, expected status, expected code, and a part of the message.
 ENDINGS = [

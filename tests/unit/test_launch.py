@@ -18,18 +18,8 @@ from kit.storage.reference_cache import ReferenceCache
 from scenarios.contract import codec
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import REFERENCE_FILE, RESULT_FILE
-from tests import examples, fakes, launches
+from tests import examples, fakes
 from tests.launches import SUCCESS, never_stopped, result_worker, run
-
-
-@pytest.fixture
-def context(tmp_path):
-    return launches.run_context(tmp_path)
-
-
-@pytest.fixture
-def ready(tmp_path):
-    return launches.ready_launch(tmp_path)
 
 
 def test_an_ok_launch_has_a_complete_record(context, ready):

@@ -41,9 +41,10 @@ def broken_disk() -> int:
 @pytest.mark.parametrize("lost", [closed_pipe, closed_terminal])
 @pytest.mark.parametrize("complete", [True, False])
 def test_the_output_for_a_lost_reader_is_discarded(lost, complete):
-    with io.TextIOWrapper(io.BufferedWriter(Output(lost(), complete=complete)), line_buffering=True) as stream:
-        for _ in range(3):
-            stream.write("a line\n")
+    output = Output(lost(), complete=complete)
+    with io.TextIOWrapper(io.BufferedWriter(output), line_buffering=True) as stream:
+        assert [stream.write("a line\n") for _ in range(3)] == [7, 7, 7]
+        assert output.write(b"more") == 4, "the caller must take it for written"
 
 
 @pytest.mark.parametrize("broken", [full_disk, broken_disk])

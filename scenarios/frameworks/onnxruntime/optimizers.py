@@ -6,6 +6,7 @@ epsilon and the step size at no cost.
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,7 +17,7 @@ from scenarios.frameworks.onnxruntime.layers import Gradient, Product
 STEP_SIZE = "step_size"
 
 
-class Update:
+class Update(ABC):
     """The update of an optimizer. slots: names of the tensors that it keeps per parameter, of the parameter's shape
     and zero at the start."""
 
@@ -26,9 +27,9 @@ class Update:
         """Return the scalar inputs of this step (the first is 1) by name. The names are the same at every step."""
         return {}
 
+    @abstractmethod
     def apply(self, graph: Graph, parameter: Tensor, gradient: Gradient, slots: list[Tensor]) -> list[Tensor]:
         """Add the nodes of one parameter's update. Return the new parameter and its new slots."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
