@@ -16,6 +16,12 @@ import requests
 
 from kit.environments.images import BUILD_CONTAINER, IMAGE_LABEL
 
+# Images, containers and volumes of the user in `FakeClient.with_leftovers`.
+USERS = {
+    *("sha256:in-use", "sha256:mine", "sha256:tagged"),
+    *("id-of-my-kit-build-1", "volume-of-my-kit-build-1", "id-of-my-ended", "volume-of-my-ended"),
+}
+
 
 class Killed(BaseException):
     """The process was killed. No clean-up of it reaches the daemon."""
@@ -69,6 +75,18 @@ class FakeClient:
         self.images_there[identity] |= {"Parent": parent, "Content": content}
         return identity
 
+    def add_container(self, name: str, image: str, config: dict[str, Any], state: str = "exited") -> str:
+        """Add a container with a volume. image: the id of its image."""
+        identity, volume = f"id-of-{name}", f"volume-of-{name}"
+        self.volumes[volume] = {}
+        labels = self.images_there[image]["Labels"] | config.get("Labels", {})
+        container = {"Id": identity, "Names": [f"/{name}"], "ImageID": image, "Labels": labels, "State": state}
+        self.containers_there[identity] = container | {"Volume": volume, "Config": config}
+        return identity
+
+    def drop_container(self, identity: str) -> None:
+        del self.volumes[self.containers_there.pop(identity)["Volume"]]
+
     def find(self, name: str) -> str:
         for identity, image in self.images_there.items():
             if name == identity or name in image["RepoTags"]:
@@ -106,8 +124,14 @@ class FakeClient:
         def output() -> Iterator[dict[str, str]]:
             early = {IMAGE_LABEL: "system"} if f"LABEL {IMAGE_LABEL}=system" in files["Dockerfile"] else {}
             step = self.add_image("", parent, early, "")
-            yield {"stream": "Step 1\n"}
-            self.point("build: output")
+            container = self.add_container(f"happy_{next(self.numbers)}", step, {})
+            try:
+                yield {"stream": "Step 1\n"}
+                self.point("build: output")
+            except (KeyboardInterrupt, Killed, GeneratorExit):  # the client is gone, so the daemon cleans up
+                self.drop_container(container)
+                raise
+            self.drop_container(container)
             self.add_image(tag, step, labels, str(files))
             yield {"stream": "Done\n"}
             self.point("build: end of output")
@@ -116,12 +140,7 @@ class FakeClient:
 
     def create_container_from_config(self, config: dict[str, Any], name: str) -> dict[str, Any]:
         with self.request("create the container"):
-            volume, identity = f"volume{next(self.numbers)}", f"id-of-{name}"
-            self.volumes[volume] = {}
-            labels = self.images_there[self.find(config["Image"])]["Labels"] | config["Labels"]
-            found = {"Id": identity, "Names": [f"/{name}"], "Labels": labels, "Volume": volume, "Config": config}
-            self.containers_there[identity] = found
-        return {"Id": identity}
+            return {"Id": self.add_container(name, self.find(config["Image"]), config)}
 
     def put_archive(self, name: str, path: str, data: IO[bytes]) -> bool:
         with self.request("copy the files"):
@@ -175,34 +194,38 @@ class FakeClient:
 
     def remove_container(self, name: str, *, v: bool, force: bool) -> None:
         with self.request("remove a container"):
-            container = self.container(name)
-            del self.containers_there[container["Id"]], self.volumes[container["Volume"]]
+            self.drop_container(self.container(name)["Id"])
 
     def remove_image(self, name: str, *, noprune: bool = False) -> None:
         with self.request("remove an image"):
             identity = self.find(name)
-            users = [found["Names"][0] for found in self.containers_there.values() if found["Config"]["Image"] == name]
+            users = [found["Names"][0] for found in self.containers_there.values() if found["ImageID"] == identity]
             if users:
                 raise refusal(409, f"conflict: unable to remove {name}: container {users[0]} is using it")
             del self.images_there[identity]
 
     def leftovers(self) -> list[str]:
-        """Return containers, volumes, and images without tag and child, but not those of `with_leftovers`."""
+        """Return containers, volumes, and images without tag and child, but not those of the user."""
         parents = {image["Parent"] for image in self.images_there.values()}
         images = [i for i, image in self.images_there.items() if not image["RepoTags"] and i not in parents]
-        left = {*self.containers_there, *self.volumes, *images}
-        return sorted(left - {"id-of-my-kit-build-1", "volume-of-my-kit-build-1", "sha256:in-use", "sha256:mine"})
+        return sorted({*self.containers_there, *self.volumes, *images} - USERS)
 
     def with_leftovers(self) -> FakeClient:
         """Add what a killed build left, and similar things of the user, which must stay."""
-        for name, label in ((f"{BUILD_CONTAINER}old", IMAGE_LABEL), ("my-kit-build-1", "other")):
-            identity, volume = f"id-of-{name}", f"volume-of-{name}"
-            self.volumes[volume] = {"pip.conf": "https://me:secret@mirror.example/simple"} if "old" in name else {}
-            found = {"Id": identity, "Names": [f"/{name}"], "Labels": {label: "tiny"}, "Volume": volume}
-            self.containers_there[identity] = found | {"Config": {"Image": "sha256:in-use"}}
-        for identity, label in (("sha256:old", IMAGE_LABEL), ("sha256:in-use", IMAGE_LABEL), ("sha256:mine", "other")):
-            image = {"Id": identity, "Size": 1, "RepoTags": [], "Labels": {label: "tiny"}, "Parent": "", "Content": ""}
-            self.images_there[identity] = image
+        label = {IMAGE_LABEL: "tiny"}
+        images = (
+            ("old", "", label),
+            ("in-use", "", label),
+            ("mine", "", {"other": "tiny"}),
+            ("tagged", "kit-old:1", label),
+        )
+        for name, tag, labels in images:
+            image = {"Id": f"sha256:{name}", "Size": 1, "RepoTags": [tag] if tag else [], "Labels": labels}
+            self.images_there[f"sha256:{name}"] = image | {"Parent": "", "Content": ""}
+        old = self.add_container(f"{BUILD_CONTAINER}old", "sha256:tagged", {})
+        self.volumes[self.containers_there[old]["Volume"]]["pip.conf"] = "https://me:secret@mirror.example/simple"
+        self.add_container("my-kit-build-1", "sha256:in-use", {}, state="running")
+        self.add_container("my-ended", "sha256:tagged", {})
         return self
 
 

@@ -44,6 +44,7 @@ class DockerEngine:
     def describe(self) -> dict[str, str]:
         """Return name, version and what else of the engine influences launches. Raise EngineError if it cannot be
         used."""
+        self.daemon.require_reachable()  # a daemon that is ending still answers on the client's connection
         with self.daemon.errors():
             version, info = self.daemon.client.version(), self.daemon.info
         return {

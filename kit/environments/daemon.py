@@ -79,7 +79,7 @@ class Daemon:
     @cached_property
     def client(self) -> docker.APIClient:
         """docker-py's API client. Raise EngineError if the daemon does not answer or its API is too old."""
-        self._connect()
+        self.require_reachable()
         client = docker.APIClient(base_url=self.address, version="auto")
         if tuple(map(int, client.api_version.split("."))) < MIN_API:
             raise EngineError(
@@ -88,7 +88,7 @@ class Daemon:
             )
         return client
 
-    def _connect(self) -> None:
+    def require_reachable(self) -> None:
         """Raise EngineError, with the remedy for the cause, if no daemon accepts connections at the socket."""
         path = self.address.partition("://")[2]
         try:

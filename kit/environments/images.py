@@ -84,13 +84,16 @@ class ImageBuilder:
         """Remove what stopped builds left: containers with their volumes, and images without a tag. Return a line for
         each. No build may be running."""
         client, removed, in_use = self.daemon.client, list[str](), set[str]()
-        for container in client.containers(all=True, filters={"name": BUILD_CONTAINER, "label": IMAGE_LABEL}):
+        unfinished = {"dangling": True, "label": IMAGE_LABEL}
+        steps = {str(image["Id"]) for image in client.images(filters=unfinished)}
+        for container in client.containers(all=True, filters={"label": IMAGE_LABEL}):
             name = str(container["Names"][0]).lstrip("/")
-            if name.startswith(BUILD_CONTAINER):  # the filter finds it anywhere in a name
+            # A builder names the containers of its steps itself. One of them is left if the daemon is killed.
+            of_step = container["ImageID"] in steps and container["State"] != "running"
+            if name.startswith(BUILD_CONTAINER) or of_step:
                 self.daemon.remove(container["Id"])
                 removed.append(f"container {name}")
-        filters = {"dangling": True, "label": IMAGE_LABEL}
-        while images := [str(i["Id"]) for i in client.images(filters=filters) if str(i["Id"]) not in in_use]:
+        while images := [str(i["Id"]) for i in client.images(filters=unfinished) if str(i["Id"]) not in in_use]:
             for image in images:
                 if self.daemon.remove_image(image, noprune=True):  # its parents may be layers of the user's own images
                     in_use.add(image)  # by a container of the user

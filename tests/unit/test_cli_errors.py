@@ -32,6 +32,7 @@ BAD = {
     "run --all --memory 1k": ["--memory must be between 64 MiB and", "but is 1.0 KiB"],
     "run --all --batch 0": ["--batch must be between 1 and 8,000", "images of catdog-cnn), but is 0"],
     "run --all --epochs 3": ["--profile full"],
+    "run --all --profile full --epochs 999999999999": ["--epochs must be between 1 and 10,000", "999,999,999,999"],
     "run --all --retry-failed": ["--resume"],
     "run --resume nothing": ["no run 'nothing'", "Give the folder"],
     "run --resume nothing --profile full": ["--profile", "without --resume"],
@@ -112,6 +113,13 @@ def test_a_missing_interpreter_is_bad_input(kit: Kit) -> None:
     called = kit("plan", "--framework", "torch", "--env", "/nowhere/python")
     assert (called.code, called.out) == (2, "")
     assert "There is no interpreter '/nowhere/python'.\nGive --env" in called.err
+
+
+def test_a_base_image_with_a_line_break_is_bad_input(kit: Kit, engine: fakes.FakeEngine) -> None:
+    called = kit("run", "--all", "--base-image", "debian:bookworm\n")
+    assert (called.code, called.out, engine.calls) == (2, "", [])
+    assert r"'debian:bookworm\n' is not the name of an image" in called.err
+    assert "--base-image" in called.err
 
 
 @pytest.mark.parametrize("setting", ["KIT_CACHE_DIR", "KIT_DATA_DIR", "KIT_DATA_MIRROR"])

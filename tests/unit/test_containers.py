@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -156,6 +157,14 @@ def test_a_log_that_cannot_be_written_ends_the_launch_with_a_disk_error(tmp_path
     assert daemon.config["Labels"][RUN_LABEL] == "r1", "a sweep finds containers by this label"
 
 
+def test_a_daemon_that_is_ending_cannot_be_used_although_it_answers_on_an_open_connection(tmp_path):
+    engine = DockerEngine(Sources())
+    client = SimpleNamespace(version=lambda: {"Version": "1", "ApiVersion": "1.43"}, info=dict)
+    engine.daemon.__dict__ |= {"client": client, "address": f"unix://{tmp_path}/removed"}
+    with pytest.raises(EngineError, match="No docker engine answers at"):
+        engine.describe()
+
+
 class EventsDaemon:
     """A daemon whose clock says 1970, and whose stream of events ends only if the span asked for has passed there."""
 
@@ -173,7 +182,7 @@ class EventsDaemon:
     def __iter__(self):
         yield from self.events_there
         if self.span[1] > 1000:
-            self.closed.wait()
+            assert self.closed.wait(20), "nobody closes the stream"
 
     def close(self):
         self.closed.set()

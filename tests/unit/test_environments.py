@@ -167,7 +167,7 @@ def test_no_password_of_a_url_is_shown():
         assert without_user_info(f"from https://{user}host:81/a?b, me@host") == "from https://host:81/a?b, me@host"
 
 
-@pytest.mark.parametrize("name", ["-x", "''", "debian bookworm", ";reboot"])
+@pytest.mark.parametrize("name", ["-x", "''", "debian bookworm", ";reboot", "debian:bookworm\n", "debian\nbookworm"])
 def test_a_base_image_that_is_not_a_name_is_refused(name):
     with pytest.raises(UsageError, match="is not the name of an image"):
         Sources.from_environment({"KIT_BASE_IMAGE": name})
