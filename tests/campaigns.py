@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kit.datasets.service import ResolvedData
-from kit.execution.campaign import ended_early, run_campaign
+from kit.execution.campaign import resumable, run_campaign
 from kit.model.environment import Framework
 from kit.model.launch import Completion
 from kit.model.progress import Silent
@@ -38,7 +38,7 @@ def new_run(path, selection=SMALL, **options):
 
 
 def execute(folder, engine, resolve=synthetic_data, **options):
-    with ended_early(folder):
+    with resumable(folder):
         return run_campaign(folder, engine, examples.machine(), resolve, Silent(), **options)
 
 

@@ -20,8 +20,10 @@ def main() -> None:
         message, code = commands.run()
         interrupts.ignore()
     except KeyboardInterrupt:  # further signals are already ignored
+        from kit.execution.interrupts import interrupts
         from kit.model.errors import Interrupted
 
+        interrupts.ignore()  # also while Python ends, when it restores the default handlers
         message, code = "Interrupted.\n", Interrupted.exit_code
     sys.stderr.write(message)
     sys.stderr.flush()

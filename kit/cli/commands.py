@@ -59,7 +59,7 @@ def run() -> tuple[str, int]:
     except SystemExit as ended:  # the end of every command, also by KeyboardInterrupt
         code = int(ended.code or 0)
     except Exception as error:  # noqa: BLE001 - users get a message instead of a traceback
-        # A signal during an import may look like another error of the module.
+        # An interrupted import may raise ImportError.
         if isinstance(error, KitError) or not interrupts.pending():
             from kit.cli.crash import describe
 

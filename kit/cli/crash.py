@@ -6,9 +6,9 @@ import traceback
 
 from kit.cli.console import wrap
 from kit.host.paths import cache_folder
-from kit.model.errors import DiskError, KitError
+from kit.model.errors import KitError
 from kit.model.formatting import printable
-from kit.storage.files import DISK_FAULTS
+from kit.storage.files import as_disk_error
 
 
 def describe(error: Exception) -> tuple[str, int]:
@@ -17,13 +17,11 @@ def describe(error: Exception) -> tuple[str, int]:
     A full disk or a forbidden folder is a disk error. For an unexpected error, the text names the file with the
     traceback. The traceback itself comes first if KIT_DEBUG is set or no file can be written.
     """
-    if isinstance(error, KitError):
-        return wrap(printable(f"{error}\n"), sys.stderr), error.exit_code  # it may quote a record or a file name
-    if isinstance(error, OSError) and error.errno in DISK_FAULTS:
-        what = f"{error.filename} cannot be used" if error.filename else "The output cannot be written"
-        remedy = "Free disk space, or use a folder that you may read and write."
-        return f"{what}: {error.strerror}.\n{remedy}\n", DiskError.exit_code
-    return _explain(error), 1
+    known = as_disk_error(error) if isinstance(error, OSError) else error
+    if not isinstance(known, KitError):
+        return _explain(error), 1
+    text = "\n".join([str(known), *getattr(error, "__notes__", ())])
+    return wrap(printable(f"{text}\n"), sys.stderr), known.exit_code  # it may quote a record or a file name
 
 
 def _explain(error: Exception) -> str:

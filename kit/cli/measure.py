@@ -131,5 +131,5 @@ def _show(outcome: FinishedRun, *, as_json: bool) -> None:
     if as_json:
         print_json(results.as_json(outcome))
     else:
-        notes = [*results.notes(analysis), *results.warned(analysis.warnings), f"Report: {outcome.report}"]
-        print_table(results.COLUMNS, results.table(analysis), notes)
+        notes = [*results.notes(analysis), *results.warned(analysis.warnings), *results.next_steps(outcome)]
+        print_table(results.COLUMNS, results.table(analysis), [*notes, f"Report: {outcome.report}"])

@@ -11,6 +11,7 @@ from kit.analysis.intervals import CONFIDENCE
 from kit.analysis.summaries import CellSummary, short_names
 from kit.cli.console import Column
 from kit.model.formatting import format_percent
+from kit.storage import run_folder
 from scenarios.contract.reasons import Status
 
 if TYPE_CHECKING:
@@ -67,8 +68,6 @@ def notes(analysis: RunAnalysis) -> list[str]:
         found.append(
             f"± half-width of the {format_percent(CONFIDENCE)} interval over launches (needs more than one launch)"
         )
-    if not records:
-        found.append("No launch has a record. Resume the run with kit run --resume.")
     keys: dict[str, list[str]] = {}
     for record in records:
         if record.reason:
@@ -77,6 +76,16 @@ def notes(analysis: RunAnalysis) -> list[str]:
     for text, where in keys.items():
         found.append(f"{where[0] if len(where) == 1 else f'{len(where)} launches'} {text}")
     return found
+
+
+def next_steps(outcome: FinishedRun) -> list[str]:
+    """Return the commands that complete the run, if launches are missing or failed."""
+    command, not_run = run_folder.resume_command(outcome.folder), outcome.analysis.run.not_run
+    if not_run:
+        return [f"The run is incomplete. Launches without a record: {len(not_run)}. Continue with `{command}`."]
+    if outcome.exit_code:
+        return [f"To repeat the launches that failed, use `{command} --retry-failed`."]
+    return []
 
 
 def warned(warnings: Sequence[RunWarning]) -> list[str]:
@@ -90,7 +99,7 @@ def warned(warnings: Sequence[RunWarning]) -> list[str]:
 
 
 def as_json(outcome: FinishedRun) -> dict[str, Any]:
-    """Return the paths, the cells with their numbers and settings, diagnoses, warnings, and the status of each launch.
+    """Return paths, cells with their numbers and settings, diagnoses, warnings, and the status of each launch.
 
     Empty settings are those of the stock lane.
     """
@@ -106,6 +115,7 @@ def as_json(outcome: FinishedRun) -> dict[str, Any]:
         ],
         "diagnoses": [asdict(diagnosis) for diagnosis in analysis.diagnoses],
         "warnings": [asdict(warning) for warning in analysis.warnings],
+        "not_run": analysis.run.not_run,
         "launches": [
             {
                 "key": record.key,

@@ -39,15 +39,20 @@ class Output(io.FileIO):
         except OSError as error:
             self._failed = True
             if self._complete and error.errno not in self._no_reader:
+                error.filename = "The output"
                 raise
         return memoryview(data).nbytes
 
 
 def protect() -> None:
-    """Let failing output not stop this process. What cannot be written to stderr is discarded.
+    """Let failing output or a closed stdin not stop this process. What cannot be written to stderr is discarded.
 
     On stdout, only the loss of the reader is ignored. Any other failure raises OSError.
     """
+    try:
+        os.fstat(0)
+    except OSError:  # closed by the caller (`<&-`): no other file may get its number
+        os.open(os.devnull, os.O_RDONLY)
     sys.stdout = _protected(sys.stdout, complete=True)
     sys.stderr = _protected(sys.stderr, complete=False)
 

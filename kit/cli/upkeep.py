@@ -45,8 +45,9 @@ def clean(
     from kit.execution.clean import clean
 
     sources = options.Packages().sources()
-    line = ""
+    removed = False
     for line in clean(sources, images=images, environments_too=environments):
         print_text(line)
-    if not line:
+        removed = True
+    if not removed:
         print_text("Nothing was left behind.")

@@ -1,13 +1,12 @@
 """Find, name and hash files, check free space, and replace whole folders."""
 
 import hashlib
-import os
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from kit.model.errors import DiskError
+from kit.storage.files import walk
 
 MAX_NAME = 200  # characters; most file systems allow 255 bytes, and callers append a suffix
 
@@ -24,21 +23,6 @@ def portable_name(name: str) -> str:
     stem, extension = (re.sub("[^ -~]", "_", part)[:90] for part in (path.stem, path.suffix))
     hashed = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"{stem}-{hashed}{extension}"
-
-
-def files_below(folder: Path) -> list[Path]:
-    """Return all files below a folder, sorted. Raise OSError if a folder cannot be read."""
-    found = (Path(top, name) for top, _, names in _walk(folder) for name in names)
-    return sorted(path for path in found if path.is_file())
-
-
-def _walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Walk like `os.walk`, but raise OSError if a folder cannot be read. `Path.rglob` would silently skip it, too."""
-
-    def fail(error: OSError) -> None:
-        raise error
-
-    return os.walk(folder, onerror=fail)
 
 
 def sha256(path: Path) -> str:
@@ -66,7 +50,7 @@ def replace_folder(new: Path, target: Path, aside: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.parent.chmod(0o755)
-    for top, _, names in _walk(new):
+    for top, _, names in walk(new):
         Path(top).chmod(0o755)
         for name in names:
             Path(top, name).chmod(0o644)

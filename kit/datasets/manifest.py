@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import kit
-from kit.datasets.files import files_below, sha256
+from kit.datasets.files import sha256
 from kit.model.errors import CorruptDataError
-from kit.storage.files import write_atomic
+from kit.storage.files import files_below, write_atomic
 from scenarios.contract import checksums
 
 FILE = "dataset.json"

@@ -102,7 +102,7 @@ def _place_first(source: Path, name: str, folder: Path, place: Place, progress: 
 
 
 def _place(photos: Iterable[Path], folder: Path, place: Place) -> None:
-    """Move or copy photos to a folder. Workers find them by `.jpg`, so that other extensions get it in addition."""
+    """Move or copy photos to a folder. Workers find photos by `.jpg`, so it is added to other names."""
     folder.mkdir(parents=True)
     for path in photos:
         name = portable_name(path.name)

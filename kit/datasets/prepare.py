@@ -7,12 +7,13 @@ import zlib
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from kit.datasets.files import files_below, sha256
+from kit.datasets.files import sha256
 from kit.datasets.photos import is_photo, prepare_photos
 from kit.datasets.registry import CIFAR_FILE_BYTES, CIFAR_FILES, SOURCES
 from kit.datasets.unpack import unpack
 from kit.model.errors import DataError
 from kit.model.progress import Progress
+from kit.storage.files import files_below
 
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_IDX_BYTES = 64_000_000  # the largest file has 47,040,016

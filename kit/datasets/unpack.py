@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from kit.datasets.files import portable_name
+from kit.datasets.files import portable_name, sha256
 from kit.model.errors import CorruptDataError, DataError
 from kit.model.progress import Progress
 
@@ -116,6 +116,7 @@ def _members(archive: Path) -> Iterator[Member]:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         if not zipfile.is_zipfile(archive):
+            sha256(archive)  # zipfile hides a fault of the disk; this raises it
             raise CorruptDataError(
                 f"{archive.name} is not a complete zip or tar file.", "Download it again: it may have been truncated."
             ) from error

@@ -231,9 +231,6 @@ def _data_set(name: str) -> DataSet:
         return DataSet(name, service.status(name).prepared is not None, size)
     except DataError as error:
         return DataSet(name, here=False, download_bytes=size, damage=error)
-    except OSError as error:
-        damage = DataError(f"Its files cannot be read: {error.strerror}.", "Change permissions, or set KIT_DATA_DIR.")
-        return DataSet(name, here=False, download_bytes=size, damage=damage)
 
 
 def _with_answers(found: DataSet, asked: Sequence[futures.Future[bool]], until: float) -> DataSet:

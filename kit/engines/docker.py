@@ -206,8 +206,9 @@ def _scratch_of(scratch: Path, user: tuple[int, int]) -> Iterator[None]:
 
 
 def _give(folder: Path, owner: tuple[int, int]) -> None:
-    for path in (folder, *folder.rglob("*")):
-        os.chown(path, *owner, follow_symlinks=False)
+    with disk_errors(folder):
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, *owner, follow_symlinks=False)
 
 
 ENGINES = (

@@ -7,6 +7,7 @@ from kit import engines
 from kit.engines.base import Engine, EngineEntry
 from kit.environments.package_sources import Sources
 from kit.model.errors import EngineError, UsageError, unknown
+from kit.storage import used_engines
 
 
 def entries() -> list[EngineEntry]:
@@ -20,7 +21,8 @@ def choose(name: str, environment: str, sources: Sources) -> tuple[Engine, str]:
 
     name: `auto` stands for the first engine that can be used. environment: `system` or an interpreter's path, to use
     the packages that it has; `auto` then skips engines without support for it. Raise UsageError for an unknown name or
-    for an environment that the engine does not support, EngineError if the engine cannot be used.
+    for an environment that the engine does not support, EngineError if the engine cannot be used, and DiskError if the
+    cache cannot be written.
     """
     offered = {entry.name: entry for entry in entries()}
     if name == "auto":
@@ -43,6 +45,7 @@ def choose(name: str, environment: str, sources: Sources) -> tuple[Engine, str]:
         except EngineError as error:
             failures.append(error)
         else:
+            used_engines.remember(entry.name)
             using = f"Using {entry.title}" + (f" {version}" if version else "")
             using += f" with {environment}." if environment else "."
             return engine, " ".join([*(error.message for error in failures), using])

@@ -5,7 +5,7 @@ import io
 import re
 import tarfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, NamedTuple
@@ -14,22 +14,11 @@ from kit import assets
 from kit.environments.package_sources import CPU_WHEELS, Sources
 from kit.model.environment import Framework
 from kit.model.errors import DiskError, UsageError
+from kit.storage.files import disk_errors, files_below
 from scenarios.contract.cell import Device
 
 # Name in the build context to content. It is read once, so that exactly what is hashed is built.
 Recipe = Mapping[str, bytes]
-
-
-@contextmanager
-def read_errors() -> Iterator[None]:
-    """Turn an OSError from reading what images and environments are made of into a DiskError."""
-    try:
-        yield
-    except OSError as error:
-        raise DiskError(
-            f"{error.filename or 'A file for the build'} cannot be read: {error.strerror or error}.",
-            "Check its permissions and its disk.",
-        ) from error
 
 
 def lock_file(framework: Framework, device: Device) -> Path:
@@ -59,13 +48,13 @@ def layers(framework: Framework, device: Device, base: str) -> tuple[Layer, Laye
     """
     docker = assets.ROOT / "docker"
     own = framework.folder / "Dockerfile"
-    with read_errors():
+    with disk_errors(assets.ROOT, did="read"):
         system = {"Dockerfile": (own if own.is_file() else docker / "Dockerfile").read_bytes()}
         packages = {
             "install.py": (docker / "install.py").read_bytes(),
             "requirements.lock": lock_file(framework, device).read_bytes(),
         }
-        modules = assets.ROOT.glob("scenarios/**/*.py")
+        modules = [path for path in files_below(assets.ROOT / "scenarios") if path.suffix == ".py"]
         worker = {"Dockerfile": (docker / "Dockerfile.worker").read_bytes()} | {
             path.relative_to(assets.ROOT).as_posix(): path.read_bytes() for path in modules
         }
@@ -93,7 +82,7 @@ def source_files(lock: str, device: Device, sources: Sources) -> dict[str, Path 
 
     They may hold a password, so they are only in the temporary volume of the container that installs the packages.
     """
-    with read_errors():
+    with disk_errors(Path(sources.find_links), did="read"):
         files: dict[str, Path | bytes] = {"pip.conf": _pip_conf(lock, device, sources).encode()}
         if sources.ca_bundle:
             files["ca.pem"] = sources.ca_bundle
@@ -126,7 +115,8 @@ def _wheels(lock: str, sources: Sources) -> list[Path]:
         name, version = wheel.name.split("-")[:2]
         return (_normal(name), version) in wanted
 
-    return [wheel for wheel in sorted(folder.glob("*-*.whl")) if is_wanted(wheel)]
+    wheels = (path for path in folder.iterdir() if path.match("*-*.whl"))  # `glob` hides a fault of the disk
+    return sorted(filter(is_wanted, wheels))
 
 
 def _normal(name: str) -> str:
@@ -139,32 +129,34 @@ def archive(files: Mapping[str, Path | bytes]) -> Iterator[IO[bytes]]:
 
     Raise DiskError if a file cannot be read, or if there is no space for the archive.
     """
-    with _packing_errors():
-        file = TemporaryFile()  # noqa: SIM115 - the next block closes it
-    with file:
-        with _packing_errors():
+    with ExitStack() as stack:
+        try:
+            file = TemporaryFile()  # noqa: SIM115 - the stack closes it
+            stack.callback(_close, file)
             with tarfile.open(fileobj=file, mode="w") as tar:
                 for name, source in sorted(files.items()):
                     _add(tar, name, source)
             file.seek(0)
+        except OSError as error:
+            raise DiskError(
+                f"The files of an image cannot be packed: {error}", "Free some space, or set TMPDIR."
+            ) from error
         yield file
 
 
-@contextmanager
-def _packing_errors() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise DiskError(
-            f"The files of an image cannot be packed: {error}", "Free some space, or set TMPDIR."
-        ) from error
+def _close(file: IO[bytes]) -> None:
+    with suppress(OSError):  # on a full disk, what the buffer still holds fails again
+        file.close()
 
 
 def _add(tar: tarfile.TarFile, name: str, source: Path | bytes) -> None:
     entry = tarfile.TarInfo(name)
     entry.mode = 0o644
-    with read_errors():
-        content = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
+    if isinstance(source, Path):
+        with disk_errors(source, did="read"):
+            content: IO[bytes] = source.open("rb")
+    else:
+        content = io.BytesIO(source)
     with content:
         entry.size = content.seek(0, io.SEEK_END)
         content.seek(0)

@@ -22,7 +22,7 @@ from kit.host.background import in_background
 from kit.host.limits import KILL_S
 from kit.host.privacy import without_user_info
 from kit.model.errors import DiskError, EngineError
-from scenarios.contract.disk import NO_SPACE_TEXT
+from scenarios.contract.disk import says_full
 
 MIN_API = (1, 40)  # Docker 19.03: device requests
 EVENT_S = 2.0  # limit for the daemon's answer about a container that has ended
@@ -52,7 +52,7 @@ class Daemon:
             TimeoutError,
         ) as error:
             text = re.sub(r"\?\S+", "", str(error))  # the query of a URL may contain the password of a proxy
-            if NO_SPACE_TEXT.search(text):
+            if says_full(text):
                 raise DiskError(f"The disk of the {self.name} engine is full: {text}", DISK_REMEDY) from error
             raise EngineError(
                 f"The {self.name} engine failed or was lost: {text}",
@@ -127,20 +127,19 @@ class Daemon:
             return None
 
     def build(
-        self, tag: str, context: IO[bytes], arguments: Mapping[str, str], label: str
+        self, tag: str, context: IO[bytes], arguments: Mapping[str, str], labels: Mapping[str, str]
     ) -> Generator[dict[str, Any], None, None]:
         """Build an image and yield the builder's messages. A message with the key `error` says that the build failed.
 
         context: a tar file. If the daemon refuses its API's builder, the command line builds.
         """
-        key, _, value = label.partition("=")
         try:
             yield from self.client.build(
                 fileobj=context,
                 custom_context=True,
                 tag=tag,
                 buildargs=dict(arguments),
-                labels={key: value},
+                labels=dict(labels),
                 rm=True,
                 forcerm=True,
                 decode=True,
@@ -152,7 +151,8 @@ class Daemon:
         else:
             return
         context.seek(0)
-        command = ["docker", "--host", self.address, "build", "--tag", tag, f"--label={label}"]
+        command = ["docker", "--host", self.address, "build", "--tag", tag]
+        command += [f"--label={key}={value}" for key, value in labels.items()]
         command += [f"--build-arg={name}" for name in arguments]  # values from the environment: `ps` does not show them
         with running([*command, "-"], {**os.environ, **arguments}, stdin=context) as process:
             assert process.stdout is not None
@@ -162,7 +162,8 @@ class Daemon:
 
     @contextmanager
     def container(self, name: str, config: dict[str, Any]) -> Iterator[futures.Future[dict[str, Any]]]:
-        """Create a container, and remove it in every case. If the removal fails after another error, that one counts.
+        """Create a container, and remove it in every case. If an error ends the block and the removal fails, too, raise
+        the first error, with a note about the container.
 
         config: as in the engine's API. Yield the creation, which runs in the background: a request that Ctrl-C breaks
         off may still create a container, after the search for it found nothing.
@@ -176,8 +177,8 @@ class Daemon:
         except BaseException as error:  # also Ctrl-C during the removal
             try:
                 self._remove_created(name, creation)
-            except Exception as failure:  # noqa: BLE001 - the next run removes it
-                error.add_note(f"The container {name} could not be removed: {failure}")
+            except Exception as failure:  # noqa: BLE001 - the note says so
+                error.add_note(f"The container {name} could not be removed: {failure} `kit clean` removes it.")
             raise
 
     def _remove_created(self, name: str, creation: futures.Future[dict[str, Any]]) -> None:

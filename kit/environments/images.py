@@ -29,7 +29,7 @@ from kit.model.errors import DiskError, ImageError
 from kit.model.progress import Progress, Task
 from kit.storage.files import disk_errors
 from scenarios.contract.cell import Device
-from scenarios.contract.disk import NO_SPACE_TEXT
+from scenarios.contract.disk import says_full
 
 IMAGE_LABEL = "kit.image"  # on every image that kit builds: the framework's name, or `system`
 BUILD_CONTAINER = "kit-build-"  # prefix of the name of a container that installs packages
@@ -93,6 +93,7 @@ class ImageBuilder:
             if name.startswith(BUILD_CONTAINER) or of_step:
                 self.daemon.remove(container["Id"])
                 removed.append(f"container {name}")
+        # Repeat: without an image, its parent may be one without a child.
         while images := [str(i["Id"]) for i in client.images(filters=unfinished) if str(i["Id"]) not in in_use]:
             for image in images:
                 if self.daemon.remove_image(image, noprune=True):  # its parents may be layers of the user's own images
@@ -115,7 +116,7 @@ class ImageBuilder:
             return str(self.daemon.inspect_image(base)["Id"])
         except Refusal as error:
             reason = without_user_info(failure or str(error.explanation))
-            if NO_SPACE_TEXT.search(reason):
+            if says_full(reason):
                 raise DiskError(f"The base image {base} cannot be pulled: {reason}", DISK_REMEDY) from error
             raise ImageError(
                 f"The base image {base} cannot be pulled: {reason}",
@@ -126,9 +127,10 @@ class ImageBuilder:
     def _build(self, layer: Layer, label: str, arguments: Mapping[str, str], progress: Progress) -> None:
         """Build one image from its recipe. arguments: values of the recipe's ARG instructions."""
         with build_context.archive(layer.recipe) as context, _recording(layer.tag, progress) as recorder:
-            with closing(self.daemon.build(layer.tag, context, arguments, f"{IMAGE_LABEL}={label}")) as built:
+            with closing(self.daemon.build(layer.tag, context, arguments, {IMAGE_LABEL: label})) as built:
                 failure = recorder.follow(built)
-            recorder.require_success(failure)
+            if failure is not None:
+                raise recorder.error(failure)
 
     def _install(
         self,
@@ -167,10 +169,11 @@ class ImageBuilder:
                         client.start(name)
                         recorder.follow(_messages(chunks))
                     code = int(client.wait(name)["StatusCode"])
-                    recorder.require_success(f"pip ended with exit code {code}" if code else None)
+                    if code:
+                        raise recorder.error(f"pip ended with exit code {code}")
                     self.daemon.commit(name, layer.tag)
             except Refusal as error:
-                recorder.require_success(str(error.explanation))
+                raise recorder.error(str(error.explanation)) from error
 
 
 @contextmanager
@@ -179,7 +182,7 @@ def _recording(tag: str, progress: Progress) -> Iterator["_Recorder"]:
     path = log_folder() / f"{re.sub(r'[^a-z0-9]+', '-', tag)}.log"
     with disk_errors(path, LOG_REMEDY):
         path.parent.mkdir(parents=True, exist_ok=True)
-        log = path.open("wb", buffering=0)  # no rest in a buffer, whose write would fail again when the file is closed
+        log = path.open("wb", buffering=0)  # with a buffer, closing would fail again after a full disk
     with log, progress.task(f"image {tag}") as task:
         yield _Recorder(tag, log, task)
 
@@ -214,10 +217,9 @@ class _Recorder:
                 self._task.describe(line.strip()[:100])
         return None
 
-    def require_success(self, failure: str | None) -> None:
-        """Raise the error of a failed build. failure: the builder's message, None if it succeeded."""
-        if failure is not None:
-            raise explain(self._tag, without_user_info(failure), list(self.tail), Path(self._log.name))
+    def error(self, failure: str) -> ImageError | DiskError:
+        """Return the error of a failed build. failure: the builder's message."""
+        return explain(self._tag, without_user_info(failure), list(self.tail), Path(self._log.name))
 
     def _write(self, line: str) -> None:
         shown = without_user_info(line)
@@ -255,7 +257,7 @@ def explain(tag: str, failure: str, tail: list[str], log: Path) -> ImageError | 
     """Return the error for a failed build: the builder's message, the log's last lines, the remedy for known causes."""
     text = "\n".join([*tail, failure])
     message = f"Building {tag} failed: {failure}\n" + "\n".join(f"  | {line}" for line in tail)
-    if NO_SPACE_TEXT.search(text):
+    if says_full(text):
         return DiskError(message, DISK_REMEDY)
     remedy = next((remedy for pattern, remedy in _REMEDIES.items() if re.search(pattern, text)), "Try again.")
     return ImageError(message, f"{remedy}\nBuild log: {log}")

@@ -16,7 +16,10 @@ from kit.model.errors import UsageError
 
 # PyTorch publishes its CPU builds (+cpu) on a separate page.
 CPU_WHEELS = "https://download.pytorch.org/whl/cpu/torch/"
-IMAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
+# Docker's grammar (distribution/reference): host, path, tag, digest.
+HOST = r"(?:(?:localhost|[A-Za-z0-9-]*[.:][A-Za-z0-9.:-]*)/)?"
+PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
+IMAGE_NAME = re.compile(rf"{HOST}{PART}(?:/{PART})*(?::\w[\w.-]{{0,127}})?(?:@[a-z0-9]+:[0-9a-fA-F]{{32,}})?", re.ASCII)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import filelock
 import uv
 
-from kit.environments.build_context import lock_file, read_errors
+from kit.environments.build_context import lock_file
 from kit.environments.package_sources import Sources
 from kit.environments.subprocesses import running
 from kit.host.paths import cache_folder
@@ -22,7 +22,7 @@ from kit.model.errors import DiskError, EngineError, ImageError
 from kit.model.progress import Progress, Task
 from kit.storage.files import disk_errors, write_atomic
 from scenarios.contract.cell import Device
-from scenarios.contract.disk import NO_SPACE_TEXT
+from scenarios.contract.disk import says_full
 
 PYTHON = "3.11"
 MARKER = "complete.json"
@@ -65,7 +65,7 @@ def ensure(framework: Framework, device: Device, sources: Sources, assets: Path,
                 with progress.task(f"Environment {framework.title} on {device}") as task:
                     _make(framework, home, lock, sources, assets, task)
                 write_atomic(marker, json.dumps({"size_bytes": _size(home)}))
-            with read_errors():
+            with disk_errors(marker, did="read"):
                 size = json.loads(marker.read_text(encoding="utf-8"))["size_bytes"]
     return Environment(framework.name, device, "venv", str(home / "bin" / "python"), digest, size)
 
@@ -77,7 +77,7 @@ def exists(framework: Framework, device: Device) -> bool:
 
 def _place(framework: Framework, device: Device) -> tuple[Path, str, Path]:
     """Return the lock file, its SHA-256, and the environment's folder."""
-    with read_errors():
+    with disk_errors(framework.folder, did="read"):
         lock = lock_file(framework, device)
         digest = hashlib.sha256(lock.read_bytes()).hexdigest()
     return lock, digest, folder() / f"{framework.name}-{device}-{digest[:12]}"
@@ -108,7 +108,7 @@ def _make(framework: Framework, home: Path, lock: Path, sources: Sources, assets
     places = {}  # as variables: every user of the machine can read arguments, and a URL may contain a password
     if sources.index_url is not None:
         places["UV_DEFAULT_INDEX"] = sources.index_url
-    with read_errors():
+    with disk_errors(lock, did="read"):
         if lock.stem == "cpu" and LOCAL_VERSION.search(lock.read_text(encoding="utf-8")):
             places["UV_FIND_LINKS"] = str(sources.find_links_folder() or sources.find_links)
     installed = _run(command, home.parent, variables | places, task)
@@ -136,7 +136,7 @@ def _run(command: list[str], cwd: Path, variables: Mapping[str, str], task: Task
     if process.returncode == 0:
         return None
     text = "\n".join(tail)
-    if NO_SPACE_TEXT.search(text):
+    if says_full(text):
         raise DiskError(f"The disk has no space for the environment:\n{text}", DISK_REMEDY)
     return text
 

@@ -55,7 +55,7 @@ def run_campaign(
     machine: as it is now. find_data: `kit.datasets.service.resolve`. retry_failed: also repeat, as further launches,
     what ended neither `ok` nor skipped. Raise EngineError if another run is measuring, if a cell on a named device
     cannot run, or if the engine is lost. Raise DiskError, and UsageError for a scenario that the catalog no longer has.
-    Raise KeyboardInterrupt after a signal. `ended_early` completes these errors. The records made until then are kept.
+    Raise KeyboardInterrupt after a signal. Wrap this in `resumable`. The records made until then are kept.
     """
     with interrupts.handled(), machine_lock.measuring(folder.plan.run):
         _Campaign(folder, engine, machine, find_data, progress).run(retry_failed=retry_failed)
@@ -63,7 +63,7 @@ def run_campaign(
 
 
 @contextmanager
-def ended_early(folder: RunFolder) -> Iterator[None]:
+def resumable(folder: RunFolder) -> Iterator[None]:
     """Turn a signal or a fault of the disk into an error that names the command to resume the run.
 
     Raise Interrupted or DiskError.

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from kit.model.launch import SIGKILLED, Completion
 from kit.model.record import HostSamples
 from scenarios.contract.codec import from_json
-from scenarios.contract.disk import NO_SPACE_TEXT
+from scenarios.contract.disk import says_full
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import Request
-from scenarios.contract.result import Evidence, Proof, Result, Telemetry
+from scenarios.contract.result import Evidence, Proof, Result, Telemetry, Tuning
 
 # What Docker, containerd, CDI and NVIDIA's hook say if no GPU can be passed to a container.
 NO_GPU = re.compile(r"could not select device driver|\bcdi\b|nvidia", re.IGNORECASE)
@@ -94,16 +94,16 @@ def _not_started(request: Request, message: str) -> Reason:
             f"The engine cannot pass a GPU to a container: {message}",
             "Install the NVIDIA Container Toolkit and configure it for this engine. `kit doctor` checks it.",
         )
-    if NO_SPACE_TEXT.search(message):
+    if says_full(message):
         return Reason.of(Code.DISK_FULL, f"The engine has no disk space: {message}")
     return Reason.of(Code.ENGINE_FAILED, f"The engine did not start the launch: {message}")
 
 
 def _without_result(completion: Completion, lines: list[str]) -> Reason:
     """Return why there is no result. lines: the end of the log."""
-    if full := [line for line in lines if NO_SPACE_TEXT.search(line)]:
+    if full := [line for line in lines if says_full(line)]:
         return Reason.of(Code.DISK_FULL, f"The worker could not write its result, because the disk is full: {full[-1]}")
-    output = f" Its last output was: {lines[-1]}" if lines[-1] else ""
+    output = f' Its last output was "{lines[-1]}".' if lines[-1] else ""
     if completion.exit_code is None:
         return Reason.of(Code.ENGINE_FAILED, f"The engine lost the launch.{output}")
     if completion.exit_code == 0:
@@ -132,14 +132,13 @@ def _read(request: Request, content: bytes | Exception | None) -> Result | None:
 
 
 def _check(request: Request, completion: Completion, result: Result) -> None:
-    """Raise InvalidResult if an `ok` result is not supported by its proof and evidence."""
+    """Raise InvalidResult if an `ok` result cannot be used, or if its proof and evidence do not support it."""
     if completion.exit_code != 0:
         raise InvalidResult(
             Code.WORKER_ERROR, f"The worker wrote its result and then ended with {completion.exit_code}."
         )
-    trials = [tried for search in result.tuning.searches for tried in search.tried] if result.tuning else []
-    if full := [tried.failure for tried in trials if NO_SPACE_TEXT.search(tried.failure)]:
-        raise InvalidResult(Code.DISK_FULL, f"A trial of the search failed, because the disk is full: {full[0]}")
+    if result.tuning:
+        _check_trials(result.tuning)
     if request.purpose != "measure":
         return
     assert result.proof is not None
@@ -147,6 +146,13 @@ def _check(request: Request, completion: Completion, result: Result) -> None:
     assert result.telemetry is not None
     _check_proof(result.proof)
     _check_evidence(request, result.evidence, result.telemetry)
+
+
+def _check_trials(tuning: Tuning) -> None:
+    """Raise InvalidResult if a trial met a full disk: the settings that it found may not be the best ones."""
+    failures = [tried.failure for search in tuning.searches for tried in search.tried]
+    if full := [failure for failure in failures if says_full(failure)]:
+        raise InvalidResult(Code.DISK_FULL, f"A trial of the search failed, because the disk is full: {full[0]}")
 
 
 def _check_proof(proof: Proof) -> None:

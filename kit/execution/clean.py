@@ -4,9 +4,11 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 
 from kit.engines import registry
+from kit.engines.base import EngineEntry
 from kit.environments.package_sources import Sources
 from kit.host import machine_lock
 from kit.model.errors import EngineError
+from kit.storage import used_engines
 
 
 def clean(sources: Sources, *, images: bool, environments_too: bool) -> Iterator[str]:
@@ -35,8 +37,16 @@ def _clean(sources: Sources, requested: Mapping[str, bool], alive: Callable[[str
             if requested[entry.makes]:
                 yield from engine.remove_environments()
         except EngineError as error:
-            if entry.program is None or shutil.which(entry.program):  # else it is not installed and has no leftovers
+            if _may_have_leftovers(entry):
                 failures.append(f"{entry.name} was not cleaned: {' '.join(error.message.split())}")
     if failures:  # the remedies of the errors name options of `kit run`
         remedy = "Solve this (`kit doctor` checks Docker), then run `kit clean` again."
         raise EngineError("\n".join(failures), remedy)
+
+
+def _may_have_leftovers(entry: EngineEntry) -> bool:
+    """Return whether an engine that fails may have leftovers. One that `auto` never chooses has none until it is used:
+    Podman is often installed without a service."""
+    if entry.program is None:
+        return True
+    return shutil.which(entry.program) is not None and (entry.auto_rank is not None or used_engines.used(entry.name))

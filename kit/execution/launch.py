@@ -28,7 +28,6 @@ from kit.storage.files import disk_errors
 from kit.storage.reference_cache import ReferenceCache
 from kit.storage.safe_read import read_untrusted
 from scenarios.contract.codec import write
-from scenarios.contract.disk import NO_SPACE_TEXT
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import REQUEST_FILE, RESULT_FILE, Request
 from scenarios.contract.result import Result
@@ -138,8 +137,6 @@ def execute(context: RunContext, ready: ReadyLaunch, stopped: Callable[[], bool]
     except EngineError as error:
         completion = Completion(exit_code=None, seconds=time.monotonic() - started)
         lost = Reason.of(Code.ENGINE_FAILED, error.message, error.remedy)
-        if NO_SPACE_TEXT.search(error.message):
-            lost = Reason.of(Code.DISK_FULL, error.message)
     finally:
         samples = sampler.stop()
     if sampler.failure:
@@ -177,7 +174,7 @@ def log_tail(log: Path, *, identify: bool) -> str:
 def _lay_out(context: RunContext, ready: ReadyLaunch) -> list[str]:
     """Create the folders and files of the launch. Return warnings."""
     scratch = ready.folder.scratch
-    if ready.work.exists():  # the search before the first launch of a cell has the same folder, and could not remove it
+    if ready.work.exists():  # left by the search of this cell, which uses the same folder
         shutil.rmtree(ready.work)
     scratch.mkdir(parents=True)
     write(scratch / REQUEST_FILE, ready.request)

@@ -6,8 +6,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from kit.environments import interpreters
+from kit.host import gpus
+from kit.host.limits import choose_gpus, launch_limits
+from kit.host.machine import usable_cpus
 from kit.model.environment import Framework
 from kit.model.errors import UsageError, unknown
+from kit.model.machine import Machine
 from kit.model.plan import Plan, PlannedLaunch
 from kit.model.progress import Progress
 from kit.planning import catalog
@@ -18,15 +22,16 @@ from kit.storage.run_folder import PLAN_FILE, RunFolder
 from scenarios.catalog import Scenarios
 
 REMEDY = "Restore the file from a copy, or start a new run."
+OTHER_MACHINE = "Resume the run on the machine where it began, or start a new run."
 
 
 def require_known(folder: RunFolder) -> None:
     """Raise UsageError, which names file and field, if this kit cannot run a launch of the plan."""
     scenarios, frameworks = catalog.scenarios(), catalog.frameworks()
-    with field(folder, "profile"):
+    with naming_field(folder, "profile"):
         find_profile(folder.plan.profile)
     for index, launch in enumerate(folder.plan.launches):
-        with field(folder, f"launches.{index}.cell"):
+        with naming_field(folder, f"launches.{index}.cell"):
             _require_known(launch, scenarios, frameworks)
 
 
@@ -41,19 +46,28 @@ def _require_known(launch: PlannedLaunch, scenarios: Scenarios, frameworks: Mapp
         raise UsageError(f"It has {cell.devices:,} devices, but kit runs a cell on one device.", REMEDY)
 
 
+def require_possible(folder: RunFolder, machine: Machine) -> None:
+    """Raise UsageError, which names file and field, if this machine has fewer CPUs or GPUs than the plan asks for."""
+    with naming_field(folder, "threads", OTHER_MACHINE):
+        launch_limits(folder.plan, usable_cpus(), machine.memory_limit_bytes)
+    with naming_field(folder, "gpus", OTHER_MACHINE):
+        choose_gpus(folder.plan.gpus, gpus.gpus(identify=True), gpus.busy())
+
+
 @contextmanager
-def field(folder: RunFolder, name: str) -> Iterator[None]:
-    """Name the file of the plan and the field in every UsageError of this block."""
+def naming_field(folder: RunFolder, name: str, remedy: str = "") -> Iterator[None]:
+    """Name the file of the plan and the field in every UsageError of this block. remedy: replaces that of the error,
+    which may be for a new run."""
     try:
         yield
     except UsageError as error:
-        raise UsageError(f"{folder.path / PLAN_FILE}: {name}: {error.message}", error.remedy) from error
+        raise UsageError(f"{folder.path / PLAN_FILE}: {name}: {error.message}", remedy or error.remedy) from error
 
 
 def choose_interpreter(folder: RunFolder, given: str, progress: Progress) -> str:
     """Return the interpreter with which to resume a run, or "" if the run uses environments that kit makes.
 
-    given: of `--env`, or "". Without it, it is the interpreter of the plan, but only if this user named it for this
+    given: value of `--env`, or "". If it is empty, use the plan's interpreter, but only if this user named it for this
     run. Raise UsageError.
     """
     plan = folder.plan

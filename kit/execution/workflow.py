@@ -105,7 +105,7 @@ def prepare(selection: Selection, options: Options, sources: Sources) -> Prepare
 def start(prepared: PreparedRun, out: Path, progress: Progress) -> FinishedRun:
     """Run a prepared run in a new folder in `out`, and write its report. Show the summary first.
 
-    Raise UsageError if `out` cannot be a folder, and whatever campaign.run_campaign and campaign.ended_early raise.
+    Raise UsageError if `out` cannot be a folder, and whatever campaign.run_campaign and campaign.resumable raise.
     """
     _require_folder(out)
     machine.require_supported()
@@ -122,7 +122,11 @@ def start(prepared: PreparedRun, out: Path, progress: Progress) -> FinishedRun:
 
 
 def _require_folder(out: Path) -> None:
-    """Raise UsageError if a part of the path is a file. More disk space would not help."""
+    """Raise UsageError if a part of the path is a file, or if Docker could not be given the path."""
+    try:
+        str(out.absolute()).encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{out} is not UTF-8.", "Name another folder with --out.") from error
     with disk_errors(out, UNWRITABLE):
         for place in (out, *out.parents):
             if place.exists() and not place.is_dir():
@@ -138,18 +142,19 @@ def resume_run(
     """Resume a stopped run, and write its report. environment: interpreter of `--env`, or "".
 
     Raise UsageError if this kit cannot run the plan, or if the user did not name the interpreter of the plan. Raise
-    whatever campaign.run_campaign and campaign.ended_early raise.
+    whatever campaign.run_campaign and campaign.resumable raise.
     """
     with _logged(folder, progress) as logged:
         machine.require_supported()
         resume.require_known(folder)
         interpreter = resume.choose_interpreter(folder, environment, logged)
-        with resume.field(folder, "engine"):
+        with resume.naming_field(folder, "engine"):
             engine, note = registry.choose(folder.plan.engine, interpreter, sources)
         logged.line(note)
         if folder.plan.identify:
             logged.line("The results will name this host, its user and its GPUs: the run began with --identify.")
         here = machine.describe(engine.describe(), folder.plan.identify)
+        resume.require_possible(folder, here)
         campaign.run_campaign(folder, engine, here, service.resolve, logged, retry_failed=retry_failed)
         return report(folder)
 
@@ -162,7 +167,7 @@ def _logged(folder: RunFolder, progress: Progress) -> Iterator[Progress]:
     """
     log = PlainProgress(folder.append_progress)
     try:
-        with campaign.ended_early(folder):
+        with campaign.resumable(folder):
             yield Tee(log, progress)
     except KitError as error:
         log.line(str(error))

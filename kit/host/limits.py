@@ -23,7 +23,7 @@ def launch_limits(plan: Plan, cpus: Sequence[int], memory_limit_bytes: int | Non
     threads = plan.threads or len(cpus)
     if threads > len(cpus):
         raise UsageError(
-            f"--threads {threads} is more than the {len(cpus)} CPUs that kit may use.",
+            f"{threads:,} threads are more than the {len(cpus)} CPUs that kit may use.",
             "Omit --threads to use all of them.",
         )
     free = min(psutil.virtual_memory().available, memory_limit_bytes or (1 << 63))
@@ -45,7 +45,8 @@ def choose_gpus(wanted: str | None, found: Sequence[Gpu], busy: Sequence[int]) -
         return tuple(indices)
     if not found:
         raise UsageError(
-            f"--gpus {wanted} is not possible: no NVIDIA GPU is visible.", "Omit --gpus. `kit doctor` looks for GPUs."
+            f"The GPUs {wanted!r} cannot be used, because no NVIDIA GPU is visible.",
+            "Omit --gpus. `kit doctor` looks for GPUs.",
         )
     known = [*indices, *(gpu.uuid for gpu in found if gpu.uuid)]
     chosen = tuple(wanted.split(","))

@@ -7,6 +7,7 @@ on the user (TMPDIR may). The file is opened without following links and must be
 if it is a run id and a number. So a file that another user planted there can hold the lock, but nothing more.
 """
 
+import errno
 import fcntl
 import os
 import re
@@ -18,8 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kit.model.errors import DiskError, EngineError
+from scenarios.contract.disk import NO_SPACE
 
 PATH = Path("/tmp/kit-measuring.lock")  # noqa: S108 - see the module's docstring
+FULL_OR_BROKEN = {*NO_SPACE, errno.EIO}
 PATIENCE_S = 1.0  # `is_alive` holds the lock for a moment, which must not look like a run
 ANY_RUN = ""
 COMMANDS = {"build", "clean"}  # kit's commands that hold the lock without a run
@@ -44,32 +47,19 @@ def measuring(run: str) -> Iterator[None]:
     lock file cannot be written."""
     descriptor = _open()
     try:
-        with _disk_errors():
-            acquired = _acquire(descriptor, PATIENCE_S)
-        if not acquired:
+        if not _acquire(descriptor, PATIENCE_S):
             holder = _holder(descriptor)
             raise EngineError(
                 f"Another kit process is using this machine: {holder}. "
                 "Two at the same time would slow each other down.",
                 f"Wait until it ends, or stop it (kill {holder.pid}), then try again.",
             )
-        with _disk_errors():
+        with _errors():
             os.truncate(descriptor, 0)
             os.pwrite(descriptor, f"{run} {os.getpid()}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def _disk_errors() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise DiskError(
-            f"The machine's lock {PATH} cannot be written: {error.strerror}.",
-            f"Free disk space in {PATH.parent}, or check its disk.",
-        ) from error
 
 
 def is_alive(run: str) -> bool:
@@ -91,18 +81,16 @@ def _open() -> int:
     (fs.protected_regular).
     """
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
-    remedy = f"Remove {PATH} and try again."
-    try:
+    with _errors():
         try:
             descriptor = os.open(PATH, flags | os.O_CREAT | os.O_EXCL, 0o666)
             os.fchmod(descriptor, 0o666)  # despite the umask: other users must be able to take the lock
         except FileExistsError:
             descriptor = os.open(PATH, flags)
-    except OSError as error:
-        raise EngineError(f"The machine's lock cannot be opened: {error}.", remedy) from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        plain = stat.S_ISREG(os.fstat(descriptor).st_mode)
+    if not plain:
         os.close(descriptor)
-        raise EngineError(f"The machine's lock {PATH} is not a plain file.", remedy)
+        raise EngineError(f"The machine's lock {PATH} is not a plain file.", f"Remove {PATH} and try again.")
     return descriptor
 
 
@@ -110,13 +98,28 @@ def _acquire(descriptor: int, patience_s: float) -> bool:
     give_up_at = time.monotonic() + patience_s
     while True:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with _errors():
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= give_up_at:
                 return False
             time.sleep(0.05)
         else:
             return True
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Turn every OSError, except that the lock is held, into a DiskError, or an EngineError for another user's file."""
+    try:
+        yield
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        message = f"The machine's lock {PATH} cannot be used: {error.strerror}."
+        if error.errno in FULL_OR_BROKEN:
+            raise DiskError(message, f"Free disk space in {PATH.parent}, or check its disk.") from error
+        raise EngineError(message, f"Remove {PATH} and try again.") from error
 
 
 def _holder(descriptor: int) -> Holder:

@@ -9,9 +9,9 @@ import json
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, core_schema
 
 from kit.model.errors import UsageError
@@ -19,6 +19,11 @@ from scenarios.contract import codec
 from scenarios.contract.ranges import MAX_INT
 
 SCHEMA = 1
+MAX_NAMES = 10_000  # of an object; more than kit ever writes
+
+T = TypeVar("T")
+# A list whose validation stops at the first wrong item. pydantic needs 3 kB per error, and a file may have millions.
+Items = Annotated[list[T], FailFast()]
 
 
 @dataclass(frozen=True)
@@ -74,15 +79,18 @@ class Part(BaseModel):
 def _parse(text: str | bytes) -> Any:
     """Parse JSON. Raise ValueError or RecursionError.
 
-    Also refuse what kit never writes: NaN, infinity, whole numbers above MAX_INT, and a name that an object has twice.
+    Also refuse what kit never writes: NaN, infinity, whole numbers above MAX_INT, and an object with a repeated name or
+    with more than MAX_NAMES names.
     """
-    data = json.loads(text, parse_int=_whole, object_pairs_hook=_without_duplicates)
+    data = json.loads(text, parse_int=_whole, object_pairs_hook=_object)
     if place := _place_of_infinity(data):
         raise ValueError(f"{'.'.join(map(str, place)):.200}: the number is NaN, infinite or too large")
     return data
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MAX_NAMES:
+        raise ValueError(f"an object has more than {MAX_NAMES:,} names")
     found = dict(pairs)
     if len(found) < len(pairs):
         duplicate = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)

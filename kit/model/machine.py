@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from kit.model.document import Document, Part
+from kit.model.document import Document, Items, Part
 from kit.model.formatting import format_count
 
 
@@ -39,10 +39,10 @@ class Machine(Document):
     quota_cpus: float | None
     caches: dict[str, int]
     last_cache_bytes: int
-    cpu_flags: list[str]
+    cpu_flags: Items[str]
     memory_bytes: int
     memory_limit_bytes: int | None
-    gpus: list[Gpu]
+    gpus: Items[Gpu]
     driver: str | None
     cuda_driver: str | None
     os: str

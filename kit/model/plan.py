@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from kit.model.data_choice import DataChoice
-from kit.model.document import Contract, Document, Part
+from kit.model.document import Contract, Document, Items, Part
 from kit.model.environment import EnvironmentKey
 from scenarios.contract import allocators
 from scenarios.contract.cell import Cell
@@ -85,7 +85,7 @@ class Plan(Document):
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] | None
     gpus: str | None
     identify: bool
-    launches: Annotated[list[PlannedLaunch], Field(max_length=MAX_LAUNCHES), AfterValidator(_check_each_once)]
+    launches: Annotated[Items[PlannedLaunch], Field(max_length=MAX_LAUNCHES), AfterValidator(_check_each_once)]
     budget_s: Seconds | None
     tune_s: Seconds
     pinned: dict[str, Settings]

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import NonNegativeFloat, PositiveInt, model_validator
 
-from kit.model.document import Contract, Document, Part
+from kit.model.document import Contract, Document, Items, Part
 from kit.model.machine import Machine
 from scenarios.contract.cell import Cell
 from scenarios.contract.reasons import Reason, Status
@@ -36,9 +36,9 @@ class HostSamples(Part):
     for which each logical CPU was busy, in the order of their numbers. cost_s: CPU time of the sampling itself.
     """
 
-    at: list[float]
-    series: dict[str, list[float | None]]
-    core_busy: list[float]
+    at: Items[float]
+    series: dict[str, Items[float | None]]
+    core_busy: Items[float]
     cost_s: float
 
     @model_validator(mode="after")
@@ -69,7 +69,7 @@ class Record(Document):
     engine: str
     profile: str
     started_at: str
-    warnings: list[str]
+    warnings: Items[str]
     request: Annotated[Request, Contract(Request)] | None = None
     result: Annotated[Result, Contract(Result)] | None = None
     image: Image | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kit.model.machine import Machine
@@ -32,6 +33,12 @@ class Run:
     records: Sequence[Record]
     probes: Sequence[Record] = ()
     tunings: Sequence[Record] = ()
+
+    @cached_property
+    def not_run(self) -> list[str]:
+        """Return the planned launches without a record as `key #launch`, in the order of the plan."""
+        done = {(record.key, record.launch) for record in self.records}
+        return [f"{p.key} #{p.launch}" for p in self.plan.launches if (p.key, p.launch) not in done]
 
     def frame(self) -> pd.DataFrame:
         """Return a tidy table with one row per record of a cell.

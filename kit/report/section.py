@@ -53,12 +53,6 @@ class ReportInput:
         return [ratio for ratio in self._ratios if ratio.kind == kind]
 
     @cached_property
-    def not_run(self) -> list[str]:
-        """Return the planned launches without a record as `key #launch`, in the order of the plan."""
-        done = {(record.key, record.launch) for record in self.run.records}
-        return [f"{p.key} #{p.launch}" for p in self.run.plan.launches if (p.key, p.launch) not in done]
-
-    @cached_property
     def results(self) -> list[tuple[Record, Result]]:
         """Return the records that have a result, each with its result."""
         return [(record, record.result) for record in self.run.records if record.result is not None]

@@ -63,11 +63,27 @@ def _rename_new(temporary: Path, path: Path) -> None:
         temporary.rename(path)
 
 
+def files_below(folder: Path) -> list[Path]:
+    """Return all files below a folder, sorted. Raise OSError if a folder cannot be read."""
+    found = (Path(top, name) for top, _, names in walk(folder) for name in names)
+    return sorted(path for path in found if path.is_file())
+
+
+def walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Walk like `os.walk`, but raise OSError if a folder cannot be read. `Path.rglob` would silently skip it, too."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    return os.walk(folder, onerror=fail)
+
+
 @contextmanager
-def disk_errors(path: Path, remedy: str = "") -> Iterator[None]:
+def disk_errors(path: Path, remedy: str = "", *, did: str = "written") -> Iterator[None]:
     """Turn an OSError from writing at or below `path` into a DiskError that names the file and the cause.
 
     remedy: sentences for the user that name another way. If the disk is full, the advice to free space precedes them.
+    did: "read" for files that are only read.
     """
     try:
         yield
@@ -75,7 +91,7 @@ def disk_errors(path: Path, remedy: str = "") -> Iterator[None]:
         if error.errno in disk.NO_SPACE:
             remedy = f"Free disk space, or {remedy[0].lower()}{remedy[1:]}" if remedy else "Free disk space."
         raise DiskError(
-            f"{error.filename or path} cannot be written: {error.strerror or error}.",
+            f"{error.filename or path} cannot be {did}: {error.strerror or error}.",
             remedy or "Check its permissions and its disk.",
         ) from error
 
@@ -85,12 +101,16 @@ def disk_faults(then: str) -> Iterator[None]:
     """Turn an OSError about a fault of a disk into a DiskError. End the remedy of every DiskError with `then`."""
     try:
         yield
-    except DiskError as error:
-        raise DiskError(error.message, f"{error.remedy} {then}") from error
-    except OSError as error:
-        if error.errno not in DISK_FAULTS:
+    except (DiskError, OSError) as error:
+        fault = error if isinstance(error, DiskError) else as_disk_error(error)
+        if fault is None:
             raise
-        remedy = "Free disk space." if error.errno in disk.NO_SPACE else "Check the permissions and the disk."
-        raise DiskError(
-            f"{error.filename or 'A file that kit needs'} cannot be used: {error.strerror}.", f"{remedy} {then}"
-        ) from error
+        raise DiskError(fault.message, f"{fault.remedy} {then}") from error
+
+
+def as_disk_error(error: OSError) -> DiskError | None:
+    """Return the error for the user if an OSError is a fault of a disk."""
+    if error.errno not in DISK_FAULTS:
+        return None
+    remedy = "Free disk space." if error.errno in disk.NO_SPACE else "Check the permissions and the disk."
+    return DiskError(f"{error.filename or 'A file that kit needs'} cannot be used: {error.strerror}.", remedy)

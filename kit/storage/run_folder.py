@@ -46,7 +46,8 @@ def file_stem(key: str, launch: int) -> str:
     return f"{key.replace('/', '__')}__{launch:03d}"
 
 
-def _resume(path: Path) -> str:
+def resume_command(path: Path) -> str:
+    """Return the command that continues the run in this folder."""
     return f"{program.called()} run --resume {shlex.quote(str(path))}"
 
 
@@ -75,7 +76,7 @@ class RunFolder:
         if taken:
             raise UsageError(
                 f"{path} already holds a run. Measurements are never overwritten.",
-                f"Continue it with `{_resume(path)}`, or choose another folder with --out.",
+                f"Continue it with `{resume_command(path)}`, or choose another folder with --out.",
             )
         with disk_errors(path, UNWRITABLE):
             existed = path.exists()
@@ -201,14 +202,15 @@ class RunFolder:
         free = shutil.disk_usage(self.path).free
         if free < MIN_FREE_BYTES:
             raise DiskError(
-                f"Only {format_bytes(free)} are free on the disk of {self.path}. Existing results are kept.",
+                f"The disk of {self.path} has {format_bytes(free)} of free space, but a launch needs "
+                f"{format_bytes(MIN_FREE_BYTES)}. Existing results are kept.",
                 "Free some space.",
             )
 
     @property
     def resume_command(self) -> str:
         """Return the command that continues this run."""
-        return _resume(self.path)
+        return resume_command(self.path)
 
 
 def _read_document(kind: type[T], path: Path, name: str) -> T:

@@ -5,7 +5,7 @@ import os
 import stat
 from pathlib import Path
 
-MAX_PLAIN_BYTES = 256 << 20  # larger than every document that kit writes
+MAX_PLAIN_BYTES = 64 << 20  # larger than every document that kit writes
 
 
 def read_plain(path: Path) -> bytes:

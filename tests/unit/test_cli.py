@@ -191,6 +191,25 @@ def test_clean_does_not_mention_an_engine_that_is_not_installed(kit: Kit, monkey
     assert called.err.splitlines()[0] == "docker was not cleaned: No docker engine answers."
 
 
+@pytest.mark.parametrize("used", [True, False])
+def test_clean_needs_podman_only_if_it_was_used(kit: Kit, monkeypatch: pytest.MonkeyPatch, used: bool) -> None:
+    def answer(self: DockerEngine) -> dict[str, str]:
+        if self.name == "podman":
+            raise EngineError("No podman engine answers.", "Start it.")
+        return {"version": "1"}
+
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr("kit.engines.docker.DockerEngine.sweep", lambda self, alive: [])
+    monkeypatch.setattr("kit.engines.local.LocalEngine.sweep", lambda self, alive: [])
+    if used:
+        monkeypatch.setattr("kit.engines.docker.DockerEngine.describe", lambda self: {})
+        registry.choose("podman", "", Sources())
+    monkeypatch.setattr("kit.engines.docker.DockerEngine.describe", answer)
+    called = kit("clean")
+    assert called.code == (EngineError.exit_code if used else 0)
+    assert ("podman was not cleaned" in called.err) is used
+
+
 def test_clean_needs_no_uv(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> str:
         raise FileNotFoundError("uv")

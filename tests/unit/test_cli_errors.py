@@ -115,6 +115,13 @@ def test_a_missing_interpreter_is_bad_input(kit: Kit) -> None:
     assert "There is no interpreter '/nowhere/python'.\nGive --env" in called.err
 
 
+def test_an_out_folder_that_is_not_utf8_is_bad_input(kit: Kit, engine: fakes.FakeEngine, tmp_path: Path) -> None:
+    called = kit("run", "--all", "--out", "\udcff")
+    assert (called.code, called.out) == (2, "")
+    assert "is not UTF-8.\nName another folder with --out." in called.err
+    assert not [path for path in tmp_path.rglob("*") if path.name.startswith("\udcff")]
+
+
 def test_a_base_image_with_a_line_break_is_bad_input(kit: Kit, engine: fakes.FakeEngine) -> None:
     called = kit("run", "--all", "--base-image", "debian:bookworm\n")
     assert (called.code, called.out, engine.calls) == (2, "", [])
@@ -153,7 +160,7 @@ def test_results_that_cannot_be_written_are_a_disk_error(command: str) -> None:
         ["sh", "-c", f"{sys.executable} -m kit {command} >/dev/full"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 6
-    assert done.stderr.startswith("The output cannot be written: No space left on device.\nFree disk space")
+    assert done.stderr.startswith("The output cannot be used: No space left on device.\nFree disk space")
     assert len(done.stderr.splitlines()) == 2
 
 

@@ -86,13 +86,25 @@ def test_a_failure_is_shown_and_retried_by_the_id_of_the_run(kit: Kit, engine: f
     assert broken.code == EngineError.exit_code
     run = json.loads(broken.out)["run"]
     engine.worker = fakes.works
-    assert kit("run", "--resume", run).code == EngineError.exit_code  # nothing is missing
+    again = kit("run", "--resume", run)
+    assert again.code == EngineError.exit_code  # nothing is missing
+    assert f"{run} --retry-failed" in " ".join(again.out.split())
     mended = kit("run", "--resume", run, "--retry-failed")
     assert mended.code == 0
+    assert "--retry-failed" not in mended.out
     assert "1 failed, 1 ok" in mended.out or "1 ok, 1 failed" in mended.out
     assert kit("report", run, "--out", "copy.html").out.rstrip().endswith("Report: copy.html")
     assert Path("copy.html").is_file()
     assert "Choose from: " + run in kit("report", run[:-1]).err
+
+
+def test_the_report_of_an_unfinished_run_says_how_to_continue(kit: Kit, engine: fakes.FakeEngine) -> None:
+    folder = Path(json.loads(kit(*RUN, "--framework", "torch", "--json").out)["folder"])
+    (record,) = folder.glob("records/*cpu*")
+    record.unlink()
+    called = " ".join(kit("report", str(folder)).out.split())
+    assert f"The run is incomplete. Launches without a record: 1. Continue with `kit run --resume {folder}`." in called
+    assert json.loads(kit("report", str(folder), "--json").out)["not_run"] == ["mnist-cnn/torch/cpu/stock/fp32/b64 #1"]
 
 
 def test_a_run_of_a_newer_kit_is_refused(kit: Kit, engine: fakes.FakeEngine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kit.engines import containers
+from kit.engines import containers, docker
 from kit.engines.docker import RUN_LABEL, DockerEngine
 from kit.engines.launch_log import CUT, copy_output
 from kit.engines.memory import MemoryWatch
@@ -155,6 +156,14 @@ def test_a_log_that_cannot_be_written_ends_the_launch_with_a_disk_error(tmp_path
         engine.launch(environment, folder, replace(LIMITS, timeout_s=1e6), {}, {"run": "r1"}, lambda: next(polls) < 0)
     assert daemon.calls == ["kill", "remove"]
     assert daemon.config["Labels"][RUN_LABEL] == "r1", "a sweep finds containers by this label"
+
+
+def test_a_scratch_folder_that_disappears_is_a_disk_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.getuid", lambda: 0)
+    monkeypatch.setattr("os.chown", lambda path, *_, **__: path.stat())
+    expected = pytest.raises(DiskError, match="No such file")
+    with expected, docker._scratch_of(tmp_path / "io", (65534, 65534)):
+        shutil.rmtree(tmp_path / "io")
 
 
 def test_a_daemon_that_is_ending_cannot_be_used_although_it_answers_on_an_open_connection(tmp_path):

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
-import shlex
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
 from kit.engines.local import LocalEngine
+from kit.environments import build_context
 from kit.environments.package_sources import Sources
 from kit.execution.launch import run_launch
 from kit.model.environment import Environment
-from kit.model.errors import DiskError, EngineError
+from kit.model.errors import DiskError
 from kit.model.launch import Completion
 from kit.planning.selection import Selection
 from kit.storage import files, run_folder
@@ -54,6 +55,9 @@ def wrapped(cause: OSError, text: str) -> Exception:
         (wrapped(OSError(errno.ENOSPC, FULL), "The writer failed."), Code.DISK_FULL),
         (wrapped(OSError(errno.EIO, "Input/output error"), "The writer failed."), Code.WORKER_ERROR),
         (OSError(errno.EACCES, "Permission denied"), Code.WORKER_ERROR),
+        (OSError(errno.ENOSPC, FULL, "/dev/shm/torch_1"), Code.WORKER_ERROR),  # noqa: S108 - it is not opened
+        (RuntimeError(f"unable to write to file </torch_1_2_3>: {FULL} (28)"), Code.WORKER_ERROR),
+        (OSError(errno.ENOSPC, "inotify watch limit reached"), Code.WORKER_ERROR),
     ],
 )
 def test_the_worker_recognizes_a_full_disk_in_what_frameworks_raise(error, code):
@@ -91,7 +95,6 @@ FULL_DISKS = {
         None, Completion(1, 1.0), f"Traceback\nOSError: [Errno 28] {FULL}\nThere appear to be 1 leaked semaphores\n"
     ),
     "the engine cannot start the worker": text_worker(None, Completion(None, 0.0, not_started=f"mkdir /x: {FULL}")),
-    "the engine fails": raises(EngineError(f"write /var/lib/docker/x: {FULL}", "Start it.")),
     "the log cannot be written": raises(DiskError(f"log cannot be written: {FULL}.", "Free disk space.")),
     "a trial of the search fails": fails_a_trial,
 }
@@ -186,8 +189,8 @@ def test_a_real_worker_on_a_full_disk_is_a_disk_error(tmp_path, disk):
 def small_disk(place, size):
     """Mount a file system of this size. Only root can."""
     place.mkdir()
-    command = f"mount -t tmpfs -o size={size} none {shlex.quote(str(place))}"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)  # noqa: S602
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(place)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         pytest.skip(f"a file system cannot be mounted here: {done.stderr.strip()}")
     try:
@@ -207,3 +210,13 @@ def test_a_run_on_a_disk_that_a_real_worker_fills_can_be_resumed(tmp_path, monke
         assert folder.records() == []
         assert list((folder.path / "work").iterdir()) == []
         assert [record.status for record in execute(folder, fakes.FakeEngine())] == [Status.OK]
+
+
+def test_an_image_that_the_disk_of_temporary_files_cannot_hold_is_a_disk_error(tmp_path, monkeypatch):
+    with small_disk(tmp_path / "disk", "64k"):
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "disk"))
+        with (
+            pytest.raises(DiskError, match=f"cannot be packed: .*{FULL}\nFree some space, or set TMPDIR"),
+            build_context.archive({"wheel": bytes(1 << 20)}),
+        ):
+            pass

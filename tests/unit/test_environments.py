@@ -167,10 +167,38 @@ def test_no_password_of_a_url_is_shown():
         assert without_user_info(f"from https://{user}host:81/a?b, me@host") == "from https://host:81/a?b, me@host"
 
 
-@pytest.mark.parametrize("name", ["-x", "''", "debian bookworm", ";reboot", "debian:bookworm\n", "debian\nbookworm"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "-x",
+            "''",
+            "debian bookworm",
+            ";reboot",
+            "debian:bookworm\n",
+            "debian\nbookworm",
+            "Debian",
+            "A:b",
+            "a//b",
+            "a/",
+        ),
+        *("debian:", "debian:-x", "debian@sha256:zz", "debian@", "a_-b", f"debian:{'x' * 129}"),
+    ],
+)
 def test_a_base_image_that_is_not_a_name_is_refused(name):
     with pytest.raises(UsageError, match="is not the name of an image"):
         Sources.from_environment({"KIT_BASE_IMAGE": name})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("debian", "debian:bookworm-slim", "localhost/x", "Registry.Example:5000/a/b_c__d--e:1.0"),
+        f"docker.io/library/debian:1@sha256:{'0' * 64}",
+    ],
+)
+def test_every_name_of_an_image_is_accepted(name):
+    assert Sources.from_environment({"KIT_BASE_IMAGE": name}).base_image == name
 
 
 def test_relative_paths_are_found_from_any_folder(tmp_path, monkeypatch):

@@ -187,7 +187,9 @@ INVALID: dict[str, list[Callable[[Document], Any]]] = {
     "budget_s:": [plan_with(budget_s=n) for n in (0, 1e9)],
     "memory_bytes:": [plan_with(memory_bytes=n) for n in (0, 1, 1 << 51)],
     "threads:": [plan_with(threads=n) for n in (0, -1, 8193)],
+    "threads: 8,192 threads are more than": [plan_with(threads=8192)],
     "gpus:": [plan_with(gpus=0)],
+    "gpus: The GPUs '7' cannot be used": [plan_with(gpus="7")],
     "identify:": [plan_with(identify=1)],
     "pinned.x:": [plan_with(pinned={"x": {"allocator": "/opt/evil.so"}})],
     "pinned has 'mnist-cnn/torch/cpu/stock/fp32/b64'": [

@@ -166,10 +166,9 @@ def test_a_build_log_shows_no_user_info_and_returns_the_builders_error(tmp_path)
         assert recorder.follow(stream) is None
         assert task.text == "extracting"
         failure = recorder.follow([{"error": "no https://me:secret@mirror.example"}, {"stream": "never read"}])
-        with pytest.raises(ImageError) as caught:
-            recorder.require_success(failure)
-    assert "no https://mirror.example" in str(caught.value)
-    assert "secret" not in str(caught.value)
+        error = str(recorder.error(failure))
+    assert "no https://mirror.example" in error
+    assert "secret" not in error
     assert "secret" not in path.read_text() + "".join(recorder.tail)
     assert "never read" not in path.read_text()
 

@@ -125,6 +125,30 @@ def test_a_signal_inside_exec_keeps_the_exit_code(tmp_path):
     assert (ended.returncode, ended.stderr) == (130, "Interrupted.\n")
 
 
+# Gets a signal every half a millisecond, until it has ended.
+PESTERED = """
+import os, signal, time
+from kit.cli import commands, main
+
+def app():
+    parent = os.getpid()
+    if os.fork() == 0:
+        while os.getppid() == parent:
+            os.kill(parent, signal.SIGINT)
+            time.sleep(0.0005)
+        os._exit(0)
+    time.sleep(60)
+
+commands.app = app
+main()
+"""
+
+
+def test_more_signals_while_python_ends_keep_the_exit_code(tmp_path):
+    ended = python("-c", PESTERED, folder=tmp_path)
+    assert (ended.returncode, ended.stderr) == (130, "Interrupted.\n")
+
+
 # Builds with a fake engine that gets a signal, and another one during its clean-up.
 BUILD = """
 import os, signal, sys

@@ -71,7 +71,7 @@ def test_a_link_or_a_pipe_instead_of_the_lock_file_is_an_error(tmp_path):
         pass
 
 
-@pytest.mark.parametrize("function", ["fcntl.flock", "os.truncate", "os.pwrite"])
+@pytest.mark.parametrize("function", ["os.open", "os.fstat", "fcntl.flock", "os.truncate", "os.pwrite"])
 def test_a_lock_on_a_full_disk_is_a_disk_error_that_names_it(function):
     full = OSError(errno.ENOSPC, "No space left on device")
     expected = pytest.raises(DiskError, match=str(machine_lock.PATH))

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from pydantic import ValidationError
 
 from kit.model import document
 from kit.model.errors import CorruptDataError, DataError, DiskError, EngineError, ImageError, KitError, UsageError
@@ -97,6 +98,22 @@ def test_a_number_out_of_range_is_refused(field, number):
 def test_content_that_is_not_a_json_object_is_refused(text):
     with pytest.raises(UsageError, match=r"x\.json is not a valid record"):
         Record.from_json(text, "x.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({f"k{n}": n for n in range(20_000)}, "an object has more than 10,000 names"),
+        ({"gpus": [{}] * 100_000}, r"gpus\.0"),
+        ({"cpu_flags": [0] * 100_000}, r"cpu_flags\.0"),
+    ],
+)
+def test_a_document_with_very_many_errors_is_refused_at_the_first_one(change, message):
+    text = json.dumps(json.loads(examples.machine().to_json()) | change)
+    with pytest.raises(UsageError, match=f"not a valid machine: {message}") as caught:
+        Machine.from_json(text, "x.json")
+    cause = caught.value.__cause__
+    assert not isinstance(cause, ValidationError) or cause.error_count() < 100
 
 
 def test_nan_is_never_written():

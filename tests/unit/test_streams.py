@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -85,3 +86,11 @@ def test_closed_streams_are_replaced_and_those_of_a_test_are_kept(monkeypatch):
     assert sys.stdout is buffer
     assert Path(sys.stderr.name) == Path(os.devnull)
     sys.stderr.close()
+
+
+def test_a_closed_stdin_is_replaced():
+    program = "import os; from kit.cli import streams; streams.protect(); print(os.path.samefile(0, os.devnull))"
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$0" -c "$1" <&-', sys.executable, program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")

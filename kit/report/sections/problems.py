@@ -11,9 +11,9 @@ def _data(source: ReportInput) -> Table | None:
             why = record.reason
             reason = (str(why.code), why.message, why.remedy) if why else ("", "", "")
             groups.setdefault((str(record.status), *reason), []).append(source.launch_name(record))
-    if source.not_run:
+    if source.run.not_run:
         remedy = f"Continue with kit run --resume {source.run.plan.run}."
-        groups[("not run", "", "The run stopped before these launches.", remedy)] = source.not_run
+        groups[("not run", "", "The run stopped before these launches.", remedy)] = source.run.not_run
     if not groups:
         return None
     return Table(

@@ -64,12 +64,12 @@ def _contests(frameworks: Sequence[Ratio]) -> list[tuple[str, bool]]:
 
 
 def _notices(source: ReportInput) -> tuple[str, ...]:
-    measured = source.measured
+    measured, not_run = source.measured, source.run.not_run
     synthetic = sorted({c.cell.label for c in measured if c.synthetic})
     notices: list[tuple[object, str]] = [
         (
-            source.not_run,
-            f"The run is incomplete. Launches without a record: {len(source.not_run)}. Continue with kit run --resume.",
+            not_run,
+            f"The run is incomplete. Launches without a record: {len(not_run)}. Continue with kit run --resume.",
         ),
         (
             source.run.plan.profile == "smoke",
