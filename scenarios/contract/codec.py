@@ -116,4 +116,6 @@ def _in_range(number: float, limits: Range, where: str) -> float:
 
 
 def _name(kind: Any) -> str:
+    if typing.get_origin(kind) is Literal:
+        return f"one of {', '.join(map(str, typing.get_args(kind)))}"
     return kind.__name__ if isinstance(kind, type) else str(kind).removeprefix("typing.")

@@ -166,6 +166,7 @@ INVALID: dict[str, list[Callable[[Document], Any]]] = {
     "launches.1.cell.devices:": [cell_with(devices=float("nan")), cell_with(devices=1 << 64)],
     "launches.1.cell: Batch": [cell_with(batch=n) for n in (60_001, 2**53, MAX_INT)],
     "launches.1.cell: Cell.batch:": [cell_with(batch=n) for n in (0, -1, None, [64])],
+    "launches.1.cell: Cell.device: 'tpu' is not one of cpu, cuda": [cell_with(device="tpu")],
     "launches.1.cell: Cell.device:": [cell_with(device=name) for name in ("gpu", "", None)],
     "launches.1.cell: Cell.lane:": [cell_with(lane="fast")],
     "launches.1.cell: Cell.precision:": [cell_with(precision="fp16")],
