@@ -3,11 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN_ARGS ?=
 BENCH_PAIRS ?= 4
+WHEELS ?=
+CHECK_ARGS ?=
 LOCK = $(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-browser test-docker test-slow test-gpu bench bench-tuned bench-aa lint format lock docs docs-faults images clean
+.PHONY: help setup run test test-browser test-docker test-slow test-gpu gpu-check wheels bench bench-tuned bench-aa lint format lock docs docs-faults images clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,6 +44,18 @@ test-slow: setup ## run the tests that need an otherwise idle machine
 test-gpu: setup ## run the tests that need an NVIDIA GPU
 	$(BIN)/python -m pytest tests/gpu
 	KIT_TEST_DEVICE=cuda $(BIN)/python -m tests.run_contract
+
+gpu-check: $(if $(WHEELS),$(BIN)/offline,setup) ## check cells on an NVIDIA GPU (30 minutes; WHEELS=FOLDER, CHECK_ARGS)
+	$(if $(WHEELS),UV_NO_INDEX=1 UV_FIND_LINKS=$(abspath $(WHEELS))) $(BIN)/python -m tests.gpu_check $(CHECK_ARGS)
+
+$(BIN)/offline: requirements.lock
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-index --find-links $(WHEELS) --require-hashes -r $<
+	@touch $@
+
+wheels: ## download what gpu-check needs without internet to WHEELS (PYTHON: that of the other machine's version)
+	$(PYTHON) -m pip download --quiet --require-hashes --only-binary :all: --dest $(WHEELS) -r requirements.lock
+	$(PYTHON) -m pip download --quiet --require-hashes --only-binary :all: --dest $(WHEELS) -r tests/contract/tools.lock
 
 bench: setup ## measure the overhead of kit (90 minutes; BENCH_PAIRS=4)
 	$(BIN)/python -m benchmarks.overhead --framework tensorflow --pairs $(BENCH_PAIRS)

@@ -1,8 +1,9 @@
 """Run the contract suite in the environment of each framework: `python -m tests.run_contract [FRAMEWORK ...]`.
 
-The suite runs on the CPU, or on the GPU if KIT_TEST_DEVICE=cuda. It uses the environments of the local engine. Its
-tools are installed into a separate folder. The first pass also exports trained weights. The second pass imports them
-into the other frameworks. The third pass tests the tuned lane.
+The suite runs on the CPU, or on the GPU if KIT_TEST_DEVICE=cuda. It uses the environments of the local engine, or the
+interpreter that KIT_TEST_ENV names as `--env` would. Its tools are installed into a separate folder. The first pass
+also exports trained weights. The second pass imports them into the other frameworks. The third pass tests the tuned
+lane.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ from pathlib import Path
 import uv
 
 from kit import assets
-from kit.environments import uv_environments
+from kit.engines.local import LocalEngine
 from kit.environments.package_sources import Sources
-from kit.host import gpus
 from kit.host.machine import usable_cpus
 from kit.model.environment import Environment
 from kit.model.errors import KitError, unknown
@@ -64,7 +64,7 @@ def run_suite(environment: Environment, tools: Path, exchange: Path, *selection:
 def main(names: list[str]) -> int:
     """Run all passes for the named frameworks, or for all. Return the exit code. Raise UsageError for others."""
     progress = PlainProgress(partial(print, flush=True))
-    sources = Sources.from_environment()
+    engine = LocalEngine(Sources.from_environment(), os.environ.get("KIT_TEST_ENV", ""))
     found = catalog.frameworks()
     device: Device = "cuda" if os.environ.get("KIT_TEST_DEVICE") == "cuda" else "cpu"
     for name in names:
@@ -76,8 +76,8 @@ def main(names: list[str]) -> int:
             continue
         if device not in framework.devices:
             sys.stdout.write(f"{framework.title} is not offered on {device}.\n")
-        elif device == "cuda" and (refusal := gpus.refusal(framework)):
-            sys.stdout.write(f"{framework.title} is not tested on a GPU: {refusal}\n")
+        elif refusal := engine.refusal(framework, device):
+            sys.stdout.write(f"{framework.title} is not tested on {device}: {refusal}\n")
         else:
             frameworks.append(framework)
     if not frameworks:
@@ -85,7 +85,7 @@ def main(names: list[str]) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         tools, exchange = Path(scratch, "tools"), Path(scratch, "exchange")
         exchange.mkdir()
-        environments = [uv_environments.ensure(f, device, sources, assets.ROOT, progress) for f in frameworks]
+        environments = [engine.prepare(framework, device, progress) for framework in frameworks]
         install_tools(tools, environments[0].reference)
         passed = []
         with ThreadPoolExecutor(len(usable_cpus())) as pool:  # the suite uses one CPU

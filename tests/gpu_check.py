@@ -1,0 +1,196 @@
+"""Check the cells of a machine with an NVIDIA GPU: `python -m tests.gpu_check`. `make gpu-check` calls it.
+
+It runs the doctor, stock cells of each framework, the contract suite, other precisions and two tuned cells. It ends
+with one page of pass and fail, and packs records, reports and logs into an archive. It takes at most 30 minutes after
+images or environments are built.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kit.environments import interpreters
+from kit.host import gpus
+from kit.model.errors import KitError
+from kit.planning import catalog
+from kit.storage.run_folder import RunFolder
+
+ROOT = Path(__file__).parents[1]
+TOTAL_S = 30 * 60
+BUILD_S = 2 * 60 * 60  # images and environments have gigabytes
+MIN_S = 20  # a check with less time would only fail for that reason
+KILL_S = 30  # for kit to end its launch
+PASS, FAIL, SKIP = "pass", "FAIL", "skip"
+
+# The smallest network with a dropout layer, a dense one and the deep one with photos: all kinds of layers and feeds.
+PRECISION_SCENARIOS = ("mnist-cnn-dropout", "cifar-mlp", "catdog-cnn")
+TUNED_SCENARIOS = ("mnist-cnn-dropout", "catdog-cnn")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the page.
+
+    command: arguments of Python. limit_s: the most time that it may take, s. judge: takes the folder of the check's
+    runs and returns the outcome and a remark; None: the exit code decides. skipped: why it does not run here, or "".
+    """
+
+    name: str
+    command: tuple[str, ...]
+    limit_s: float
+    judge: Callable[[Path], tuple[str, str]] | None = None
+    skipped: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """The outcome of a check. seconds: how long it took."""
+
+    name: str
+    outcome: str
+    seconds: float
+    remark: str
+
+
+def checks(device: str, interpreter: str) -> Iterator[Check]:
+    """Return all checks, most important first. interpreter: as `--env` takes it, or ""."""
+    env = ("--env", interpreter) if interpreter else ()
+    options = (*env, "--device", device, "--data", "synthetic")
+    yield Check("doctor", ("-m", "kit", "doctor"), 120)
+    frameworks = catalog.frameworks().values()
+    missing = {f.name: _missing(f.modules, interpreter) for f in frameworks}
+    for name, skipped in missing.items():
+        run = ("-m", "kit", "run", "--framework", name, *options)
+        yield Check(f"stock cells, {name}", (*run, "--profile", "smoke"), 600, judge_records, skipped)
+    for name, skipped in missing.items():
+        yield Check(f"contract suite, {name}", ("-m", "tests.run_contract", name), 600, None, skipped)
+    for name, skipped in missing.items():
+        run = ("-m", "kit", "run", "--framework", name, *options)
+        scenarios = tuple(f"--scenario={scenario}" for scenario in PRECISION_SCENARIOS)
+        precisions = ("--precision", "tf32", "--precision", "bf16")
+        command = (*run, "--profile", "smoke", *precisions, *scenarios)
+        yield Check(f"tf32 and bf16, {name}", command, 300, judge_records, skipped)
+    for name, skipped in missing.items():
+        run = ("-m", "kit", "run", "--framework", name, *options)
+        scenarios = tuple(f"--scenario={scenario}" for scenario in TUNED_SCENARIOS)
+        command = (*run, "--profile", "quick", "--lane", "stock", "--lane", "tuned", *scenarios)
+        yield Check(f"tuned cells, {name}", command, 600, judge_records, skipped)
+
+
+def _missing(modules: Sequence[str], interpreter: str) -> str:
+    """Return why a framework cannot be checked with the named interpreter, or ""."""
+    if not interpreter:
+        return ""
+    found = interpreters.probe(interpreters.find(interpreter), (*modules, *interpreters.NEEDED))
+    return f"{interpreter} lacks {', '.join(found.missing)}" if found.missing else ""
+
+
+def judge_records(folder: Path) -> tuple[str, str]:
+    """Return whether the launches of a run are `ok`, and how many have each status, with the reasons of others.
+
+    The outcome is `skip` if all were skipped, for example because the GPU lacks the precisions.
+    """
+    records = [record for run in folder.glob("*") for record in RunFolder.open(run).records()]
+    statuses = Counter(str(record.status) for record in records)
+    reasons = dict.fromkeys(f"{record.key}: {record.reason.message}" for record in records if record.reason)
+    remark = ", ".join(f"{count} {status}" for status, count in statuses.items()) or "no launch has a record"
+    outcomes = {frozenset({"ok"}): PASS, frozenset({"ok", "skipped"}): PASS, frozenset({"skipped"}): SKIP}
+    return outcomes.get(frozenset(statuses), FAIL), "\n".join([remark, *reasons])
+
+
+def perform(check: Check, out: Path, variables: dict[str, str], left_s: float) -> Line:
+    """Run a check. Its output goes to a log in `out`, and its runs to a folder there."""
+    if check.skipped:
+        return Line(check.name, SKIP, 0, check.skipped)
+    if left_s < MIN_S:
+        return Line(check.name, FAIL, 0, "no time was left")
+    stem = check.name.replace(", ", "-").replace(" ", "-")
+    runs = out / stem
+    command = [sys.executable, *check.command, *(("--out", str(runs)) if "run" in check.command else ())]
+    began = time.monotonic()
+    with open(out / f"{stem}.log", "wb") as log:
+        process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=log, stderr=log, start_new_session=True)
+        ended = _ended(process, min(check.limit_s, left_s))
+        if not ended:
+            os.killpg(process.pid, signal.SIGINT)
+            if not _ended(process, KILL_S):
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    seconds = time.monotonic() - began
+    outcome, remark = check.judge(runs) if check.judge else (PASS, "")
+    if not ended:
+        return Line(check.name, FAIL, seconds, f"it took too long\n{remark}".rstrip())
+    if process.returncode != 0:
+        return Line(check.name, FAIL, seconds, f"exit code {process.returncode}, see {stem}.log\n{remark}".rstrip())
+    return Line(check.name, outcome, seconds, remark)
+
+
+def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
+    try:
+        process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def page(lines: Sequence[Line]) -> str:
+    """Return the page: one line per check, with the reasons of what is not `ok` below it."""
+    width = max(len(line.name) for line in lines)
+    text = []
+    for line in lines:
+        first, *rest = line.remark.split("\n")
+        time_taken = f"{line.seconds:,.0f} s" if line.outcome != SKIP else ""
+        text.append(f"{line.outcome}  {line.name:<{width}}  {time_taken:>7}  {first}".rstrip())
+        text += [f"      {reason}" for reason in rest]
+    counts = Counter(line.outcome for line in lines)
+    text.append(f"{counts[PASS]} passed, {counts[FAIL]} failed, {counts[SKIP]} skipped")
+    return "\n".join([*text, ""])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Perform all checks and print the page. Return 0 if none failed, else 1."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.gpu_check", description="Check a machine with an NVIDIA GPU."
+    )
+    parser.add_argument("--env", default="", help="interpreter with the frameworks, or `system`; default: kit's own")
+    parser.add_argument("--out", type=Path, default=Path("gpu-check"), help="new folder for records, reports and logs")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: try the check without a GPU")
+    options = parser.parse_args(arguments)
+    if options.device == "cuda" and (absence := gpus.absence()):
+        sys.stderr.write(f"{absence}\n")
+        return 1
+    out: Path = options.out.absolute()
+    out.mkdir(parents=True)
+    variables = {**os.environ, "KIT_TEST_DEVICE": options.device, "KIT_TEST_ENV": options.env}
+    lines: list[Line] = []
+    env = ("--env", options.env) if options.env else ()
+    build = Check("build", ("-m", "kit", "build", "--device", options.device, *env), BUILD_S)
+    lines.append(perform(build, out, variables, BUILD_S))
+    end = time.monotonic() + TOTAL_S
+    for check in checks(options.device, options.env):
+        sys.stdout.write(page(lines[-1:]).splitlines()[0] + "\n")
+        sys.stdout.flush()
+        lines.append(perform(check, out, variables, end - time.monotonic()))
+    text = page(lines)
+    (out / "page.txt").write_text(text, encoding="utf-8")
+    with tarfile.open(f"{out}.tar.gz", "w:gz") as archive:
+        archive.add(out, out.name)
+    sys.stdout.write(f"\n{text}Records, reports and logs: {out}.tar.gz\n")
+    return 1 if any(line.outcome == FAIL for line in lines) else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KitError as error:
+        sys.exit(str(error))
