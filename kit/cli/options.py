@@ -108,7 +108,13 @@ class Measuring:
     engine: Engine = DEFAULT_ENGINE
     env: Env = ""
     gpus: Annotated[
-        str, option(MACHINE, "IDS", "`all`, or indices or UUIDs separated by commas. Default: the first idle GPU.")
+        str,
+        option(
+            MACHINE,
+            "IDS",
+            "`all`, or indices or UUIDs separated by commas. Default: the first idle GPU of CUDA_VISIBLE_DEVICES, or "
+            "of the machine.",
+        ),
     ] = ""
     threads: Annotated[int | None, option(MACHINE, "N", "CPUs per launch. Default: all usable CPUs.", parse_whole)] = (
         None

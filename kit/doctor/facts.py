@@ -52,15 +52,20 @@ class Local:
 class Gpus:
     """What NVIDIA's driver reports.
 
-    driver: its version. cuda: the newest CUDA version that it supports. busy: indices of the GPUs on which a process
-    computes. lacks: framework to (cause, remedy) if no GPU here can run its cuda environment. answered: False if the
-    driver was too slow or failed. Then all other fields are empty.
+    silent: number of GPUs that NVML counts, but that do not answer. driver: its version. cuda: the newest CUDA version
+    that it supports. busy: indices of the GPUs on which a process computes. modes: index to compute mode of the GPUs on
+    which the driver refuses processes. visible: the GPUs that CUDA_VISIBLE_DEVICES names, or what is wrong with them;
+    None if it is not set. lacks: framework to (cause, remedy) if no GPU here can run its cuda environment. answered:
+    False if the driver was too slow. Then all other fields are empty.
     """
 
     found: tuple[Gpu, ...] = ()
     driver: str | None = None
     cuda: str | None = None
     busy: tuple[int, ...] = ()
+    silent: int = 0
+    modes: Mapping[int, str] = field(default_factory=dict)
+    visible: tuple[str, ...] | KitError | None = None
     lacks: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     answered: bool = True
 

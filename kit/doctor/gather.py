@@ -25,12 +25,12 @@ from kit.engines.docker import DockerEngine
 from kit.engines.local import LocalEngine
 from kit.environments.package_sources import Sources
 from kit.environments.uv_environments import PYTHON
-from kit.host import gpus, machine
+from kit.host import gpu_choice, gpus, machine
 from kit.host.background import in_background
 from kit.host.paths import cache_folder
 from kit.host.sampling.cpu import MIN_S, CpuTimes, between, cpu_times
 from kit.model.environment import EnvironmentKey, Framework
-from kit.model.errors import DataError, EngineError, KitError
+from kit.model.errors import DataError, EngineError, KitError, UsageError
 from kit.planning import catalog
 from scenarios.linux.files import text
 from scenarios.spec import DATASETS
@@ -148,12 +148,25 @@ def _gpus(frameworks: Sequence[Framework]) -> Gpus:
     try:
         version, cuda = gpus.driver()
         offered = [framework for framework in frameworks if "cuda" in framework.devices]
-        lacks = {one.name: lack for one in offered if (lack := gpus.lack(one))}
-        return Gpus(tuple(gpus.gpus()), version, cuda, tuple(gpus.busy()), lacks)
-    except pynvml.NVMLError:  # a GPU is lost, or its interrupts do not arrive
-        return Gpus(answered=False)
+        return Gpus(
+            tuple(gpus.gpus()),
+            version,
+            cuda,
+            busy=tuple(gpus.busy()),
+            silent=gpus.silent(),
+            modes=gpus.restricted(),
+            visible=_visible_gpus(),
+            lacks={one.name: lack for one in offered if (lack := gpus.lack(one))},
+        )
     finally:
-        pynvml.nvmlShutdown()
+        gpus.ask(pynvml.nvmlShutdown)
+
+
+def _visible_gpus() -> tuple[str, ...] | KitError | None:
+    try:
+        return gpu_choice.hidden() or gpu_choice.visible_gpus()
+    except UsageError as error:
+        return error
 
 
 def _cards(devices: Path = Path("/sys/bus/pci/devices")) -> int:

@@ -1,7 +1,8 @@
-"""Check the GPUs: driver, toolkit, frameworks, power limits and other programs. Every check only judges facts."""
+"""Check the GPUs: driver, toolkit, frameworks, modes, power and other programs. Every check only judges facts."""
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kit.analysis.measured_launch import power_capped
 from kit.analysis.warnings import REMEDIES, WarningCode
@@ -14,6 +15,15 @@ from kit.model.formatting import format_percent
 # Up to this version a container can reach the host, unless it gets its GPUs through CDI (NVIDIA, security bulletin of
 # September 2024).
 CVE_2024_0132 = (1, 16, 1)
+# Before this version, crun makes the root read-only before it runs the hooks with which NVIDIA's toolkit writes to it
+# (crun, issue 1924 and release notes of 1.26).
+CRUN_FIXED = (1, 26)
+# What each compute mode breaks. The search of the tuned lane holds a process with the stock settings and one with the
+# candidate at the same time.
+REFUSED = {
+    "EXCLUSIVE_PROCESS": "it refuses a second process. Every candidate of the tuned lane's search fails.",
+    "PROHIBITED": "it refuses every process. All launches on it fail.",
+}
 
 
 def check_gpus(facts: Facts) -> Iterator[Finding]:
@@ -23,9 +33,12 @@ def check_gpus(facts: Facts) -> Iterator[Finding]:
         return
     if not isinstance(facts.docker.description, KitError):
         yield check_toolkit(facts.docker.toolkit)
+        yield from check_runtime(facts.docker.description.get("runtime", ""))
     for framework in facts.frameworks:
         if "cuda" in framework.devices:
             yield check_framework(framework, facts.gpus)
+    yield from check_visible(facts.gpus.visible)
+    yield check_modes(facts.gpus.modes)
     yield check_power(facts.gpus)
     yield check_gpu_load(facts.gpus)
 
@@ -34,11 +47,15 @@ def check_driver(gpus: Gpus, cards: int, frameworks: Sequence[Framework]) -> Fin
     """Check which GPUs NVIDIA's driver shows. cards: number of GPUs on the PCI bus. kit works without GPUs."""
     if not gpus.answered:
         remedy = "Run nvidia-smi. If it hangs, restart the machine. If it is slow, turn on persistence mode."
-        return Finding(Level.WARNING, "gpu", "NVIDIA's driver fails or does not answer.", remedy)
+        return Finding(Level.WARNING, "gpu", "NVIDIA's driver does not answer.", remedy)
+    if gpus.silent:
+        message = f"NVIDIA's driver shows only {len(gpus.found)} of {len(gpus.found) + gpus.silent} GPUs to this user."
+        return Finding(Level.WARNING, "gpu", message, "Run nvidia-smi. Ask for permission, or restart the machine.")
     if gpus.found:
         names = Counter(gpu.name for gpu in gpus.found)
         models = ", ".join(name if count == 1 else f"{count} × {name}" for name, count in names.items())
-        return Finding(Level.OK, "gpu", f"{models}; driver {gpus.driver} supports CUDA up to {gpus.cuda}")
+        versions = f"driver {gpus.driver or '(unknown)'} supports CUDA up to {gpus.cuda or '(unknown)'}"
+        return Finding(Level.OK, "gpu", f"{models}; {versions}")
     if not cards:
         return Finding(Level.OK, "gpu", "No NVIDIA GPU is visible. Cells on cuda will be skipped.")
     required = max((framework.min_driver or 0 for framework in frameworks), default=0)
@@ -68,6 +85,23 @@ def check_toolkit(toolkit: Toolkit) -> Finding:
     return Finding(Level.OK, "toolkit", message)
 
 
+def check_runtime(runtime: str) -> Iterator[Finding]:
+    """Warn if Docker starts containers with a crun that breaks the toolkit's hooks in launches, whose root is
+    read-only. runtime: program and, if known, version."""
+    crun = re.match(r"crun(?: (\d+)\.(\d+))?", runtime)
+    if crun is None or (crun[1] and (int(crun[1]), int(crun[2])) >= CRUN_FIXED):
+        return
+    fixed = _dotted(CRUN_FIXED)
+    yield Finding(
+        Level.WARNING,
+        "runtime",
+        f"Docker's default runtime is {runtime}. Before {fixed}, the hooks of NVIDIA's toolkit can fail in it, because "
+        "the root of a launch's container is read-only.",
+        f"Make runc the default-runtime in /etc/docker/daemon.json and restart Docker, update crun to {fixed}, or use "
+        "--engine local.",
+    )
+
+
 def check_framework(framework: Framework, gpus: Gpus) -> Finding:
     """Check whether driver and compute capability suffice for the cuda environment of a framework."""
     name = f"cuda {framework.name}"
@@ -75,17 +109,36 @@ def check_framework(framework: Framework, gpus: Gpus) -> Finding:
         cause, remedy = gpus.lacks[framework.name]
         return Finding(Level.WARNING, name, f"Cells of {framework.title} on cuda would be skipped: {cause}", remedy)
     required = framework.min_capability or (0, 0)
-    old = [f"{gpu.index} ({gpu.name})" for gpu in gpus.found if gpu.compute_capability < required]
+    old = [f"{gpu.index} ({gpu.name})" for gpu in gpus.found if (gpu.compute_capability or required) < required]
     if old:
         message = f"{framework.title} cannot use GPU {', '.join(old)}: it needs compute capability {_dotted(required)}."
         return Finding(Level.WARNING, name, message, "Choose another GPU with --gpus.")
-    capabilities = ", ".join(_dotted(own) for own in sorted({gpu.compute_capability for gpu in gpus.found}))
+    known = {gpu.compute_capability for gpu in gpus.found if gpu.compute_capability is not None}
+    capabilities = ", ".join(_dotted(own) for own in sorted(known)) or "(unknown)"
     return Finding(
         Level.OK,
         name,
-        f"CUDA {framework.cuda_major}; driver {gpus.driver} (needs {framework.min_driver}), compute capability "
-        f"{capabilities} (needs {_dotted(required)})",
+        f"CUDA {framework.cuda_major}; driver {gpus.driver or '(unknown)'} (needs {framework.min_driver}), compute "
+        f"capability {capabilities} (needs {_dotted(required)})",
     )
+
+
+def check_visible(visible: tuple[str, ...] | KitError | None) -> Iterator[Finding]:
+    """Check the GPUs that CUDA_VISIBLE_DEVICES names. Yield nothing if it is not set."""
+    if isinstance(visible, KitError):
+        yield Finding(Level.WARNING, "gpu choice", visible.message, visible.remedy)
+    elif visible is not None:
+        message = f"CUDA_VISIBLE_DEVICES leaves {', '.join(visible)}. Runs without --gpus use the first idle one."
+        yield Finding(Level.OK, "gpu choice", message)
+
+
+def check_modes(modes: Mapping[int, str]) -> Finding:
+    """Check the compute modes. modes: by index, of the GPUs on which the driver refuses processes."""
+    if not modes:
+        return Finding(Level.OK, "gpu mode", "No GPU reports a compute mode that refuses programs")
+    message = " ".join(f"GPU {index} is in compute mode {mode}, so {REFUSED[mode]}" for index, mode in modes.items())
+    remedy = f"Run `sudo nvidia-smi -i {','.join(map(str, modes))} -c DEFAULT`, or choose another GPU with --gpus."
+    return Finding(Level.WARNING, "gpu mode", message, remedy)
 
 
 def check_power(gpus: Gpus) -> Finding:

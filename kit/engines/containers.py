@@ -62,6 +62,19 @@ def _offers_cdi(info: Mapping[str, Any]) -> bool:
     return bool(specifications) or any(device.startswith("nvidia.com/gpu=") for device in found)
 
 
+def default_runtime(info: Mapping[str, Any], version: Mapping[str, Any]) -> str:
+    """Return program and, if known, version of the runtime that starts containers, for example `crun 1.14.1`.
+
+    info, version: the engine's answers to `/info` and `/version`. Docker reads the version from the output of the
+    program. Older releases understand only that of runc.
+    """
+    name = str(info.get("DefaultRuntime") or "unknown")
+    described = (info.get("Runtimes") or {}).get(name) or {}
+    program = PurePosixPath(str(described.get("path") or name)).name
+    versions = [part.get("Version") for part in version.get("Components") or () if part.get("Name") in {name, program}]
+    return " ".join([program, *filter(None, versions[:1])])
+
+
 def user(host: Host) -> tuple[int, int]:
     """Return the worker's uid and gid: the caller's, or nobody's for root. In a rootless engine, 0 is the caller."""
     if host.rootless:

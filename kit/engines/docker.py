@@ -54,6 +54,7 @@ class DockerEngine:
             "storage_driver": str(info.get("Driver", "unknown")),
             "cgroup_version": str(info.get("CgroupVersion", "unknown")),
             "rootless": "yes" if self._host.rootless else "no",
+            "runtime": containers.default_runtime(info, version),
         }
 
     def refusal(self, framework: Framework, device: Device) -> str | None:

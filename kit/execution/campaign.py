@@ -17,8 +17,9 @@ from kit.execution.launch import ReadyLaunch, RunContext, UnstartedLaunch, run_l
 from kit.execution.resolve import FindData, ResolvedLaunch, Resolver, require_named
 from kit.execution.schedule import next_round
 from kit.execution.tuned_settings import TunedSettings
-from kit.host import gpus, machine_lock
-from kit.host.limits import choose_gpus, launch_limits
+from kit.host import machine_lock
+from kit.host.gpu_choice import choose_gpus
+from kit.host.limits import launch_limits
 from kit.host.machine import usable_cpus
 from kit.host.paths import cache_folder
 from kit.model.environment import Environment, EnvironmentKey
@@ -85,7 +86,7 @@ def require_startable(plan: Plan, machine: Machine, refused: Mapping[Environment
     """
     require_named(plan.launches, refused)
     launch_limits(plan, usable_cpus(), machine.memory_limit_bytes)
-    choose_gpus(plan.gpus, gpus.gpus(identify=True), gpus.busy())
+    choose_gpus(plan)
     with machine_lock.measuring(plan.run):
         pass
 
@@ -127,7 +128,7 @@ class _Campaign:
         self.resolver = Resolver(plan, engine, machine, find_data, folder.records(), progress)
         self.settings = TunedSettings(folder, TuningCache(cache_folder() / "tuning", machine, plan), progress)
         self.limits = launch_limits(plan, usable_cpus(), machine.memory_limit_bytes)
-        self.gpus = choose_gpus(plan.gpus, gpus.gpus(identify=True), gpus.busy())
+        self.gpus = choose_gpus(plan)
         self.probed: set[str] = set()
         self.context = RunContext(
             run=plan.run,

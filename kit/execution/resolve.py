@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kit.datasets.service import ResolvedData
 from kit.engines.base import Engine
 from kit.execution.launch import UnstartedLaunch
-from kit.host import gpus
+from kit.host import gpu_choice, gpus
 from kit.model.data_choice import DataChoice
 from kit.model.environment import Environment, EnvironmentKey, Framework
 from kit.model.errors import CorruptDataError, DataError, EngineError, ImageError, unknown
@@ -43,6 +43,8 @@ def refusals(plan: Plan, engine: Engine, frameworks: Mapping[str, Framework]) ->
         framework = frameworks[name]
         offered = device in framework.devices
         why = engine.refusal(framework, device) if offered else f"{framework.title} is not offered on {device}."
+        if why is None and device == "cuda" and plan.gpus is None and (hidden := gpu_choice.hidden()):
+            why = hidden.message
         if why is not None:
             found[name, device] = why
     return found
@@ -107,6 +109,8 @@ class Resolver:
         framework, device = self._frameworks[key[0]], key[1]
         if device not in framework.devices:
             return Reason.of(Code.NOT_OFFERED, why)
+        if (hidden := gpu_choice.hidden()) and why == hidden.message:
+            return Reason.of(Code.NO_DEVICE, why, hidden.remedy)
         if device == "cuda" and not self._machine.gpus:
             return Reason.of(Code.NO_DEVICE, why)
         if self._plan.environment:

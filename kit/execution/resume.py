@@ -3,11 +3,11 @@ version of kit."""
 
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from kit.environments import interpreters
-from kit.host import gpus
-from kit.host.limits import choose_gpus, launch_limits
+from kit.host.gpu_choice import choose_gpus
+from kit.host.limits import launch_limits
 from kit.host.machine import usable_cpus
 from kit.model.environment import Framework
 from kit.model.errors import UsageError, unknown
@@ -47,11 +47,14 @@ def _require_known(launch: PlannedLaunch, scenarios: Scenarios, frameworks: Mapp
 
 
 def require_possible(folder: RunFolder, machine: Machine) -> None:
-    """Raise UsageError, which names file and field, if this machine has fewer CPUs or GPUs than the plan asks for."""
+    """Raise UsageError, which names file and field, if this machine has fewer CPUs or GPUs than the plan asks for.
+
+    If the plan names no GPU, an error is about this machine's CUDA_VISIBLE_DEVICES, and names only the variable.
+    """
     with naming_field(folder, "threads", OTHER_MACHINE):
         launch_limits(folder.plan, usable_cpus(), machine.memory_limit_bytes)
-    with naming_field(folder, "gpus", OTHER_MACHINE):
-        choose_gpus(folder.plan.gpus, gpus.gpus(identify=True), gpus.busy())
+    with naming_field(folder, "gpus", OTHER_MACHINE) if folder.plan.gpus is not None else nullcontext():
+        choose_gpus(folder.plan)
 
 
 @contextmanager

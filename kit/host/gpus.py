@@ -1,47 +1,105 @@
-"""Query the NVIDIA GPUs of this machine through NVML. Without NVIDIA's driver there are none."""
+"""Query the NVIDIA GPUs of this machine through NVML. Without NVIDIA's driver there are none.
+
+NVML may refuse any query: for MIG instances, virtual GPUs and WSL2, without permission, or if the driver is old. The
+answer is then missing.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 import pynvml
 
 from kit.model.environment import Framework
 from kit.model.machine import Gpu
 
+T = TypeVar("T")
+
+UNNAMED = "NVIDIA GPU"
+# In these modes the driver refuses processes (NVML API reference, nvmlComputeMode_t).
+RESTRICTED = {
+    pynvml.NVML_COMPUTEMODE_PROHIBITED: "PROHIBITED",
+    pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS: "EXCLUSIVE_PROCESS",
+}
+
+
+def ask(query: Callable[..., T], *arguments: object) -> T | None:
+    """Return NVML's answer, None if it refuses the query."""
+    try:
+        return query(*arguments)
+    except pynvml.NVMLError:  # not supported here, not permitted, unknown to the driver, or the GPU is lost
+        return None
+
 
 def gpus(*, identify: bool = False) -> list[Gpu]:
-    """Return the GPUs in the driver's order (PCI bus), none if NVML cannot be used. identify: include UUIDs."""
+    """Return the GPUs that answer in the driver's order (PCI bus), none if NVML cannot be used. identify: include
+    UUIDs."""
     with _nvml() as usable:
-        if not usable:
-            return []
-        return [_describe(index, handle, identify) for index, handle in enumerate(_handles())]
+        return [_describe(index, handle, identify) for index, handle in _handles()] if usable else []
+
+
+def silent() -> int:
+    """Return the number of GPUs that NVML counts, but that do not answer: they are lost, or not permitted."""
+    with _nvml() as usable:
+        return _count() - len(_handles()) if usable else 0
+
+
+def mig_uuids() -> list[str]:
+    """Return the UUIDs of all MIG instances, which are parts of GPUs."""
+    with _nvml() as usable:
+        uuids = [ask(pynvml.nvmlDeviceGetUUID, instance) for instance in _mig_instances()] if usable else []
+    return [uuid for uuid in uuids if uuid is not None]
+
+
+def restricted() -> dict[int, str]:
+    """Return index and compute mode of each GPU on which the driver refuses processes: EXCLUSIVE_PROCESS (more than
+    one) or PROHIBITED (all)."""
+    with _nvml() as usable:
+        modes = {i: ask(pynvml.nvmlDeviceGetComputeMode, handle) for i, handle in _handles()} if usable else {}
+    return {index: RESTRICTED[mode] for index, mode in modes.items() if mode in RESTRICTED}
 
 
 def driver() -> tuple[str | None, str | None]:
     """Return the version of NVIDIA's driver and of the newest CUDA that it supports, for example ("580.65.06", "13.0").
-    Return None, None if there is no driver."""
+    Return None for what NVML does not report."""
     with _nvml() as usable:
         if not usable:
             return None, None
-        cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
-        return pynvml.nvmlSystemGetDriverVersion(), f"{cuda // 1000}.{cuda % 1000 // 10}"
+        version, cuda = ask(pynvml.nvmlSystemGetDriverVersion), ask(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+    return version, f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda is not None else None
 
 
 def busy() -> list[int]:
-    """Return the indices of the GPUs on which a process computes now, none if NVML cannot be used."""
+    """Return the indices of the GPUs on which a process computes now. A GPU that does not list its processes counts as
+    idle."""
     with _nvml() as usable:
-        return [index for index, handle in enumerate(_handles()) if _computes(handle)] if usable else []
+        return [index for index, handle in _handles() if ask(processes, handle)] if usable else []
+
+
+def processes(handle: object) -> set[int]:
+    """Return the ids of the processes that compute on a GPU. Raise NVMLError."""
+    # Use the versioned name. With the plain name, a driver without the function causes an error other than NVMLError.
+    return {process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)}
 
 
 @contextmanager
 def opened(names: Sequence[str]) -> Iterator[dict[int, object]]:
     """Yield NVML's handles of the GPUs with these indices or UUIDs, by index. They are valid inside the context. GPUs
-    that do not answer are missing. If no GPU is named, NVML is not used."""
+    that do not answer are missing. If no GPU is named, NVML is not used.
+
+    A MIG instance has the index of its GPU. If several instances of one GPU are named, the first counts, because CUDA
+    uses only one.
+    """
     if not names:
         yield {}
         return
+    handles: dict[int, object] = {}
     with _nvml() as usable:
-        yield dict(found for name in names if (found := _find(name))) if usable else {}
+        for name in names if usable else ():
+            index, handle = _find(name)
+            if index is not None and handle is not None:
+                handles.setdefault(index, handle)
+        yield handles
 
 
 def absence() -> str | None:
@@ -69,8 +127,9 @@ def lack(framework: Framework) -> tuple[str, str] | None:
             "Update the driver.",
         )
     capability = framework.min_capability
-    if capability is not None and all(gpu.compute_capability < capability for gpu in found):
-        names = ", ".join(f"{gpu.name} ({_dotted(gpu.compute_capability)})" for gpu in found)
+    known = [gpu.compute_capability for gpu in found if gpu.compute_capability is not None]
+    if capability is not None and len(known) == len(found) and all(own < capability for own in known):
+        names = ", ".join(f"{gpu.name} ({_dotted(own)})" for gpu, own in zip(found, known, strict=True))
         return (
             f"{framework.title} needs compute capability {_dotted(capability)} or newer. This machine has {names}.",
             f"Use --env with an interpreter whose {framework.title} was built for this GPU.",
@@ -88,48 +147,53 @@ def _nvml() -> Iterator[bool]:
     try:
         yield True
     finally:
-        pynvml.nvmlShutdown()
+        ask(pynvml.nvmlShutdown)
 
 
-def _handles() -> list[object]:
-    return [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+def _count() -> int:
+    return ask(pynvml.nvmlDeviceGetCount) or 0
 
 
-def _find(name: str) -> tuple[int, object] | None:
-    try:
-        if name.isdecimal():
-            return int(name), pynvml.nvmlDeviceGetHandleByIndex(int(name))
-        handle = pynvml.nvmlDeviceGetHandleByUUID(name)
-        return pynvml.nvmlDeviceGetIndex(handle), handle
-    except pynvml.NVMLError:  # it fell off the bus since it was chosen
-        return None
+def _handles() -> list[tuple[int, object]]:
+    """Return index and handle of each GPU that answers. NVML also counts GPUs that this user may not use."""
+    handles = [(index, ask(pynvml.nvmlDeviceGetHandleByIndex, index)) for index in range(_count())]
+    return [(index, handle) for index, handle in handles if handle is not None]
 
 
-def _computes(handle: object) -> bool:
-    try:
-        return bool(pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
-    except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError):  # parts of a GPU (MIG), virtual GPUs, old drivers
-        return False
+def _mig_instances() -> list[object]:
+    instances = [
+        ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu, number)
+        for _, gpu in _handles()
+        for number in range(ask(pynvml.nvmlDeviceGetMaxMigDeviceCount, gpu) or 0)
+    ]
+    return [instance for instance in instances if instance is not None]
+
+
+def _find(name: str) -> tuple[int | None, object | None]:
+    if name.isdecimal():
+        return int(name), ask(pynvml.nvmlDeviceGetHandleByIndex, int(name))
+    handle = ask(pynvml.nvmlDeviceGetHandleByUUID, name)
+    # The index of a MIG instance counts within its GPU. NVML refuses this query for a whole GPU.
+    gpu = ask(pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, handle) or handle
+    return ask(pynvml.nvmlDeviceGetIndex, gpu), handle
 
 
 def _describe(index: int, handle: object, identify: bool) -> Gpu:
-    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
+    memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
     return Gpu(
         index=index,
-        name=pynvml.nvmlDeviceGetName(handle),
-        memory_bytes=pynvml.nvmlDeviceGetMemoryInfo(handle).total,
-        compute_capability=(major, minor),
+        name=ask(pynvml.nvmlDeviceGetName, handle) or UNNAMED,
+        memory_bytes=memory.total if memory is not None else None,
+        compute_capability=ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle),
         power_limit_w=_watts(pynvml.nvmlDeviceGetPowerManagementLimit, handle),
         default_power_limit_w=_watts(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle),
-        uuid=pynvml.nvmlDeviceGetUUID(handle) if identify else None,
+        uuid=ask(pynvml.nvmlDeviceGetUUID, handle) if identify else None,
     )
 
 
 def _watts(query: Callable[[object], int], handle: object) -> float | None:
-    try:
-        return query(handle) / 1000  # milliwatts
-    except pynvml.NVMLError:  # laptop and virtual GPUs often do not report it
-        return None
+    milliwatts = ask(query, handle)
+    return milliwatts / 1000 if milliwatts is not None else None
 
 
 def _dotted(capability: tuple[int, int]) -> str:

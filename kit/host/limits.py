@@ -1,12 +1,11 @@
-"""Choose what each launch of a run may use: CPUs, memory, GPUs, time. This happens once, when the run starts."""
+"""Choose what each launch of a run may use: CPUs, memory, time. This happens once, when the run starts."""
 
 from collections.abc import Sequence
 
 import psutil
 
-from kit.model.errors import UsageError, unknown
+from kit.model.errors import UsageError
 from kit.model.launch import Limits
-from kit.model.machine import Gpu
 from kit.model.plan import Plan
 
 # Seconds that a killed process or container may take to end. If it takes longer, it hangs in the kernel or in the
@@ -29,28 +28,3 @@ def launch_limits(plan: Plan, cpus: Sequence[int], memory_limit_bytes: int | Non
     free = min(psutil.virtual_memory().available, memory_limit_bytes or (1 << 63))
     memory_bytes = plan.memory_bytes or int(MEMORY_SHARE * free)
     return Limits(plan.timeout_s, memory_bytes, tuple(cpus[:threads]))
-
-
-def choose_gpus(wanted: str | None, found: Sequence[Gpu], busy: Sequence[int]) -> tuple[str, ...]:
-    """Return the GPUs for CUDA launches, by index or UUID.
-
-    wanted: `all`, or indices and UUIDs separated by commas; None: the first GPU that is not busy, else the first.
-    Raise UsageError for an unknown GPU.
-    """
-    indices = [str(gpu.index) for gpu in found]
-    if wanted is None:
-        idle = [index for index in indices if int(index) not in busy]
-        return tuple((idle or indices)[:1])
-    if wanted == "all":
-        return tuple(indices)
-    if not found:
-        raise UsageError(
-            f"The GPUs {wanted!r} cannot be used, because no NVIDIA GPU is visible.",
-            "Omit --gpus. `kit doctor` looks for GPUs.",
-        )
-    known = [*indices, *(gpu.uuid for gpu in found if gpu.uuid)]
-    chosen = tuple(wanted.split(","))
-    for name in chosen:
-        if name not in known:
-            raise unknown("GPU", name, ["all", *known])
-    return chosen

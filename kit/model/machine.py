@@ -7,12 +7,15 @@ from kit.model.formatting import format_count
 
 
 class Gpu(Part):
-    """One NVIDIA GPU. power_limit_w, default_power_limit_w: watts. uuid: only with --identify."""
+    """One NVIDIA GPU. NVML may refuse to report any of this. The name is then `NVIDIA GPU`, and other values are None.
+
+    index: NVML's, in the order of the PCI bus. power_limit_w, default_power_limit_w: watts. uuid: only with --identify.
+    """
 
     index: int
     name: str
-    memory_bytes: int
-    compute_capability: tuple[int, int]
+    memory_bytes: int | None
+    compute_capability: tuple[int, int] | None
     power_limit_w: float | None
     default_power_limit_w: float | None
     uuid: str | None = None

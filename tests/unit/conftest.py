@@ -29,6 +29,12 @@ def own_lock(tmp_path_factory, monkeypatch):
     monkeypatch.setattr(machine_lock, "PATH", tmp_path_factory.getbasetemp() / f"{uuid.uuid4().hex}.lock")
 
 
+@pytest.fixture(autouse=True)
+def no_scheduler(monkeypatch):
+    """Remove the choice of GPUs that a scheduler made for the tests."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
 @pytest.fixture
 def machine(tmp_path_factory, monkeypatch):
     """Isolate the test from this machine: its own cache and frameworks, and no wait for its lock."""

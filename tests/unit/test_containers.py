@@ -213,6 +213,21 @@ def test_a_stream_of_events_that_does_not_end_is_closed(monkeypatch):
     assert client.closed.is_set()
 
 
+@pytest.mark.parametrize(
+    ("info", "components", "runtime"),
+    [
+        ({"DefaultRuntime": "runc", "Runtimes": {"runc": {"path": "runc"}}}, [("runc", "1.1.5+ds1")], "runc 1.1.5+ds1"),
+        ({"DefaultRuntime": "fast", "Runtimes": {"fast": {"path": "/opt/crun"}}}, [("crun", "1.14.1")], "crun 1.14.1"),
+        ({"DefaultRuntime": "crun", "Runtimes": {"crun": {"path": "crun"}}}, [("crun", "")], "crun"),
+        ({"DefaultRuntime": "crun"}, [("Engine", "20.10")], "crun"),
+        ({}, [], "unknown"),
+    ],
+)
+def test_the_default_runtime_is_known_from_the_engines_answers(info, components, runtime):
+    version = {"Components": [{"Name": name, "Version": number} for name, number in components]}
+    assert containers.default_runtime(info, version) == runtime
+
+
 def test_a_missing_or_remote_daemon_is_an_error_with_a_remedy(monkeypatch, tmp_path):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
     with pytest.raises(EngineError, match=r"docker\.sock[\s\S]*--engine local"):

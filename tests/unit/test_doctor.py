@@ -30,7 +30,7 @@ from kit.doctor.findings import LINE_CHARACTERS
 from kit.environments.package_sources import Sources
 from kit.host.sampling.cpu import CpuTimes
 from kit.model.environment import Framework
-from kit.model.errors import DataError, EngineError
+from kit.model.errors import DataError, EngineError, UsageError
 from kit.model.machine import Gpu
 from tests import examples
 
@@ -40,7 +40,7 @@ NO_DOCKER = Docker(EngineError("No Docker.", "Start it."))
 NO_LOCAL = Local(EngineError("No uv.", "Install kit again."))
 
 
-def gpu(index: int = 0, capability: tuple[int, int] = (9, 0), limit_w: float | None = 700.0) -> Gpu:
+def gpu(index: int = 0, capability: tuple[int, int] | None = (9, 0), limit_w: float | None = 700.0) -> Gpu:
     return examples.gpu(index=index, name="H200", compute_capability=capability, power_limit_w=limit_w)
 
 
@@ -78,6 +78,10 @@ def toolkit(ways: tuple[str, ...], version: tuple[int, ...] | None) -> dict[str,
     return {"docker": replace(DOCKER, toolkit=Toolkit(ways, version))}
 
 
+def runtime(name: str) -> dict[str, Any]:
+    return {"docker": replace(DOCKER, description={"version": "28.0", "runtime": name})}
+
+
 def free(gib: float, **changes: Any) -> dict[str, Any]:
     return {"folders": (replace(FOLDER, free_bytes=int(gib * GIB), **changes),)}
 
@@ -102,6 +106,12 @@ SPOILED: list[tuple[dict[str, Any], dict[str, Level], str]] = [
     (toolkit((), (1, 17, 8)), {"toolkit": WARNED}, "nvidia-ctk runtime configure"),
     (toolkit(("nvidia runtime", "hook"), (1, 16, 1)), {"toolkit": WARNED}, "CVE-2024-0132"),
     (gpus(lacks={"torch": ("Too old.", "Update.")}), {"cuda torch": WARNED}, "would be skipped: Too old. Update."),
+    (gpus(silent=1), {"gpu": WARNED}, "shows only 1 of 2 GPUs to this user. Run nvidia-smi."),
+    (gpus(visible=UsageError("Hidden.", "Unset it.")), {"gpu choice": WARNED}, "Hidden. Unset it."),
+    (gpus(modes={1: "EXCLUSIVE_PROCESS"}), {"gpu mode": WARNED}, "Every candidate of the tuned lane's search fails."),
+    (gpus(modes={0: "PROHIBITED"}), {"gpu mode": WARNED}, "All launches on it fail. Run `sudo nvidia-smi -i 0 -c"),
+    (runtime("crun"), {"runtime": WARNED}, "Make runc the default-runtime"),
+    (runtime("crun 1.25.1"), {"runtime": WARNED}, "Docker's default runtime is crun 1.25.1. Before 1.26,"),
     (gpus(found=(gpu(), gpu(1, (7, 0)))), {"cuda torch": WARNED}, "cannot use GPU 1 (H200): it needs compute"),
     (gpus(found=(gpu(), gpu(1, limit_w=350.0))), {"gpu power": WARNED}, "GPU 1 to 50 % of its default"),
     (gpus(busy=(0,)), {"gpu load": WARNED}, "compute on GPU 0 of 1"),
@@ -128,6 +138,10 @@ NOTHING_WRONG: list[tuple[dict[str, Any], str]] = [
     ({}, "CUDA 13; driver 580.65.06 (needs 580), compute capability 9.0 (needs 7.5)"),
     ({"cards": 0, **gpus(found=())}, "Cells on cuda will be skipped"),
     (toolkit(("CDI", "nvidia runtime"), (1, 16, 1)), "1.16.1; Docker passes GPUs by CDI"),
+    (gpus(visible=("GPU-a", "1")), "CUDA_VISIBLE_DEVICES leaves GPU-a, 1."),
+    (runtime("crun 1.26"), "runtime crun 1.26"),
+    (runtime("runc 1.1.5+ds1"), "runtime runc 1.1.5+ds1"),
+    (gpus(found=(gpu(capability=None),), driver=None, cuda=None), "compute capability (unknown) (needs 7.5)"),
     (toolkit(("hook",), None), "Toolkit (unknown version)"),
     (gpus(found=(gpu(limit_w=None),)), "The power limits are unknown"),
     (images(None), "The free space on Docker's disk is unknown"),

@@ -1,7 +1,5 @@
 """The GPUs that a framework can use."""
 
-from contextlib import nullcontext
-
 import pytest
 
 from kit.host import gpus
@@ -55,15 +53,3 @@ def test_a_new_enough_gpu_and_driver_are_accepted(machine, torch, capability):
 def test_a_refusal_names_what_is_too_old_or_missing(machine, torch, capabilities, driver, words):
     machine(capabilities, driver)
     assert words in gpus.refusal(torch)
-
-
-def test_a_gpu_that_does_not_list_its_processes_counts_as_idle(monkeypatch):
-    def asked(handle):
-        if handle == "silent":
-            raise gpus.pynvml.NVMLError(gpus.pynvml.NVML_ERROR_NO_PERMISSION)
-        return ["a process"]
-
-    monkeypatch.setattr(gpus, "_nvml", lambda: nullcontext(enter_result=True))
-    monkeypatch.setattr(gpus, "_handles", lambda: ["silent", "busy"])
-    monkeypatch.setattr(gpus.pynvml, "nvmlDeviceGetComputeRunningProcesses", asked)
-    assert gpus.busy() == [1]

@@ -97,6 +97,14 @@ def test_the_subtitle_describes_the_machine():
     ]
 
 
+def test_what_nvml_does_not_report_of_a_gpu_is_shown_as_unknown():
+    refused = {"memory_bytes": None, "compute_capability": None, "power_limit_w": None}
+    on = machine(gpus=[examples.gpu(), examples.gpu(index=1, **refused)])
+    shown = Document(render(make_view(analyze([request(cell())], [], on=on), {}))).text
+    assert "NVIDIA H200, 150 GiB, capability 9.0, power limit 700 W" in shown
+    assert "NVIDIA H200, memory unknown, capability unknown" in shown
+
+
 def test_synthetic_data_is_marked_everywhere():
     real, made = request(cell("cifar-cnn"), data="real"), request(cell("mnist-cnn"))
     page = document([record(real), record(made)])

@@ -1,11 +1,10 @@
 """Sample a launch's GPUs through NVML. Any GPU may refuse any query. That series is then missing, never zero."""
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
 
 import pynvml
 
-T = TypeVar("T")
+from kit.host.gpus import ask, processes
 
 # From NVML's API reference. Utilization: share of the last 1/6 to 1 s in which a kernel ran. Power: milliwatts; from
 # Ampere on (except A100) the mean of the last second. Energy: millijoules since the driver was loaded; from Volta on.
@@ -39,37 +38,25 @@ class Gpus:
 
     def __init__(self, handles: Mapping[int, object]) -> None:
         self._handles = handles
-        self._others = {index: _answer(_processes, gpu) for index, gpu in handles.items()}
+        self._others = {index: ask(processes, gpu) for index, gpu in handles.items()}
 
     def read(self) -> dict[str, float]:
         """Return every series that the GPUs report now."""
         found: dict[str, float] = {}
         for index, gpu in self._handles.items():
             name = f"gpu{index}"
-            answers = {series: _answer(query, gpu) for series, query in QUERIES.items()}
+            answers = {series: ask(query, gpu) for series, query in QUERIES.items()}
             answers["other_processes"] = self._staying(index, gpu)
             found |= {f"{name}_{series}": answer for series, answer in answers.items() if answer is not None}
-            reasons = _answer(_reasons, gpu)
+            reasons = ask(_reasons, gpu)
             if reasons is not None:
                 found |= {f"{name}_{reason}": float(bool(reasons & bit)) for reason, bit in REASONS.items()}
         return found
 
     def _staying(self, index: int, gpu: object) -> int | None:
         before = self._others[index]
-        now = _answer(_processes, gpu)
+        now = ask(processes, gpu)
         return None if before is None or now is None else len(before & now)
-
-
-def _answer(query: Callable[[object], T], gpu: object) -> T | None:
-    try:
-        return query(gpu)
-    except pynvml.NVMLError:  # not supported by this GPU, not permitted, or lost
-        return None
-
-
-def _processes(gpu: object) -> set[int]:
-    # Use the versioned name. With the plain name, a driver without the function causes an error other than NVMLError.
-    return {process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses_v3(gpu)}
 
 
 def _reasons(gpu: object) -> int:

@@ -43,8 +43,9 @@ def _machine(source: ReportInput) -> Table:
     ]
     for gpu in of.gpus:
         power = f", power limit {gpu.power_limit_w:g} W" if gpu.power_limit_w else ""
-        capability = ".".join(map(str, gpu.compute_capability))
-        rows.append((f"GPU {gpu.index}", f"{gpu.name}, {text.size(gpu.memory_bytes)}, capability {capability}{power}"))
+        memory = "memory unknown" if gpu.memory_bytes is None else text.size(gpu.memory_bytes)
+        capability = ".".join(map(str, gpu.compute_capability or ("unknown",)))
+        rows.append((f"GPU {gpu.index}", f"{gpu.name}, {memory}, capability {capability}{power}"))
     if of.driver:
         rows.append(("NVIDIA driver", f"{of.driver} (CUDA {of.cuda_driver or 'unknown'})"))
     rows += [

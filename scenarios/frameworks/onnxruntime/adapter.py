@@ -7,7 +7,7 @@ next. See docs/decisions/0002.
 `network.py` turns a scenario into operations of `layers.py`, and into the two inference graphs. `step_graph.py` adds
 the loss, the backward pass and the updates of `optimizers.py`. `graph.py` writes the nodes, `session.py` opens
 sessions, `trainer.py` runs the step graph, and `model.py` combines all of them. `settings.py` lists the settings of the
-tuned lane.
+tuned lane. `gpu_memory.py` reads the process' GPU memory.
 """
 
 import importlib.metadata

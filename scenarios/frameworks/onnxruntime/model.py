@@ -10,9 +10,10 @@ from scenarios.adapter import Images, Labels, Logits, Meter, Options, Photos, Su
 from scenarios.contract.result import Placement
 from scenarios.data.augment import Bytes
 from scenarios.data.photos import PhotoLoader, cache_photos, decode_photos
+from scenarios.frameworks.onnxruntime.gpu_memory import process_bytes_on_gpu
 from scenarios.frameworks.onnxruntime.kernels import denormals, rounds_to_tf32
 from scenarios.frameworks.onnxruntime.network import IMAGES, evaluation_graph, layouts, prediction_graph
-from scenarios.frameworks.onnxruntime.session import Runtime, nodes_by_provider, process_bytes_on_gpu
+from scenarios.frameworks.onnxruntime.session import Runtime, nodes_by_provider
 from scenarios.frameworks.onnxruntime.step_graph import CORRECT, LOSS_SUM, build_step_graph
 from scenarios.frameworks.onnxruntime.trainer import Trainer
 from scenarios.spec import Scenario

@@ -99,21 +99,3 @@ def nodes_by_provider(session: ort.InferenceSession) -> dict[str, int]:
     for part in session.get_provider_graph_assignment_info():
         counts[part.ep_name] += len(part.get_nodes())
     return dict(counts)
-
-
-def process_bytes_on_gpu() -> int | None:
-    """Return the memory, in bytes, that NVML reports for this process on all GPUs.
-
-    ONNX Runtime's arena never shrinks, so at the end this is the peak, with the CUDA context. Return None if NVML does
-    not know this process (another PID namespace).
-    """
-    import pynvml
-
-    pynvml.nvmlInit()
-    try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        processes = [p for handle in handles for p in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)]
-    finally:
-        pynvml.nvmlShutdown()
-    used = [p.usedGpuMemory for p in processes if p.pid == os.getpid() and p.usedGpuMemory is not None]
-    return int(sum(used)) if used else None
