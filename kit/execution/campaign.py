@@ -124,10 +124,11 @@ class _Campaign:
         self.folder, self.plan, self.engine = folder, plan, engine
         self.progress = progress
         self.profile = find_profile(plan.profile)
-        self.resolver = Resolver(plan, engine, machine, find_data, folder.records(), progress)
         self.settings = TunedSettings(folder, TuningCache(cache_folder() / "tuning", machine, plan), progress)
         self.limits = launch_limits(plan, usable_cpus(), machine.memory_limit_bytes)
         self.gpus = choose_gpus(plan.gpus, gpus.gpus(identify=True), gpus.busy())
+        gpu = gpus.named(self.gpus[0]) if self.gpus else None
+        self.resolver = Resolver(plan, engine, machine, gpu, find_data, folder.records(), progress)
         self.probed: set[str] = set()
         self.context = RunContext(
             run=plan.run,
