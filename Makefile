@@ -83,11 +83,12 @@ format: setup ## format the code, and fix what ruff can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lock: setup ## update all locks of packages
+lock: setup ## update all locks, and the lists of device code (several GB)
 	$(LOCK) pyproject.toml --universal -o requirements.lock
 	$(LOCK) pyproject.toml --universal --group dev -c requirements.lock -o requirements-dev.lock
 	$(LOCK) tests/contract/tools.in --no-annotate -c requirements-dev.lock -o tests/contract/tools.lock
 	$(BIN)/python -m kit.environments.locks
+	$(BIN)/python -m kit.environments.device_code
 
 docs: setup ## generate docs/records.md from the types
 	$(BIN)/python -m tests.records_doc

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kit.datasets.service import ResolvedData
 from kit.execution.campaign import resumable, run_campaign
+from kit.model.device_code import DeviceCode
 from kit.model.environment import Framework
 from kit.model.launch import Completion
 from kit.model.progress import Silent
@@ -16,7 +17,8 @@ from kit.storage.run_folder import RunFolder
 from tests import examples
 
 NAMES = ("onnxruntime", "tensorflow", "torch")
-FRAMEWORKS = {name: Framework(name, name, ("cpu", "cuda"), (), 13, 580, (7, 5), Path()) for name in NAMES}
+CODE = {"example==1/libexample.so": (DeviceCode((7, 5)), DeviceCode((9, 0)))}
+FRAMEWORKS = {name: Framework(name, name, ("cpu", "cuda"), (), 13, 580, CODE, Path()) for name in NAMES}
 SMALL = Selection(scenarios=("mnist-cnn", "cifar-cnn"), devices=("cpu",))
 ONE = Selection(scenarios=("mnist-cnn",), devices=("cpu",))
 

@@ -8,6 +8,7 @@ from kit.analysis.measured_launch import power_capped
 from kit.analysis.warnings import REMEDIES, WarningCode
 from kit.doctor.facts import Facts, Gpus, Toolkit
 from kit.doctor.findings import Finding, Level
+from kit.host.gpus import lack_of
 from kit.model.environment import Framework
 from kit.model.errors import KitError
 from kit.model.formatting import format_percent
@@ -103,23 +104,21 @@ def check_runtime(runtime: str) -> Iterator[Finding]:
 
 
 def check_framework(framework: Framework, gpus: Gpus) -> Finding:
-    """Check whether driver and compute capability suffice for the cuda environment of a framework."""
+    """Check whether the driver and every GPU suffice for the cuda environment of a framework."""
     name = f"cuda {framework.name}"
     if framework.name in gpus.lacks:
         cause, remedy = gpus.lacks[framework.name]
         return Finding(Level.WARNING, name, f"Cells of {framework.title} on cuda would be skipped: {cause}", remedy)
-    required = framework.min_capability or (0, 0)
-    old = [f"{gpu.index} ({gpu.name})" for gpu in gpus.found if (gpu.compute_capability or required) < required]
-    if old:
-        message = f"{framework.title} cannot use GPU {', '.join(old)}: it needs compute capability {_dotted(required)}."
-        return Finding(Level.WARNING, name, message, "Choose another GPU with --gpus.")
+    lacks = [lack[0] for gpu in gpus.found if (lack := lack_of(gpu, framework, gpus.cuda))]
+    if lacks:
+        return Finding(Level.WARNING, name, " ".join(lacks), "Choose another GPU with --gpus.")
     known = {gpu.compute_capability for gpu in gpus.found if gpu.compute_capability is not None}
     capabilities = ", ".join(_dotted(own) for own in sorted(known)) or "(unknown)"
     return Finding(
         Level.OK,
         name,
-        f"CUDA {framework.cuda_major}; driver {gpus.driver or '(unknown)'} (needs {framework.min_driver}), compute "
-        f"capability {capabilities} (needs {_dotted(required)})",
+        f"CUDA {framework.cuda_major}; driver {gpus.driver or '(unknown)'} (needs {framework.min_driver}); has code "
+        f"for compute capability {capabilities}",
     )
 
 

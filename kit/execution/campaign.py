@@ -17,7 +17,7 @@ from kit.execution.launch import ReadyLaunch, RunContext, UnstartedLaunch, run_l
 from kit.execution.resolve import FindData, ResolvedLaunch, Resolver, require_named
 from kit.execution.schedule import next_round
 from kit.execution.tuned_settings import TunedSettings
-from kit.host import machine_lock
+from kit.host import gpus, machine_lock
 from kit.host.gpu_choice import choose_gpus
 from kit.host.limits import launch_limits
 from kit.host.machine import usable_cpus
@@ -125,10 +125,11 @@ class _Campaign:
         self.folder, self.plan, self.engine = folder, plan, engine
         self.progress = progress
         self.profile = find_profile(plan.profile)
-        self.resolver = Resolver(plan, engine, machine, find_data, folder.records(), progress)
         self.settings = TunedSettings(folder, TuningCache(cache_folder() / "tuning", machine, plan), progress)
         self.limits = launch_limits(plan, usable_cpus(), machine.memory_limit_bytes)
         self.gpus = choose_gpus(plan)
+        gpu = gpus.named(self.gpus[0]) if self.gpus else None
+        self.resolver = Resolver(plan, engine, machine, gpu, find_data, folder.records(), progress)
         self.probed: set[str] = set()
         self.context = RunContext(
             run=plan.run,

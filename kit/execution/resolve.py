@@ -10,13 +10,16 @@ from kit.host import gpu_choice, gpus
 from kit.model.data_choice import DataChoice
 from kit.model.environment import Environment, EnvironmentKey, Framework
 from kit.model.errors import CorruptDataError, DataError, EngineError, ImageError, unknown
-from kit.model.machine import Machine
+from kit.model.machine import Gpu, Machine
 from kit.model.plan import Plan, PlannedLaunch
 from kit.model.progress import Progress
 from kit.model.record import Record
 from kit.planning import catalog
 from scenarios.contract.reasons import Code, Reason
 from scenarios.spec import Scenario
+
+# Ampere. Source: NVIDIA, CUDA C++ Programming Guide, "Feature Support per Compute Capability"
+TF32_CAPABILITY = (8, 0)
 
 FindData = Callable[[str, DataChoice, Progress], ResolvedData]
 
@@ -68,12 +71,17 @@ class Resolver:
         plan: Plan,
         engine: Engine,
         machine: Machine,
+        gpu: Gpu | None,
         find_data: FindData,
         records: Sequence[Record],
         progress: Progress,
     ) -> None:
-        """Start with the records of earlier launches: a resumed run keeps the kind of data that it began with."""
+        """Start with the records of earlier launches: a resumed run keeps the kind of data that it began with.
+
+        gpu: the first GPU of CUDA launches, None if it is unknown.
+        """
         self._plan, self._engine, self._machine, self._progress = plan, engine, machine, progress
+        self._gpu = gpu
         self._find_data = find_data
         self._frameworks = catalog.frameworks()
         self._scenarios = catalog.scenarios()
@@ -96,6 +104,8 @@ class Resolver:
     def _resolve(self, launch: PlannedLaunch) -> ResolvedLaunch | UnstartedLaunch:
         if why := self._refused.get(launch.environment_key):
             return UnstartedLaunch(launch, self._skip_reason(launch.environment_key, why))
+        if launch.cell.device == "cuda" and self._gpu and (reason := self._gpu_reason(launch, self._gpu)):
+            return UnstartedLaunch(launch, reason)
         scenario = self._scenario(launch)
         data = self._data_of(scenario.dataset)
         if isinstance(data, Reason):
@@ -116,6 +126,21 @@ class Resolver:
         if self._plan.environment:
             return Reason.of(Code.NOT_OFFERED, why, "Name another interpreter with --env, or omit --env.")
         return Reason.of(Code.NOT_OFFERED if gpus.refusal(framework) else Code.NO_GPU_RUNTIME, why)
+
+    def _gpu_reason(self, launch: PlannedLaunch, gpu: Gpu) -> Reason | None:
+        """Return why the GPU cannot run this launch, None if it can. The code in a named interpreter is unknown."""
+        own = gpu.compute_capability
+        if launch.cell.precision == "tf32" and own is not None and own < TF32_CAPABILITY:
+            have, need = (".".join(map(str, version)) for version in (own, TF32_CAPABILITY))
+            return Reason.of(
+                Code.NOT_OFFERED,
+                f"TF32 needs compute capability {need} or newer, but GPU {gpu.index} ({gpu.name}) has {have}.",
+                "Use --precision fp32, or choose another GPU with --gpus.",
+            )
+        lack = gpus.lack_of(gpu, self._frameworks[launch.cell.framework], self._machine.cuda_driver)
+        if lack is None or self._plan.environment:
+            return None
+        return Reason.of(Code.NOT_OFFERED, lack[0], "Choose another GPU with --gpus.")
 
     def _data_of(self, name: str) -> ResolvedData | Reason:
         if name not in self._data:

@@ -59,6 +59,11 @@ def restricted() -> dict[int, str]:
     return {index: RESTRICTED[mode] for index, mode in modes.items() if mode in RESTRICTED}
 
 
+def named(name: str) -> Gpu | None:
+    """Return the GPU with this index or UUID, None if it is not visible."""
+    return next((gpu for gpu in gpus(identify=True) if name in (str(gpu.index), gpu.uuid)), None)
+
+
 def driver() -> tuple[str | None, str | None]:
     """Return the version of NVIDIA's driver and of the newest CUDA that it supports, for example ("580.65.06", "13.0").
     Return None for what NVML does not report."""
@@ -119,21 +124,40 @@ def lack(framework: Framework) -> tuple[str, str] | None:
     """Return what this machine's GPUs lack for the framework's CUDA environment, and the remedy. Return None if one is
     suitable."""
     found = gpus()
-    version, _ = driver()
+    version, cuda = driver()
     needed = framework.min_driver
     if needed is not None and version is not None and int(version.split(".")[0]) < needed:
         return (
             f"NVIDIA's driver is {version}. {framework.title} on CUDA {framework.cuda_major} needs {needed} or newer.",
             "Update the driver.",
         )
-    capability = framework.min_capability
-    known = [gpu.compute_capability for gpu in found if gpu.compute_capability is not None]
-    if capability is not None and len(known) == len(found) and all(own < capability for own in known):
-        names = ", ".join(f"{gpu.name} ({_dotted(own)})" for gpu, own in zip(found, known, strict=True))
-        return (
-            f"{framework.title} needs compute capability {_dotted(capability)} or newer. This machine has {names}.",
-            f"Use --env with an interpreter whose {framework.title} was built for this GPU.",
-        )
+    lacks = [lack_of(gpu, framework, cuda) for gpu in found]
+    return lacks[0] if lacks and all(lacks) else None
+
+
+def lack_of(gpu: Gpu, framework: Framework, cuda: str | None) -> tuple[str, str] | None:
+    """Return why the framework's CUDA environment cannot run on this GPU, and the remedy. Return None if it can, or
+    if NVML does not report its compute capability.
+
+    cuda: newest CUDA version that the driver supports, for example "13.0"; None if it is unknown.
+    """
+    own = gpu.compute_capability
+    if own is None:
+        return None
+    has = f"GPU {gpu.index} ({gpu.name}) has compute capability {_dotted(own)}"
+    remedy = f"Use --env with an interpreter whose {framework.title} was built for this GPU."
+    newest = framework.max_capability
+    if newest is not None and own > newest:
+        return f"{has}, but {framework.title} compiles only for {_dotted(newest)} and older.", remedy
+    for library, codes in (framework.device_code or {}).items():
+        package = library.partition("/")[0]
+        suitable = [code for code in codes if code.runs_on(own)]
+        if not suitable:
+            return f"{has}, for which {package} has no code. It has {', '.join(map(str, codes))}.", remedy
+        needed = min(code.min_cuda for code in suitable)
+        if cuda is not None and tuple(map(int, cuda.split("."))) < needed:
+            needs = f"To compile it, the driver must support CUDA {_dotted(needed)}, but it supports only {cuda}."
+            return f"{has}, for which {package} has only PTX. {needs}", "Update the driver."
     return None
 
 

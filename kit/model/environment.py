@@ -1,9 +1,11 @@
 """Define frameworks and the environments in which they run."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from kit.model.device_code import Capability, DeviceCode
 from scenarios.contract.cell import Device
 
 EnvironmentKey = tuple[str, Device]  # the name of a framework, and a device
@@ -14,7 +16,9 @@ class Framework:
     """The content of `docker/<framework>/framework.toml`.
 
     modules: modules that the adapter imports, in addition to those of `common.in`. cuda_major, min_driver (major
-    version of NVIDIA's driver), min_capability (compute capability, for example (7, 5)): None without a CUDA image.
+    version of NVIDIA's driver), device_code: None without a CUDA image. device_code: the code in each
+    `package==version/library` of the CUDA lock that every training step needs. max_capability: compute capability of
+    the newest GPUs for which the framework can compile code at run time; None for no limit.
     """
 
     name: str
@@ -23,8 +27,9 @@ class Framework:
     modules: tuple[str, ...]
     cuda_major: int | None
     min_driver: int | None
-    min_capability: tuple[int, int] | None
+    device_code: Mapping[str, tuple[DeviceCode, ...]] | None
     folder: Path
+    max_capability: Capability | None = None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Annotated, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from kit import assets
+from kit.model.device_code import DeviceCode
 from kit.model.environment import Framework
 from kit.model.errors import UsageError
 from kit.model.plan import PlannedLaunch
@@ -22,7 +23,7 @@ DEVICES: tuple[Device, ...] = get_args(Device)
 
 
 class FrameworkFile(BaseModel):
-    """The content of a framework.toml. The three last fields are needed for CUDA, and allowed only for it."""
+    """The content of a framework.toml. The last fields are only for CUDA, which needs all but max_capability."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -31,13 +32,16 @@ class FrameworkFile(BaseModel):
     modules: list[str]
     cuda_major: int | None = None
     min_driver: int | None = None
-    min_capability: Annotated[list[int], Field(min_length=2, max_length=2)] | None = None
+    device_code: dict[str, list[str]] | None = None
+    max_capability: Annotated[list[int], Field(min_length=2, max_length=2)] | None = None
 
     @model_validator(mode="after")
     def _has_cuda_fields_for_cuda(self) -> Self:
-        names = ("cuda_major", "min_driver", "min_capability")
+        names = ("cuda_major", "min_driver", "device_code")
         if wrong := [name for name in names if (getattr(self, name) is not None) != ("cuda" in self.devices)]:
             raise ValueError(f"{', '.join(wrong)}: needed if devices has cuda, and only then")
+        if self.max_capability and "cuda" not in self.devices:
+            raise ValueError("max_capability: allowed only if devices has cuda")
         return self
 
 
@@ -70,6 +74,9 @@ def _framework(file: Path) -> Framework:
         raise UsageError(f"{file} has no adapter {adapter}.", "Write the adapter, or remove the folder.")
     try:
         found = FrameworkFile.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+        device_code = {
+            library: tuple(map(DeviceCode.parse, names)) for library, names in (found.device_code or {}).items()
+        }
     except (ValueError, OSError) as error:  # TOML, Unicode and validation errors are ValueErrors
         remedy = "Correct the file. docker/torch/framework.toml is an example."
         raise UsageError(f"{file}: {_explain(error)}.", remedy) from error
@@ -80,8 +87,9 @@ def _framework(file: Path) -> Framework:
         modules=tuple(found.modules),
         cuda_major=found.cuda_major,
         min_driver=found.min_driver,
-        min_capability=(found.min_capability[0], found.min_capability[1]) if found.min_capability else None,
+        device_code=device_code if "cuda" in found.devices else None,
         folder=file.parent,
+        max_capability=(found.max_capability[0], found.max_capability[1]) if found.max_capability else None,
     )
 
 

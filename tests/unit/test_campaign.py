@@ -129,6 +129,43 @@ def test_cuda_without_a_gpu_is_skipped_if_it_was_not_requested(tmp_path):
     assert execute(folder, engine, retry_failed=True) == records
 
 
+def on_cuda_with(monkeypatch, *capabilities):
+    """Give the machine GPUs of these compute capabilities. Return a selection of cells on the GPU."""
+    found = [examples.gpu(index=i, uuid=f"GPU-{i}", compute_capability=own) for i, own in enumerate(capabilities)]
+    monkeypatch.setattr("kit.host.gpus.gpus", lambda **options: found)
+    return Selection(scenarios=("mnist-cnn",), frameworks=("torch",), devices=("cuda",))
+
+
+def test_tf32_is_skipped_on_a_gpu_that_lacks_it_and_fp32_is_not(tmp_path, monkeypatch):
+    selection = replace(on_cuda_with(monkeypatch, (7, 5)), precisions=("tf32", "fp32"))
+    folder, engine = new_run(tmp_path / "run", selection), fakes.FakeEngine()
+    records = {record.cell.precision: record for record in execute(folder, engine)}
+    assert records["fp32"].status is Status.OK
+    assert (records["tf32"].status, records["tf32"].reason) == (
+        Status.SKIPPED,
+        Reason(
+            Code.NOT_OFFERED,
+            "TF32 needs compute capability 8.0 or newer, but GPU 0 (NVIDIA H200) has 7.5.",
+            "Use --precision fp32, or choose another GPU with --gpus.",
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("chosen", "environment", "status"), [("0", "", "ok"), ("GPU-1", "", "skipped"), ("1", "py", "ok")]
+)
+def test_a_chosen_gpu_without_code_in_the_wheels_is_skipped(tmp_path, monkeypatch, chosen, environment, status):
+    selection = on_cuda_with(monkeypatch, (9, 0), (10, 0))
+    folder, engine = new_run(tmp_path / "run", selection, gpus=chosen, environment=environment), fakes.FakeEngine()
+    (record,) = {record.status: record for record in execute(folder, engine)}.values()
+    assert record.status == status
+    assert record.ok or record.reason == Reason(
+        Code.NOT_OFFERED,
+        "GPU 1 (NVIDIA H200) has compute capability 10.0, for which example==1 has no code. It has sm_75, sm_90.",
+        "Choose another GPU with --gpus.",
+    )
+
+
 def test_requested_cuda_without_a_gpu_is_an_error(tmp_path):
     selection = Selection(scenarios=("mnist-cnn",), devices=("cpu", "cuda"))
     folder, engine = new_run(tmp_path / "run", selection), fakes.FakeEngine(refused=NO_GPU)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kit import assets
+from kit.model.device_code import DeviceCode
 from kit.model.errors import UsageError
 from kit.planning import catalog
 
@@ -14,7 +15,10 @@ devices = ["cpu", "cuda"]
 modules = ["example", "other"]
 cuda_major = 13
 min_driver = 580
-min_capability = [7, 5]
+max_capability = [12, 0]
+
+[device_code]
+"example==1.0/libexample.so" = ["sm_75", "compute_90+ptx85"]
 """
 
 
@@ -34,13 +38,16 @@ def test_a_framework_consists_of_two_files(config):
     framework = catalog.frameworks()["example"]
     assert framework.modules == ("example", "other")
     assert (framework.title, framework.devices, framework.cuda_major) == ("Example", ("cpu", "cuda"), 13)
-    assert (framework.min_driver, framework.min_capability, framework.folder) == (580, (7, 5), config.parent)
+    assert (framework.min_driver, framework.max_capability, framework.folder) == (580, (12, 0), config.parent)
+    assert framework.device_code == {
+        "example==1.0/libexample.so": (DeviceCode((7, 5)), DeviceCode((9, 0), ptx=(8, 5))),
+    }
 
 
 def test_a_framework_without_cuda_needs_no_cuda_fields(config):
     config.write_text('title = "Example"\ndevices = ["cpu"]\nmodules = []\n')
     framework = catalog.frameworks()["example"]
-    assert (framework.devices, framework.cuda_major, framework.min_capability) == (("cpu",), None, None)
+    assert (framework.devices, framework.cuda_major, framework.device_code) == (("cpu",), None, None)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +59,9 @@ def test_a_framework_without_cuda_needs_no_cuda_fields(config):
         ('["cpu", "cuda"]', '["cpu"]', "min_driver"),
         ("580", '"580"', "min_driver"),
         ('["example", "other"]', '"example"', "modules"),
-        ("[7, 5]", "7.5", "min_capability"),
+        ("[12, 0]", "12.0", "max_capability"),
+        ("sm_75", "sm_75b", "sm_75b"),
+        ('["sm_75", "compute_90+ptx85"]', "[75]", r"device_code\.example==1\.0/libexample\.so\.0"),
         ('"Example"', "", "framework.toml"),
     ],
 )

@@ -21,7 +21,7 @@ from kit.model.errors import DiskError, EngineError
 from kit.model.launch import LaunchFolder, Limits
 
 LIMITS = Limits(timeout_s=1, memory_bytes=1 << 30, cpus=(0, 2))
-FRAMEWORK = Framework("tiny", "Tiny", ("cpu", "cuda"), (), 13, 580, (7, 5), Path())
+FRAMEWORK = Framework("tiny", "Tiny", ("cpu", "cuda"), (), 13, 580, {}, Path())
 
 
 @pytest.fixture

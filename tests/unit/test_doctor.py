@@ -29,6 +29,7 @@ from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Gpus, Load, L
 from kit.doctor.findings import LINE_CHARACTERS
 from kit.environments.package_sources import Sources
 from kit.host.sampling.cpu import CpuTimes
+from kit.model.device_code import DeviceCode
 from kit.model.environment import Framework
 from kit.model.errors import DataError, EngineError, UsageError
 from kit.model.machine import Gpu
@@ -44,8 +45,9 @@ def gpu(index: int = 0, capability: tuple[int, int] | None = (9, 0), limit_w: fl
     return examples.gpu(index=index, name="H200", compute_capability=capability, power_limit_w=limit_w)
 
 
-TORCH = Framework("torch", "PyTorch", ("cpu", "cuda"), (), 13, 580, (7, 5), HERE)
-TENSORFLOW = Framework("tensorflow", "TensorFlow", ("cpu", "cuda"), (), 12, 525, (6, 0), HERE)
+CODE = {"torch==2.13.0/libtorch_cuda.so": (DeviceCode((7, 5)), DeviceCode((9, 0)))}
+TORCH = Framework("torch", "PyTorch", ("cpu", "cuda"), (), 13, 580, CODE, HERE)
+TENSORFLOW = Framework("tensorflow", "TensorFlow", ("cpu", "cuda"), (), 12, 525, {}, HERE)
 GPUS = Gpus((gpu(),), "580.65.06", "13.0", ())
 DOCKER = Docker({"version": "28.0"}, Toolkit(("nvidia runtime",), (1, 17, 8)), 100 * GIB)
 FOLDER = Folder("disk out", HERE, "--out", writable=True, free_bytes=100 * GIB)
@@ -112,7 +114,7 @@ SPOILED: list[tuple[dict[str, Any], dict[str, Level], str]] = [
     (gpus(modes={0: "PROHIBITED"}), {"gpu mode": WARNED}, "All launches on it fail. Run `sudo nvidia-smi -i 0 -c"),
     (runtime("crun"), {"runtime": WARNED}, "Make runc the default-runtime"),
     (runtime("crun 1.25.1"), {"runtime": WARNED}, "Docker's default runtime is crun 1.25.1. Before 1.26,"),
-    (gpus(found=(gpu(), gpu(1, (7, 0)))), {"cuda torch": WARNED}, "cannot use GPU 1 (H200): it needs compute"),
+    (gpus(found=(gpu(), gpu(1, (10, 0)))), {"cuda torch": WARNED}, "GPU 1 (H200) has compute capability 10.0, for"),
     (gpus(found=(gpu(), gpu(1, limit_w=350.0))), {"gpu power": WARNED}, "GPU 1 to 50 % of its default"),
     (gpus(busy=(0,)), {"gpu load": WARNED}, "compute on GPU 0 of 1"),
     ({"folders": (replace(FOLDER, writable=False),)}, {"disk out": FAILED}, "Choose another folder with --out."),
@@ -135,13 +137,13 @@ SPOILED: list[tuple[dict[str, Any], dict[str, Level], str]] = [
 ]  # fmt: skip
 
 NOTHING_WRONG: list[tuple[dict[str, Any], str]] = [
-    ({}, "CUDA 13; driver 580.65.06 (needs 580), compute capability 9.0 (needs 7.5)"),
+    ({}, "CUDA 13; driver 580.65.06 (needs 580); has code for compute capability 9.0"),
     ({"cards": 0, **gpus(found=())}, "Cells on cuda will be skipped"),
     (toolkit(("CDI", "nvidia runtime"), (1, 16, 1)), "1.16.1; Docker passes GPUs by CDI"),
     (gpus(visible=("GPU-a", "1")), "CUDA_VISIBLE_DEVICES leaves GPU-a, 1."),
     (runtime("crun 1.26"), "runtime crun 1.26"),
     (runtime("runc 1.1.5+ds1"), "runtime runc 1.1.5+ds1"),
-    (gpus(found=(gpu(capability=None),), driver=None, cuda=None), "compute capability (unknown) (needs 7.5)"),
+    (gpus(found=(gpu(capability=None),), driver=None, cuda=None), "has code for compute capability (unknown)"),
     (toolkit(("hook",), None), "Toolkit (unknown version)"),
     (gpus(found=(gpu(limit_w=None),)), "The power limits are unknown"),
     (images(None), "The free space on Docker's disk is unknown"),

@@ -30,7 +30,7 @@ def framework(tmp_path, monkeypatch) -> Framework:
     for device in ("cpu", "cuda"):
         (folder / f"{device}.lock").write_text(LOCK)
     monkeypatch.setattr(assets, "ROOT", tmp_path)
-    return Framework("tiny", "Tiny", ("cpu", "cuda"), (), 13, 580, (7, 5), folder)
+    return Framework("tiny", "Tiny", ("cpu", "cuda"), (), 13, 580, {}, folder)
 
 
 @pytest.fixture

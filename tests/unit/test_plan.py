@@ -23,7 +23,7 @@ from scenarios.contract.request import Budget
 
 SCENARIOS = catalog.scenarios()
 FRAMEWORKS = {
-    name: Framework(name, name, ("cpu", "cuda"), (), 13, 580, (7, 5), Path())
+    name: Framework(name, name, ("cpu", "cuda"), (), 13, 580, {}, Path())
     for name in ("onnxruntime", "tensorflow", "torch")
 }
 
