@@ -9,7 +9,7 @@ LOCK = $(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --generate-
 	--custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-browser test-docker test-slow test-gpu gpu-check wheels bench bench-tuned bench-aa lint format lock docs docs-faults images clean
+.PHONY: help setup run test test-browser test-cuda-stubs test-docker test-slow test-gpu gpu-check wheels bench bench-tuned bench-aa lint format lock docs docs-faults images clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -29,11 +29,14 @@ run: setup ## measure this machine with kit run --all (RUN_ARGS adds options)
 test: setup ## run all quick tests, and say what was skipped and why
 	$(BIN)/python -m pytest tests/unit -n auto
 	$(BIN)/python -m tests.run_contract
-	$(BIN)/python -m pytest tests/browser tests/docker tests/gpu -m "not slow"
+	$(BIN)/python -m pytest tests/browser tests/cuda_stubs tests/docker tests/gpu -m "not slow"
 	@echo "Not included: whole runs in containers (make test-docker), tests on an idle machine (make test-slow)."
 
 test-browser: setup ## open a report in headless Chromium (needs chromium)
 	$(BIN)/python -m pytest tests/browser
+
+test-cuda-stubs: setup ## run ONNX Runtime's CUDA provider on stub libraries (needs a C compiler)
+	$(BIN)/python -m pytest tests/cuda_stubs
 
 test-docker: setup ## run all container tests, with whole runs (needs Docker)
 	$(BIN)/python -m pytest tests/docker

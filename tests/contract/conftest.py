@@ -2,12 +2,13 @@
 
 It runs inside the framework's environment, with the folder that contains `scenarios` on PYTHONPATH.
 
-KIT_TEST_FRAMEWORK  the adapter, a folder of scenarios/frameworks; required
-KIT_TEST_DEVICE     cpu (default) or cuda
-KIT_TEST_THREADS    intra-op threads, 1 by default
-KIT_TEST_SEEDS      seeds of the proof per scenario and variant; 2 by default, 1 at 128x128
-KIT_TEST_TUNED      if set, the tuned lane with each setting at the first value that is not the stock lane's
-KIT_TEST_EXCHANGE   folder through which frameworks exchange trained weights
+KIT_TEST_FRAMEWORK   the adapter, a folder of scenarios/frameworks; required
+KIT_TEST_DEVICE      cpu (default) or cuda
+KIT_TEST_THREADS     intra-op threads, 1 by default
+KIT_TEST_SEEDS       seeds of the proof per scenario and variant; 2 by default, 1 at 128x128
+KIT_TEST_TUNED       if set, the tuned lane with each setting at the first value that is not the stock lane's
+KIT_TEST_EXCHANGE    folder through which frameworks exchange trained weights
+KIT_TEST_CUDA_STUBS  if set, every graph of ONNX Runtime is also opened on CUDA, whose libraries are stubs
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from toys import each_net_tuned, named_adapter
 
 from scenarios.adapter import Adapter, Options
 from scenarios.contract import allocators
+
+pytest_plugins = ["on_stub_cuda"] if "KIT_TEST_CUDA_STUBS" in os.environ else []
 
 SEED = 11
 # An allocator is set before the process starts, and denormals apply to all of it. Compiling every net of the suite

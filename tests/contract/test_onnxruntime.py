@@ -5,19 +5,32 @@ It must agree with `reference.py` on every layer, on ties, and under dropout.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from scenarios import catalog
 from scenarios.adapter import Arrays, DeviceUnavailable, NotOffered, Options
 from scenarios.proof import reference
 from scenarios.spec import Adam, Conv, Dense, Dropout, Flatten, MaxPool, Scenario, Sgd
 from scenarios.weights import check_weights
 
 pytest.importorskip("onnxruntime")
-from scenarios.frameworks.onnxruntime.adapter import ADAPTER
+import onnx
+import onnxruntime
+from onnxruntime_graphs import graphs
 
+from scenarios.frameworks.onnxruntime.adapter import ADAPTER
+from scenarios.frameworks.onnxruntime.graph import Graph
+from scenarios.frameworks.onnxruntime.session import PROVIDERS
+from scenarios.frameworks.rounding import step_rounds_to_tf32
+
+DEVICE: Any = os.environ.get("KIT_TEST_DEVICE", "cpu")
+STUBS = "KIT_TEST_CUDA_STUBS" in os.environ
+OPTIONS = Options(device=DEVICE)
 TWO_CLASSES = Dense(1, activation="sigmoid")
 SOFTMAX = Dense(10, activation="softmax")
 SIGMOIDS = Dense(10, activation="sigmoid")
@@ -51,7 +64,7 @@ def labels_for(example, count):
 
 def step_gradients(example, weights, images, labels, model=None):
     """Return the loss and the gradients (w0 - w1) of one step of SGD with learning rate 1."""
-    model = model or ADAPTER(Options()).build(example, weights)
+    model = model or ADAPTER(OPTIONS).build(example, weights)
     model.load(weights)
     loss = model.step(images, labels)
     return loss, {name: weights[name] - value for name, value in model.weights().items()}
@@ -66,7 +79,7 @@ def assert_gradients(found, expected):
     "layers",
     [
         (Conv(5), MaxPool(2), Conv(12, padding="same"), MaxPool(2), Flatten(), Dense(7), SOFTMAX),
-        (MaxPool(3), Conv(12, 2, "same"), Conv(4, 2, activation="linear"), Dropout(0), Flatten(), SIGMOIDS),
+        (MaxPool(3), Conv(12, 2, "same"), Conv(4, 4, "same", activation="linear"), Dropout(0), Flatten(), SIGMOIDS),
         (Conv(9, 1), Conv(10, 5, "same"), MaxPool(4), Flatten(), Dense(6, "linear"), Dense(10, "linear")),
         (Flatten(), Dense(8), TWO_CLASSES),
     ],
@@ -78,7 +91,7 @@ def test_every_layer_agrees_with_the_reference_when_pooling_windows_tie(layers):
     images = tied_images(6, example.image)
     labels = labels_for(example, 6)
     expected = reference.evaluate(example, weights, images, labels)
-    model = ADAPTER(Options()).build(example, weights)
+    model = ADAPTER(OPTIONS).build(example, weights)
     np.testing.assert_allclose(model.logits(images), expected.logits, rtol=1e-4, atol=1e-5)
     loss, gradients = step_gradients(example, weights, images, labels, model)
     assert loss == pytest.approx(expected.loss, rel=1e-5)
@@ -116,7 +129,7 @@ def test_saturated_sigmoids_have_the_clipped_loss_and_no_gradient():
 def test_each_step_draws_a_new_dropout_mask_and_sends_the_gradient_through_it():
     example = scenario(Flatten(), Dense(400, "linear"), Dropout(0.25), TWO_CLASSES, image=(2, 2, 1), loss="binary")
     weights = check_weights(example, seed=0)
-    model = ADAPTER(Options(seed=5)).build(example, weights)
+    model = ADAPTER(replace(OPTIONS, seed=5)).build(example, weights)
     images, labels = np.full((1, 2, 2, 1), 0.5, np.float32), np.array([0])
     masks = []
     for _ in range(3):
@@ -130,10 +143,10 @@ def test_each_step_draws_a_new_dropout_mask_and_sends_the_gradient_through_it():
         assert 0.15 < 1 - mask.mean() < 0.35
     assert not np.array_equal(masks[0], masks[1])
     assert not np.array_equal(masks[1], masks[2])
-    again = ADAPTER(Options(seed=5)).build(example, weights)
+    again = ADAPTER(replace(OPTIONS, seed=5)).build(example, weights)
     same = step_gradients(example, weights, images, labels, again)[1]["3/kernel"][:, 0] != 0
     assert np.array_equal(same, masks[0])
-    other = ADAPTER(Options(seed=6)).build(example, weights)
+    other = ADAPTER(replace(OPTIONS, seed=6)).build(example, weights)
     new = step_gradients(example, weights, images, labels, other)[1]["3/kernel"][:, 0] != 0
     assert not np.array_equal(new, masks[0])
 
@@ -166,7 +179,7 @@ def test_an_epoch_counts_every_image_once_and_ends_when_the_meter_says(limit, ba
     logits = reference.forward(example, weights, images)
     labels = np.where(np.arange(10) % 2, reference.predictions(example, logits), 0)
     meter = Recorder(limit)
-    sums = ADAPTER(Options()).build(example, weights).train_epoch(Arrays(images, labels), 0, meter)
+    sums = ADAPTER(OPTIONS).build(example, weights).train_epoch(Arrays(images, labels), 0, meter)
     assert meter.batches == batches
     assert sums.images == sum(batches)
     if sums.images == 10:
@@ -181,7 +194,7 @@ def test_the_order_of_an_epoch_depends_on_seed_and_epoch():
     train = Arrays(images, labels_for(example, 12))
 
     def trained(seed, epoch):
-        model = ADAPTER(Options(seed=seed)).build(example, weights)
+        model = ADAPTER(replace(OPTIONS, seed=seed)).build(example, weights)
         model.train_epoch(train, epoch, Recorder(99))
         return model.weights()["1/kernel"]
 
@@ -194,7 +207,7 @@ def test_loading_resets_the_optimizer_and_a_predictor_keeps_its_weights():
     example = scenario(Conv(4), MaxPool(), Flatten(), SOFTMAX, optimizer=Adam())
     weights = check_weights(example, seed=0)
     images, labels = tied_images(4, example.image), labels_for(example, 4)
-    model = ADAPTER(Options()).build(example, weights)
+    model = ADAPTER(OPTIONS).build(example, weights)
     predict = model.predictor(4)
     before = predict(images)
     model.step(images, labels)
@@ -207,34 +220,78 @@ def test_loading_resets_the_optimizer_and_a_predictor_keeps_its_weights():
         assert np.array_equal(value, first[name]), name
 
 
-def test_what_is_not_offered_is_refused():
-    for refused in (
+@pytest.mark.parametrize(
+    "refused",
+    [
         {"settings": {"memory": "planned"}},
         {"lane": "tuned", "settings": {"threads": "3"}},
         {"devices": 2},
         {"precision": "bf16"},
-        {"precision": "tf32"},
-    ):
-        with pytest.raises(NotOffered):
-            ADAPTER(replace(Options(), **refused))
+        {"device": "cpu", "precision": "tf32"},
+    ],
+    ids=str,
+)
+def test_what_is_not_offered_is_refused(refused):
+    with pytest.raises(NotOffered):
+        ADAPTER(replace(OPTIONS, **refused))
+
+
+def test_a_version_that_does_not_report_where_nodes_run_is_not_offered(monkeypatch):
+    monkeypatch.delattr(onnxruntime.InferenceSession.__base__, "get_provider_graph_assignment_info")
+    with pytest.raises(NotOffered, match=r"Install 1\.24"):
+        ADAPTER(OPTIONS)
 
 
 def test_the_placement_names_provider_device_and_threads():
     example = scenario(Flatten(), SOFTMAX)
-    model = ADAPTER(Options(threads=2)).build(example, check_weights(example, seed=0))
+    model = ADAPTER(replace(OPTIONS, threads=2)).build(example, check_weights(example, seed=0))
     placement = model.placement()
-    assert (placement.device, placement.provider, placement.threads) == ("cpu", "CPUExecutionProvider", 2)
-    assert placement.tf32 is None
-    assert model.device_peak_bytes() is None
+    assert (placement.device, placement.provider, placement.threads) == (DEVICE, PROVIDERS[DEVICE], 2)
+    if DEVICE == "cpu":
+        assert placement.tf32 is None
+        assert model.device_peak_bytes() is None
 
 
+@pytest.mark.skipif(DEVICE == "cuda" or STUBS, reason="CUDA is available")
 def test_cuda_without_a_gpu_is_an_error():
-    import onnxruntime
-
-    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
-        pytest.skip("this package has CUDA")
-    with pytest.raises(DeviceUnavailable, match="without CUDA"):
+    with pytest.raises(DeviceUnavailable, match=r"is built without CUDA|cannot use CUDA here"):
         ADAPTER(Options(device="cuda"))
+
+
+@pytest.mark.parametrize(
+    "example", [pytest.param(e, id=e.label) for variants in catalog.load().values() for e in variants.values()]
+)
+def test_the_graphs_use_no_operator_that_is_newer_than_opset_18(example):
+    """Builds of ONNX Runtime from 1.24 on have a CUDA kernel for each operator at opset 18, but not for later ones."""
+    for serialized in graphs(example):
+        model = onnx.load_from_string(serialized)
+        assert model.ir_version <= 8
+        versions = {onnx.defs.get_schema(node.op_type, model.opset_import[0].version) for node in model.graph.node}
+        assert not [schema.name for schema in versions if schema.since_version > 18]
+
+
+def to_tf32(graph, tensor):
+    """Add nodes that round a tensor to 10 bits after the point (Veltkamp 1968)."""
+    scaled = graph_node(graph, "Mul", tensor, graph.scalar(2**13 + 1))
+    return graph_node(graph, "Sub", scaled, graph_node(graph, "Sub", scaled, tensor))
+
+
+NET = scenario(Conv(4, padding="same"), MaxPool(), Conv(10), Flatten(), Dense(8), SOFTMAX, optimizer=Adam())
+graph_node = Graph.node
+
+
+@pytest.mark.parametrize("rounded", [None, "Conv", "ConvTranspose", "MatMul", "Gemm"])
+@pytest.mark.parametrize("example", [NET, catalog.load()["cifar-cnn"][""]], ids=lambda e: e.name)
+def test_the_probe_sees_every_operator_that_rounds_to_tf32(example, rounded, monkeypatch):
+    """MatMul is in the gradient of a convolution's kernel. ConvTranspose is the gradient of its input."""
+
+    def node(graph, op, *inputs, **attributes):
+        if op == rounded:
+            inputs = [to_tf32(graph, tensor) for tensor in inputs[:2]] + list(inputs[2:])
+        return graph_node(graph, op, *inputs, **attributes)
+
+    monkeypatch.setattr(Graph, "node", node)
+    assert step_rounds_to_tf32(ADAPTER(OPTIONS).build, example) == (rounded is not None)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +306,10 @@ def test_cuda_without_a_gpu_is_an_error():
 )
 def test_each_setting_reaches_the_session(setting, seen):
     example = scenario(Flatten(), SOFTMAX)
-    model = ADAPTER(Options(lane="tuned", settings=setting)).build(example, check_weights(example, seed=0))
+    offered = ADAPTER.axes(OPTIONS, example)["training"]
+    if not all(value in offered.get(name, []) for name, value in setting.items()):
+        pytest.skip(f"{setting} is not offered on {DEVICE}")
+    model = ADAPTER(replace(OPTIONS, lane="tuned", settings=setting)).build(example, check_weights(example, seed=0))
     options = model._trainer.session.get_session_options()
 
     def entry(name):

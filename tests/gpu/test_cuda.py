@@ -12,6 +12,7 @@ import pytest
 from kit.environments import interpreters
 from kit.host import gpus
 from kit.planning import catalog
+from tests.cuda_builds import built_with_cuda
 
 FRAMEWORKS = catalog.frameworks()
 SCENARIOS = catalog.scenarios()
@@ -31,6 +32,8 @@ def test_the_cuda_cells_of_an_installed_framework_are_ok(framework: str, tmp_pat
     modules = (*FRAMEWORKS[framework].modules, *interpreters.NEEDED)
     if missing := interpreters.probe(interpreters.find("system"), modules).missing:
         pytest.skip(f"python3 lacks {', '.join(missing)}")
+    if not built_with_cuda(framework, interpreters.find("system")):
+        pytest.skip(f"python3 has a build of {framework} without CUDA")
     command = ("run", "--framework", framework, "--device", "cuda", "--engine", "local", "--env", "system")
     options = ("--profile", "smoke", "--data", "synthetic", "--out", str(tmp_path))
     finished = subprocess.run(

@@ -6,8 +6,11 @@ import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-OPSET = 21
-IR_VERSION = 10  # the version that belongs to opset 21
+# Opset 18 is the first with `Split` by a number of outputs. Later ones change seven operators of these graphs (Cast,
+# Equal, Pad, Reshape, Squeeze, Transpose, Unsqueeze), but only add types and modes that are not used here. Older builds
+# have no CUDA kernels for some: onnxruntime-gpu 1.24.1 has none for Equal and Pad of opset 19, 1.25.1 none for Equal.
+OPSET = 18
+IR_VERSION = 8  # the version that belongs to opset 18
 
 Tensor = str
 Dim = int | str

@@ -80,6 +80,8 @@ class Conv:
         self._out_height, self._out_width = after[:2]
         extra = layer.kernel - 1 if layer.padding == "same" else 0
         self._pads = [extra // 2, extra // 2, extra - extra // 2, extra - extra // 2]  # top, left, bottom, right
+        self._uneven = extra % 2 == 1  # ConvTranspose on CUDA refuses it, so `Pad` and `Slice` do it
+        self._in_height, self._in_width = before[:2]
 
     def layouts(self) -> dict[str, Layout]:
         size, channels, filters = self._size, self._channels, self._filters
@@ -91,13 +93,27 @@ class Conv:
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         self._x = x
+        if self._uneven:
+            return graph.node("Conv", self._padded(graph), self._kernel, self._bias)
         return graph.node("Conv", x, self._kernel, self._bias, pads=self._pads)
 
     def backward(self, graph: Graph, dy: Tensor, *, input_needed: bool) -> tuple[Tensor, Gradients]:
-        dx = graph.node("ConvTranspose", dy, self._kernel, pads=self._pads) if input_needed else ""
+        dx = self._input_gradient(graph, dy) if input_needed else ""
         per_image = graph.node("ReduceSum", dy, graph.ints(2, 3), keepdims=0)
         bias = graph.node("ReduceSum", per_image, graph.ints(0), keepdims=0)
         return dx, {self._kernel: self._kernel_gradient(graph, dy), self._bias: bias}
+
+    def _padded(self, graph: Graph) -> Tensor:
+        top, left, bottom, right = self._pads
+        return graph.node("Pad", self._x, graph.ints(0, 0, top, left, 0, 0, bottom, right))
+
+    def _input_gradient(self, graph: Graph, dy: Tensor) -> Tensor:
+        if not self._uneven:
+            return graph.node("ConvTranspose", dy, self._kernel, pads=self._pads)
+        top, left = self._pads[:2]
+        ends = graph.ints(top + self._in_height, left + self._in_width)
+        of_padded = graph.node("ConvTranspose", dy, self._kernel)
+        return graph.node("Slice", of_padded, graph.ints(top, left), ends, graph.ints(2, 3))
 
     def _kernel_gradient(self, graph: Graph, dy: Tensor) -> Tensor:
         """Return dK[o, i, r, s] = sum over images and positions of dy[o, p, q] x[i, p + r, q + s].
@@ -107,10 +123,7 @@ class Conv:
         memory.
         """
         size, channels, filters = self._size, self._channels, self._filters
-        padded = self._x
-        if any(self._pads):
-            top, left, bottom, right = self._pads
-            padded = graph.node("Pad", self._x, graph.ints(0, 0, top, left, 0, 0, bottom, right))
+        padded = self._padded(graph) if any(self._pads) else self._x
         positions = self._out_height * self._out_width
         flat_dy = graph.node("Reshape", dy, graph.ints(0, filters, positions))
         taps = [(row, column) for row in range(size) for column in range(size)]

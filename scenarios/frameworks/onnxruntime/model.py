@@ -16,6 +16,7 @@ from scenarios.frameworks.onnxruntime.network import IMAGES, evaluation_graph, l
 from scenarios.frameworks.onnxruntime.session import Runtime, nodes_by_provider
 from scenarios.frameworks.onnxruntime.step_graph import CORRECT, LOSS_SUM, build_step_graph
 from scenarios.frameworks.onnxruntime.trainer import Trainer
+from scenarios.frameworks.rounding import step_rounds_to_tf32
 from scenarios.spec import Scenario
 from scenarios.weights import Weights
 
@@ -26,7 +27,7 @@ class OnnxRuntimeModel:
     def __init__(self, options: Options, runtime: Runtime, scenario: Scenario, weights: Weights) -> None:
         self._options, self._runtime, self._scenario = options, runtime, scenario
         self._layouts = layouts(scenario)
-        self._trainer = Trainer(runtime, build_step_graph(scenario, options.seed))
+        self._trainer = Trainer(runtime, build_step_graph(scenario, options.seed), scenario.batch)
         self._evaluator: ort.InferenceSession | None = None
         self._loader = "none: no epoch trained yet"
         self._cached: tuple[Photos, list[Bytes]] | None = None
@@ -50,6 +51,7 @@ class OnnxRuntimeModel:
         ONNX Runtime returns from a step when the step is finished, on the GPU too. The loss and the correct
         predictions are summed on the device.
         """
+        self._prepare_batches(len(train))
         self._trainer.clear_sums()
         batches = self._batches(train, epoch)
         seen = 0
@@ -98,7 +100,7 @@ class OnnxRuntimeModel:
             device_name=self._runtime.device_name(),
             provider=", ".join(sorted(nodes)),
             layout="NCHW",
-            tf32=None if self._options.device == "cpu" else rounds_to_tf32(self._runtime),
+            tf32=None if self._options.device == "cpu" else self._rounds_to_tf32(),
             threads=session.get_session_options().intra_op_num_threads,
             training="kit step graph",
             loader=self._loader,
@@ -108,6 +110,19 @@ class OnnxRuntimeModel:
 
     def device_peak_bytes(self) -> int | None:
         return None if self._options.device == "cpu" else process_bytes_on_gpu()
+
+    def _rounds_to_tf32(self) -> bool:
+        # Conv falls back to TF32 if cuDNN has no other plan for its shape, so a matrix product alone proves too little.
+        def build(scenario: Scenario, weights: Weights) -> OnnxRuntimeModel:
+            return OnnxRuntimeModel(self._options, self._runtime, scenario, weights)
+
+        return rounds_to_tf32(self._runtime) or step_rounds_to_tf32(build, self._scenario)
+
+    def _prepare_batches(self, images: int) -> None:
+        """Prepare the sizes of an epoch's batches: the full one, and the short last one."""
+        batch = self._scenario.batch
+        for size in {min(batch, images), images % batch} - {0}:
+            self._trainer.prepare(np.zeros((size, *self._scenario.image), np.float32), np.zeros(size, np.int64))
 
     def _batches(self, train: TrainSet, epoch: int) -> Iterable[tuple[Images, Labels]]:
         """Return the batches of one epoch, with the short last one, in an order that depends on (seed, epoch)."""

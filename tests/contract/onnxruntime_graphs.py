@@ -1,0 +1,18 @@
+"""The graphs that ONNX Runtime's adapter makes of a scenario."""
+
+from __future__ import annotations
+
+from scenarios.frameworks.onnxruntime.network import evaluation_graph, prediction_graph
+from scenarios.frameworks.onnxruntime.step_graph import build_step_graph
+from scenarios.spec import Scenario
+from scenarios.weights import initial_weights
+
+
+def graphs(scenario: Scenario) -> list[bytes]:
+    """Return the serialized graphs of training, evaluation and prediction."""
+    weights = initial_weights(scenario, seed=0)
+    return [
+        build_step_graph(scenario, seed=0).model,
+        evaluation_graph(scenario),
+        prediction_graph(scenario, weights, scenario.batch),
+    ]
