@@ -11,11 +11,13 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "faults.md"
 DISK = {"disk full", "I/O error", "no permission"}
+STOPS = {"interrupt", "kill"}
 # Functions that others use to read or write their files. A fault in them counts for their caller.
 HELPERS = ("kit.storage.files.", "kit.storage.safe_read.", "kit.storage.bounded_cache.", "scenarios.contract.codec.")
 # The name of a boundary, and the beginning of what is there: the context, then the function that met the fault.
@@ -36,36 +38,48 @@ BOUNDARIES = {
     "engine: remove leftovers": "engine: (sweep|list containers)",
     "engine: prepare an environment": "engine: prepare",
     "engine: run a launch": "engine:",
-    "image: pull, build, commit and tag": "image build: (pull|build|commit|tag)",
-    "image: files of the build": "image build: (kit|scenarios)",
-    "image: other requests to the engine": "image build:",
+    "image: files of the build": "image: (kit|scenarios)",
+    "image: requests to the engine": "image:",
+    "virtual environment: files": "virtual environment: (kit|removal)",
     "virtual environment: uv, and the import": "virtual environment: (venv|install|import)",
-    "virtual environment: files": "virtual environment: kit",
-    "data set: download": "[^:]*: kit.datasets.download",
-    "data set: unpack an archive": "[^:]*: kit.datasets.unpack",
-    "data set: read photos": "[^:]*: kit.datasets.photos",
-    "data set: prepare, verify and install": "[^:]*: (kit|scenarios)",
+    "data set: download": "data set: kit.datasets.download",
+    "data set: unpack an archive": "data set: kit.datasets.unpack",
+    "data set: read photos": "data set: kit.datasets.photos",
+    "data set: replace a prepared one": "data set: replacement",
+    "data set: prepare, verify and install": "data set: (kit|scenarios)",
 }
 HEAD = """# Faults
 
 This page is generated with `make docs-faults`. Do not edit it by hand.
 
-Tests inject each fault below at the boundaries of kit to the operating system and to the engine. Each function of kit
-that calls the operating system, and each request to the engine, gets each kind of fault. After each fault, the tests
-try again without a fault, and fail in any of these cases:
+Tests inject faults at the boundaries of kit to the operating system and to the engine, in a run, a build and the
+preparation of a data set. There, each function of kit that uses files gets each fault of the disk and an interrupt, and
+each request to the engine gets each fault of the engine and an interrupt. After **every** fault, the tests check that
+nothing is lost: they try again without a fault, and fail in any of these cases:
 
-- The command ends with an exit code that is not documented, or without a remedy.
+- The fault was not raised at the place where the table counts it.
+- The attempt with the fault ends with an exit code that is not documented, without a remedy, or with the remedy of
+  another fault.
+- The attempt with the fault succeeds, but its result is not the same as without the fault.
 - A record, a data set or an image that existed before the fault has changed or is missing.
-- The next attempt does not finish, or a planned launch does not have exactly one `ok` record after it.
-- The next attempt leaves a lock, a container, a temporary file or a scratch folder.
+- The next attempt does not succeed, or a planned launch does not have exactly one `ok` record after it.
+- After the next attempt, a lock, a container, a temporary file or a scratch folder is left.
 
-So the next attempt succeeded in every row. For runs, the table also says whether it resumed the run or started again.
+So the next attempt succeeded in every row. The last column says whether it resumed the run or started again.
 
-"Lost" counts these cases. "Faults of the disk" are a full disk (ENOSPC), an I/O error (EIO) and a missing permission
-(EACCES). "No effect" means that kit did without the call that failed, for example a cache. The exit codes are 1 for a
-failed launch, 2 for a file that cannot be read, 3 for the engine, 4 for a build, 5 for a data set, 6 for the disk and
-130 for an interrupt. A probe of the machine's ceilings that failed has a record, and costs no cell. Only the shares of
-these ceilings are missing in the report.
+Some words in the table:
+
+- Fault of the disk: a full disk (ENOSPC), an I/O error (EIO), or a missing permission (EACCES).
+- Lost request, lost answer: the connection to Docker breaks before or after Docker carries out a request. Lost all
+  requests: it breaks for good.
+- Program: uv, or the Python of the virtual environment.
+- Exit code 0: The attempt succeeded without the call that failed, for example because it only fills a cache. Without
+  ceilings: the probe of the machine's limits failed. It has a record, and costs no cell. Only the shares of these
+  limits are missing in the report.
+- Exit code 1: A launch failed, and has a record. `--resume` with `--retry-failed` repeats it.
+- Exit code 2: A file cannot be read. 3: The engine failed. 4: A build failed. 5: A data set cannot be used. 6: A disk
+  cannot be used. 130: An interrupt.
+- Killed: The process ended at once, without an exit code and without any clean-up.
 """
 
 
@@ -75,43 +89,63 @@ def main() -> None:
         files = sorted(map(str, (ROOT / "tests" / "unit").glob("test_*faults*.py")))
         command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", *files]
         subprocess.run(command, cwd=ROOT, env=os.environ | {"KIT_TEST_FAULTS": notes.name}, check=True)
-        rows = [line.rstrip("\n").split("\t") for line in notes]
-    PAGE.write_text(make_page([(fault, place, outcome) for fault, place, outcome in rows]), encoding="utf-8")
+        page = make_page([line.rstrip("\n").split("\t") for line in notes])
+    PAGE.write_text(page, encoding="utf-8")
 
 
-def make_page(notes: list[tuple[str, str, str]]) -> str:
-    """Return the text of the page. notes: fault, place and outcome of each injected fault."""
-    table: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for fault, place, outcome in notes:
-        table[boundary(place), "fault of the disk" if fault in DISK else fault][outcome] += 1
-    order = list(BOUNDARIES)
+def make_page(notes: list[list[str]]) -> str:
+    """Return the text of the page. notes: for each injected fault its name, its place, the outcome of the attempt, and
+    what the next attempt did."""
+    table: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+    for fault, place, outcome, following in notes:
+        where = boundary(place)
+        if fault in STOPS:
+            where = f"{context(where)}: all places"
+        table[where, "fault of the disk" if fault in DISK else fault].append((outcome, following))
     merged: dict[tuple[str, frozenset[str]], list[str]] = defaultdict(list)  # the faults with the same outcomes
-    for where, fault in sorted(table, key=lambda row: (order.index(row[0]), row[1])):
-        merged[where, frozenset(table[where, fault])].append(fault)
+    for where, fault in sorted(table, key=position):
+        outcomes = STOPS if fault in STOPS else {outcome for outcome, _ in table[where, fault]}
+        merged[where, frozenset(outcomes)].append(fault)
     lines = [
-        f"The tests injected {len(notes):,} faults, and 0 of them lost anything. The numbers depend on the version of",
-        f"Python, whose library makes the calls. These are of Python {'.'.join(map(str, sys.version_info[:2]))}.",
+        f"The tests injected {len(notes):,} faults. The numbers depend on the machine and on the version of Python",
+        f"({'.'.join(map(str, sys.version_info[:2]))} here), because its library makes the calls.",
         "",
-        "| Where | Fault | Injected | Lost | How the attempt ended, and what the next one did |",
-        "|---|---|---:|---:|---|",
+        "| Where | Fault | Injected | How the attempt ended | What the next attempt did |",
+        "|---|---|---:|---|---|",
     ]
     for (where, _), found in merged.items():
-        outcomes = sum((table[where, fault] for fault in found), Counter[str]())
-        ends = "; ".join(f"{outcome} ({count:,})" for outcome, count in sorted(outcomes.items()))
-        lines.append(f"| {where} | {', '.join(found)} | {outcomes.total():,} | 0 | {ends} |")
+        rows = [row for fault in found for row in table[where, fault]]
+        ended, followed = map(counts, zip(*rows, strict=True))
+        lines.append(f"| {where} | {', '.join(found)} | {len(rows):,} | {ended} | {followed} |")
     return "\n".join([HEAD, *lines, ""])
+
+
+def context(where: str) -> str:
+    return where.partition(":")[0]
+
+
+def position(row: tuple[str, str]) -> tuple[int, int, str]:
+    """Return the position of a row in the table. The rows of all places are the last ones of their context."""
+    contexts, order = [context(name) for name in BOUNDARIES], list(BOUNDARIES)
+    where, fault = row
+    return contexts.index(context(where)), order.index(where) if where in order else len(order), fault
+
+
+def counts(values: Iterable[str]) -> str:
+    """Return how often each value occurs, for example "exit code 3: 14; exit code 6: 2"."""
+    return "; ".join(f"{value}: {count:,}" for value, count in sorted(Counter(values).items()))
 
 
 def boundary(place: str) -> str:
     """Return the name of the boundary of a place, for example `run: os.link in kit.storage.files._rename_new for
     kit.storage.run_folder.save`. Raise ValueError if it has none."""
-    context, _, what = place.partition(": ")
+    where, _, what = place.partition(": ")
     call = re.fullmatch(r"\S+ in (\S+)(?: for (\S+))?", what)
     if call:
         function, caller = call[1], call[2]
-        what = caller if caller and caller != "tests" and function.startswith(HELPERS) else function
+        what = caller if caller and function.startswith(HELPERS) else function
     for name, beginning in BOUNDARIES.items():
-        if re.match(beginning, f"{context}: {what}"):
+        if re.match(beginning, f"{where}: {what}"):
             return name
     raise ValueError(f"{place}: add it to BOUNDARIES")
 

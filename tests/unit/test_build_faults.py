@@ -24,25 +24,26 @@ from kit.engines.docker import DockerEngine
 from kit.environments.images import BUILD_CONTAINER, IMAGE_LABEL
 from kit.environments.package_sources import Sources
 from kit.execution.clean import clean
-from kit.model.environment import Framework
-from kit.model.errors import DiskError, EngineError, ImageError
+from kit.model.environment import Environment, Framework
+from kit.model.errors import DiskError, EngineError, ImageError, KitError
 from kit.model.progress import Silent
 from tests import faults
-from tests.builds import HANG, OS_ERRORS, Interrupting, first_calls, outcome, program, require_ended
 from tests.fakes_daemon import USERS, FakeClient, Killed, at_once, refusal
+from tests.programs import HANG, Interrupting, program, require_ended
 
 LOST = (
     "HTTPConnectionPool(host='localhost', port=None): Max retries exceeded with url: /v1.43/build?t=kit&buildargs="
     "%7B%22HTTPS_PROXY%22%3A+%22http%3A%2F%2Fme%3Asecret%40proxy%22%7D (Caused by NewConnectionError('refused'))"
 )
-FAULTS: dict[str, Callable[[], BaseException]] = {
-    "interrupt": KeyboardInterrupt,
-    "kill": Killed,
-    "engine lost": lambda: requests.ConnectionError(LOST),
-    "no answer": lambda: requests.ReadTimeout("Read timed out. (read timeout=60)"),
-    "engine's error": lambda: refusal(500, "internal error"),
-    "conflict": lambda: refusal(409, "conflict"),
-    "engine's disk full": lambda: refusal(500, "write /var/lib/docker/x: no space left on device"),
+# How to make the exception of each fault of the engine, and what it may become.
+FAULTS: dict[str, tuple[Callable[[], BaseException], tuple[type[KitError], ...]]] = {
+    "interrupt": (KeyboardInterrupt, ()),
+    "kill": (Killed, ()),
+    "engine lost": (lambda: requests.ConnectionError(LOST), (EngineError,)),
+    "no answer": (lambda: requests.ReadTimeout("Read timed out. (read timeout=60)"), (EngineError,)),
+    "engine's error": (lambda: refusal(500, "internal error"), (EngineError, ImageError)),
+    "conflict": (lambda: refusal(409, "conflict"), (EngineError, ImageError)),
+    "engine's disk full": (lambda: refusal(500, "write /var/lib/docker/x: no space left on device"), (DiskError,)),
 }
 
 
@@ -99,12 +100,15 @@ def test_after_every_fault_of_the_engine_the_next_build_succeeds(
     assert whole.commit_timeout is None, "a commit of gigabytes takes longer than the limit for other requests"
     assert whole.timeout == 60.0
     assert "me:secret@" in whole.installed_with["pip.conf"]
+    make_error, kinds = FAULTS[fault]
     for nth, place in enumerate(whole.places, 1):
         for mend in ("prepare", "sweep"):
-            error = FAULTS[fault]()
+            error = make_error()
             client = FakeClient(nth, error).with_leftovers()
             engine = engine_of(client, sources)
-            ended = outcome(partial(engine.prepare, framework, "cpu", Silent()), error)
+            ended = faults.attempt(partial(engine.prepare, framework, "cpu", Silent()), error, *kinds)
+            assert client.places[nth - 1] == place
+            assert ended.result is None or ended.result.reference == expected.reference, place
             require_no_secret(client, tmp_path / "cache")
             if fault == "interrupt":
                 left = {*client.containers_there, *client.volumes} & set(client.leftovers())
@@ -117,35 +121,40 @@ def test_after_every_fault_of_the_engine_the_next_build_succeeds(
             assert made.reference == expected.reference
             assert client.leftovers() == [], place
             assert {*client.containers_there, *client.images_there, *client.volumes} > USERS
-        faults.note(fault, f"image build: {place}", ended)
+            faults.note(fault, f"image: {place}", ended.outcome)
 
 
-@pytest.mark.parametrize("fault", ["interrupt", *OS_ERRORS])
+@pytest.mark.parametrize("fault", faults.ERRORS)
 def test_after_every_fault_of_the_disk_the_next_build_succeeds(
     tmp_path: Path, framework: Framework, sources: Sources, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     monkeypatch.setattr("kit.environments.daemon.in_background", at_once)
     cache = tmp_path / "cache"
-    with faults.at(0, KeyboardInterrupt()) as calls:
-        expected = engine_of(FakeClient(), sources).prepare(framework, "cpu", Silent())
-    assert len(first_calls(calls)) >= 10
-    for place, nth in first_calls(calls).items():
+    engine_of(FakeClient(), sources).prepare(framework, "cpu", Silent())  # imports modules
+    shutil.rmtree(cache)
+    whole = FakeClient()
+    with faults.record() as calls:
+        expected = engine_of(whole, sources).prepare(framework, "cpu", Silent())
+    assert len(calls.places) >= 10
+    for place in calls.places:
         shutil.rmtree(cache)
-        error = KeyboardInterrupt() if fault == "interrupt" else OS_ERRORS[fault]()
+        error = faults.ERRORS[fault]()
         client = FakeClient()
         engine = engine_of(client, sources)
 
-        def attempt(engine: DockerEngine = engine, nth: int = nth, error: BaseException = error) -> None:
-            with faults.at(nth, error):
-                engine.prepare(framework, "cpu", Silent())
+        def work(engine: DockerEngine = engine, place: str = place, error: BaseException = error) -> Environment:
+            with faults.at(place, error):
+                return engine.prepare(framework, "cpu", Silent())
 
-        ended = outcome(attempt, error)
+        ended = faults.attempt(work, error, DiskError)
+        if ended.result:
+            assert (ended.result.reference, client.installed_with) == (expected.reference, whole.installed_with), place
         require_no_secret(client, cache)
         assert not client.containers_there
         assert not client.volumes
         assert engine.prepare(framework, "cpu", Silent()).reference == expected.reference, place
         assert client.leftovers() == [], place
-        faults.note(fault, f"image build: {place}", ended)
+        faults.note(fault, f"image: {place}", ended.outcome)
 
 
 def test_ctrl_c_while_the_container_is_created_removes_it(

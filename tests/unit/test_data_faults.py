@@ -8,11 +8,11 @@ from __future__ import annotations
 import errno
 import gzip
 import hashlib
+import itertools
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,17 +24,10 @@ from kit.datasets import service
 from kit.datasets.manifest import Manifest
 from kit.datasets.registry import SOURCES, RemoteFile
 from kit.model.errors import DataError, DiskError
-from kit.model.progress import Silent
+from kit.model.progress import Progress, Silent
 from tests import faults
 
 FILES = {f"file{number}.gz": gzip.compress(bytes([number]) * 999, mtime=1) for number in range(2)}
-ERRORS: dict[str, Callable[[], BaseException]] = {
-    "interrupt": KeyboardInterrupt,
-    "disk full": lambda: OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
-    "I/O error": lambda: OSError(errno.EIO, os.strerror(errno.EIO)),
-    "no permission": lambda: OSError(errno.EACCES, os.strerror(errno.EACCES)),
-}
-OS_ERRORS = list(ERRORS)[1:]
 
 
 class NobodyWaits(Silent):
@@ -75,75 +68,76 @@ def url(inputs: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def make(attempt: str, inputs: Path) -> Manifest:
+def make(way: str, inputs: Path, progress: Progress | None = None) -> Manifest:
     """Make a data set in one of several ways."""
-    if attempt in ("copy", "download"):
-        return service.fetch("mnist", NobodyWaits())
-    return service.add("mnist" if attempt == "mirror" else "cats-dogs", inputs / attempt, NobodyWaits())
-
-
-def first_calls(calls: faults.Calls) -> dict[str, int]:
-    """Return the number of the first call at each place."""
-    return {place: nth for nth, place in reversed(list(enumerate(calls.places, 1)))}
+    progress = progress or NobodyWaits()
+    if way in ("copy", "download"):
+        return service.fetch("mnist", progress)
+    return service.add("mnist" if way == "mirror" else "cats-dogs", inputs / way, progress)
 
 
 def files(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("attempt", ["copy", "download", "mirror", "photos", "photos.zip", "photos.tar.gz"])
+@pytest.mark.parametrize("way", ["copy", "download", "mirror", "photos", "photos.zip", "photos.tar.gz"])
 def test_after_every_fault_the_next_attempt_succeeds(
-    tmp_path: Path, inputs: Path, url: str, monkeypatch: pytest.MonkeyPatch, attempt: str
+    tmp_path: Path, inputs: Path, url: str, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    monkeypatch.setenv("KIT_DATA_MIRROR", url if attempt == "download" else str(inputs / "mirror"))
-    monkeypatch.setenv("KIT_DATA_DIR", str(tmp_path / "clean"))
-    with faults.at(0, KeyboardInterrupt()) as calls:
-        expected = make(attempt, inputs)
-    assert len(first_calls(calls)) > 20
-    for number, (place, nth) in enumerate(first_calls(calls).items()):
-        for fault in ("interrupt", OS_ERRORS[number % len(OS_ERRORS)]):
-            data = tmp_path / f"{fault}{number}"
-            monkeypatch.setenv("KIT_DATA_DIR", str(data))
-            error = ERRORS[fault]()
-            outcome = "no effect"
-            try:
-                with faults.at(nth, error):
-                    assert make(attempt, inputs) == expected
-            except (KeyboardInterrupt, DataError, DiskError) as caught:
-                outcome = describe(caught, error, inputs)
-            faults.note(fault, f"{attempt}: {place}", outcome)
-            assert make(attempt, inputs) == expected, place
-            assert service.verify(expected.name) == expected
-            assert files(data) == files(tmp_path / "clean"), place
+    monkeypatch.setenv("KIT_DATA_MIRROR", url if way == "download" else str(inputs / "mirror"))
+    for folder in ("first", "clean"):  # the first attempt imports modules
+        monkeypatch.setenv("KIT_DATA_DIR", str(tmp_path / folder))
+        with faults.record() as calls:
+            expected = make(way, inputs)
+    assert len(calls.places) > 20
+    for nth, (place, fault) in enumerate(itertools.product(calls.places, faults.ERRORS)):
+        data = tmp_path / str(nth)
+        monkeypatch.setenv("KIT_DATA_DIR", str(data))
+        outcome = end_with_fault(way, inputs, faults.ERRORS[fault](), place, expected)
+        assert make(way, inputs) == expected, place
+        assert service.verify(expected.name) == expected
+        assert files(data) == files(tmp_path / "clean"), place
+        assert list((data / "work").glob("*")) == [], place
+        faults.note(fault, f"data set: {place}", outcome)
 
 
-@pytest.mark.parametrize("fault", ERRORS)
+@pytest.mark.parametrize("fault", faults.ERRORS)
 def test_after_every_fault_while_a_set_is_replaced_the_old_or_the_new_one_is_whole(
     tmp_path: Path, inputs: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     monkeypatch.setenv("KIT_DATA_DIR", str(tmp_path / "data"))
-    new = make("photos", inputs)
     shutil.copyfile(inputs / "photos" / "test" / "cats" / "0.jpg", inputs / "photos" / "test" / "cats" / "1.jpg")
+    old = make("photos", inputs)
     functions = ("os.chmod", "os.mkdir", "os.replace", "os.rmdir", "os.unlink")
-    with faults.at(0, KeyboardInterrupt(), functions) as calls:
-        old = make("photos", inputs)
-    for place, nth in first_calls(calls).items():
-        with suppress(KeyboardInterrupt, DiskError), faults.at(nth, ERRORS[fault](), functions):
-            make("photos.zip", inputs)
-        assert service.verify("cats-dogs") in (old, new), place
+    with faults.record(functions) as calls:
+        new = make("photos.zip", inputs)
+    assert make("photos", inputs) == old
+    for nth in range(1, calls.places.total() + 1):  # a folder is replaced by several calls at one place
+        outcome = end_with_fault("photos.zip", inputs, faults.ERRORS[fault](), nth, new, functions)
+        assert service.verify("cats-dogs") in (old, new), nth
         assert make("photos", inputs) == old
+        faults.note(fault, "data set: replacement", outcome)
 
 
-def describe(caught: BaseException, error: BaseException, inputs: Path) -> str:
-    """Return the outcome of a fault for the table. Fail if it is another one than the user needs: a DataError about the
-    user's files, a DiskError about all others."""
-    if isinstance(error, KeyboardInterrupt):
-        assert caught is error
-        return "interrupted"
-    assert isinstance(caught, DataError | DiskError)
-    assert isinstance(error, OSError)
-    if error.filename and error.errno != errno.ENOSPC:  # reads and writes of open files do not name them
+def end_with_fault(
+    way: str,
+    inputs: Path,
+    error: BaseException,
+    place: str | int,
+    expected: Manifest,
+    functions: Sequence[str] = faults.FILE_OPERATIONS,
+) -> str:
+    """Make a data set with a fault. Return how it ended. Fail unless it is the expected one, or the user gets a
+    DataError about the user's files, and a DiskError about all others."""
+
+    def work() -> None:
+        with faults.at(place, error, functions):
+            made = make(way, inputs, Silent())  # it may wait: flock means by EACCES that another process has the lock
+            assert made == expected
+
+    ended = faults.attempt(work, error, DataError, DiskError)
+    # Reads and writes of open files do not name them.
+    if isinstance(error, OSError) and error.filename and error.errno != errno.ENOSPC and ended.caught:
         users = Path(error.filename).is_relative_to(inputs)
-        assert isinstance(caught, DataError if users else DiskError), error.filename
-    assert caught.remedy
-    return f"{type(caught).__name__} (exit code {caught.exit_code})"
+        assert isinstance(ended.caught, DataError if users else DiskError), error.filename
+    return ended.outcome

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from kit.model.environment import Environment, Framework
 from kit.model.errors import DiskError, EngineError, ImageError, KitError
 from kit.model.progress import Silent
 from tests import faults
-from tests.builds import HANG, OS_ERRORS, Interrupting, first_calls, outcome, program, require_ended
+from tests.programs import HANG, Interrupting, program, require_ended
 
 
 class FakeUv:
@@ -61,9 +60,12 @@ def require_whole(environment: Environment) -> None:
 @pytest.mark.parametrize("step", ["venv", "install", "import"])
 def test_after_every_fault_of_uv_the_next_attempt_succeeds(uv: FakeUv, tmp_path: Path, step: str) -> None:
     failures: dict[str, tuple[str, type[KitError]]] = {
-        "exit code": ("echo no https://me:secret@host/simple; exit 1", EngineError if step == "venv" else ImageError),
-        "disk full": ("echo write x: No space left on device; exit 2", DiskError),
-        "killed": ("kill -9 $$", EngineError if step == "venv" else ImageError),
+        "program fails": (
+            "echo no https://me:secret@host/simple; exit 1",
+            EngineError if step == "venv" else ImageError,
+        ),
+        "program's disk full": ("echo write x: No space left on device; exit 2", DiskError),
+        "program killed": ("kill -9 $$", EngineError if step == "venv" else ImageError),
     }
     for fault, (script, kind) in failures.items():
         (uv.folder / step).write_text(script)
@@ -75,47 +77,59 @@ def test_after_every_fault_of_uv_the_next_attempt_succeeds(uv: FakeUv, tmp_path:
         environment = uv.ensure()
         require_whole(environment)
         shutil.rmtree(Path(environment.reference).parents[1])
-        faults.note(fault, f"virtual environment: {step}", f"{kind.__name__} (exit code {kind.exit_code})")
+        faults.note(fault, f"virtual environment: {step}", f"exit code {kind.exit_code}")
     (uv.folder / step).write_text(HANG.format(pids=tmp_path / "pids"))
     with pytest.raises(KeyboardInterrupt):
         uv.ensure(Interrupting("hanging"))
     require_ended(tmp_path / "pids")
     (uv.folder / step).unlink()
     require_whole(uv.ensure())
-    faults.note("interrupt", f"virtual environment: {step}", "interrupted")
-    assert "secret" in (uv.folder / "install.env").read_text()
+    faults.note("interrupt", f"virtual environment: {step}", "exit code 130")
+    variables = (uv.folder / "install.env").read_text().splitlines()
+    assert "UV_DEFAULT_INDEX=https://me:secret@host/simple" in variables
+    assert "UV_FIND_LINKS=https://me:secret@host/wheels" in variables
     assert "secret" not in (uv.folder / "arguments").read_text()
     assert "secret" not in (uv.folder / "import.env").read_text()
 
 
-@pytest.mark.parametrize("fault", ["interrupt", *OS_ERRORS])
+@pytest.mark.parametrize("fault", faults.ERRORS)
 def test_after_every_fault_of_the_disk_the_next_environment_is_whole(uv: FakeUv, fault: str) -> None:
-    with faults.at(0, KeyboardInterrupt()) as calls:
+    uv.ensure()  # imports modules
+    shutil.rmtree(uv_environments.folder().parent)
+    with faults.record() as calls:
         require_whole(uv.ensure())
-    assert len(first_calls(calls)) >= 10
-    for place, nth in first_calls(calls).items():
+    assert len(calls.places) >= 10
+    for place in calls.places:
         shutil.rmtree(uv_environments.folder().parent)
-        error = KeyboardInterrupt() if fault == "interrupt" else OS_ERRORS[fault]()
+        error = faults.ERRORS[fault]()
 
-        def attempt(nth: int = nth, error: BaseException = error) -> None:
-            with faults.at(nth, error):
-                uv.ensure()
+        def work(place: str = place, error: BaseException = error) -> None:
+            with faults.at(place, error):
+                require_whole(uv.ensure())
 
-        ended = outcome(attempt, error)
+        ended = faults.attempt(work, error, DiskError, EngineError)
+        assert not isinstance(ended.caught, EngineError) or "cannot be run" in ended.text
         require_whole(uv.ensure())
-        faults.note(fault, f"virtual environment: {place}", ended)
+        faults.note(fault, f"virtual environment: {place}", ended.outcome)
 
 
-def test_an_interrupted_removal_of_an_environment_leaves_no_complete_one(uv: FakeUv) -> None:
+@pytest.mark.parametrize("fault", faults.ERRORS)
+def test_a_removal_of_an_environment_with_a_fault_leaves_no_complete_one(uv: FakeUv, fault: str) -> None:
     uv.ensure()
     functions = ("os.rmdir", "os.unlink")
-    with faults.at(0, KeyboardInterrupt(), functions) as calls:
+    with faults.record(functions) as calls:
         assert len(uv_environments.remove_all()) == 1
-    for nth in range(1, len(calls.places) + 1):
+    for nth in range(1, calls.places.total() + 1):
         uv.ensure()
-        with suppress(KeyboardInterrupt), faults.at(nth, KeyboardInterrupt(), functions):
-            uv_environments.remove_all()
+        error = faults.ERRORS[fault]()
+
+        def work(nth: int = nth, error: BaseException = error) -> None:
+            with faults.at(nth, error, functions):
+                uv_environments.remove_all()
+
+        ended = faults.attempt(work, error, DiskError)
         require_whole(uv.ensure())
+        faults.note(fault, "virtual environment: removal", ended.outcome)
 
 
 @pytest.mark.parametrize("name", ["uv", "python"])

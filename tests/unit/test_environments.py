@@ -121,22 +121,6 @@ def test_a_package_with_another_hash_is_an_error_that_shows_no_password(place, c
     assert "secret" not in "".join(capfd.readouterr())
 
 
-def test_a_password_is_not_an_argument_of_a_program(place, tmp_path, monkeypatch):
-    tool = tmp_path / "fake-uv"
-    tool.write_text(f'#!/bin/sh\nenv > {tmp_path}/$1.env\necho "$@" >> {tmp_path}/arguments\n[ $1 = venv ]\n')
-    tool.chmod(0o755)
-    monkeypatch.setattr(uv_environments, "_uv", lambda: str(tool))
-    place.sources = Sources("https://me:secret@host/simple", "https://me:secret@host/wheels")
-    with pytest.raises(ImageError):
-        place.ensure()
-    arguments = (tmp_path / "arguments").read_text()
-    assert "pip install" in arguments
-    assert "secret" not in arguments
-    variables = (tmp_path / "pip.env").read_text().splitlines()
-    assert "UV_DEFAULT_INDEX=https://me:secret@host/simple" in variables
-    assert "UV_FIND_LINKS=https://me:secret@host/wheels" in variables
-
-
 def test_an_adapter_that_cannot_be_imported_is_an_error_each_time(place):
     place.adapter.write_text("import no_such_library")
     for _ in range(2):
