@@ -227,7 +227,10 @@ class Adapter(Protocol):
         """Configure the process: threads, device, precision, seeds. Raise DeviceUnavailable or NotOffered."""
 
     def versions(self) -> dict[str, str]:
-        """Return versions of the framework and of the libraries that compute for it (CUDA, cuDNN, oneDNN if known)."""
+        """Return versions of the framework and of the libraries that compute for it (CUDA, cuDNN, oneDNN if known).
+
+        The caller trains first: CUDA's libraries are those that the framework has loaded, not those it was built with.
+        """
 
     def build(self, scenario: Scenario, weights: Weights) -> Model:
         """Return a model with these weights, ready for its first step. Raise NotOffered.

@@ -129,7 +129,7 @@ class Placement:
     """What really ran, as the framework or a probe reports it.
 
     device: device of the outputs of a training step. device_name: name of the processor. provider: execution provider
-    or backend. layout: memory layout of images. tf32: whether a probe product was rounded to TF32; None on the CPU.
+    or backend. layout: memory layout of images. tf32: whether probes find that it rounds to TF32; None on the CPU.
     threads: number of intra-op threads that the framework reports. training, loader: what trains and what feeds it, as
     text for the report. denormals: what the framework's own threads do with numbers below the smallest normal float32.
     nodes: number of nodes of the training graph on each provider or device (eager frameworks: parameter tensors).

@@ -56,8 +56,9 @@ def main(arguments: list[str] | None = None) -> None:
     request = from_json(Request, (options.io / REQUEST_FILE).read_bytes())
     scenario = find_scenario(request)
     adapter = load_adapter(request.cell.framework)
+    space = search_space(adapter, request, scenario)
     require_no_threads()
-    send(control, search_space(adapter, request, scenario))
+    send(control, space)
     train, test = (shared_data.load(options.data, scenario, name) for name in ("train", "test"))
     task = trial_process.Task(request, scenario, adapter, train, test, options.io)
     while True:

@@ -164,3 +164,17 @@ def test_versions_name_python_and_the_framework(adapter: Adapter) -> None:
     assert versions["python"].startswith("3.")
     assert adapter.name in versions
     assert all(isinstance(value, str) and value for value in versions.values()), versions
+
+
+def test_versions_of_cuda_are_those_of_the_loaded_libraries(adapter: Adapter, monkeypatch: pytest.MonkeyPatch) -> None:
+    if adapter.name not in ("tensorflow", "torch"):
+        pytest.skip("this adapter lists packages")
+    loaded = {"cuda": "12.9", "cudnn": "9.28.0"}
+    monkeypatch.setattr("scenarios.frameworks.cuda_libraries.loaded_versions", lambda: dict(loaded))
+    if adapter.name == "tensorflow":
+        built = {"cuda_version": "12.5.1", "cudnn_version": "9"}
+        monkeypatch.setattr("tensorflow.sysconfig.get_build_info", lambda: built)
+    else:
+        monkeypatch.setattr("torch.version.cuda", "12.5")
+    versions = adapter.versions()
+    assert loaded.items() <= versions.items(), versions

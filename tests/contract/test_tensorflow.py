@@ -7,13 +7,14 @@ import importlib
 import itertools
 import os
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from toys import RecordingMeter, noise, toy, zeros
 
-from scenarios.adapter import Arrays, Options
-from scenarios.spec import Adam
+from scenarios.adapter import Arrays, Model, Options
+from scenarios.spec import Adam, Conv, Dense, Flatten
 from scenarios.weights import check_weights
 
 SCENARIO = toy(batch=8, optimizer=Adam())
@@ -39,6 +40,59 @@ def test_the_step_is_traced_once(tensorflow, monkeypatch):
         model.train_epoch(Arrays(*noise(SCENARIO, count)), 0, RecordingMeter())
         model.load(zeros(SCENARIO))
     assert len(traced) == 1
+
+
+def compilations(folder: Path) -> list[str]:
+    """Return the names of XLA's steps of compilation in a profile that TensorFlow wrote to a folder."""
+    xplane_pb2 = importlib.import_module("tensorflow.tsl.profiler.protobuf.xplane_pb2")
+    found = []
+    for file in folder.glob("**/*.xplane.pb"):
+        for plane in xplane_pb2.XSpace.FromString(file.read_bytes()).planes:
+            names = (plane.event_metadata[event.metadata_id].name for line in plane.lines for event in line.events)
+            found += [name for name in names if "Compile" in name]
+    return found
+
+
+@pytest.mark.skipif("KIT_TEST_TUNED" in os.environ, reason="sets its own settings")
+@pytest.mark.parametrize("loop", ["fit", "graph"])
+def test_xla_compiles_nothing_inside_a_window(tensorflow, options: Options, tmp_path, loop):
+    """Use a short last batch. What compiles before the first window must leave no trace in the training."""
+    profiler = importlib.import_module("tensorflow").profiler.experimental
+
+    class ProfilingMeter(RecordingMeter):
+        def begin(self) -> None:
+            super().begin()
+            profiler.stop()
+            profiler.start(str(tmp_path / "windows"))
+
+    def build(network: str) -> Model:
+        tuned = replace(options, lane="tuned", settings={"network": network, "loop": loop})
+        return type(tensorflow)(tuned).build(scenario, check_weights(scenario, 0))
+
+    scenario = replace(SCENARIO, batch=7)
+    train, model, plain = Arrays(*noise(scenario, 17)), build("compiled"), build("kernels")
+    profiler.start(str(tmp_path / "before"))
+    try:
+        found = model.train_epoch(train, 0, ProfilingMeter())
+    finally:
+        profiler.stop()
+    assert not compilations(tmp_path / "windows")
+    assert compilations(tmp_path / "before")
+    assert found.loss == pytest.approx(plain.train_epoch(train, 0, RecordingMeter()).loss, rel=1e-4)
+    for name, values in plain.weights().items():
+        assert model.weights()[name] == pytest.approx(values, rel=1e-4, abs=1e-5)
+
+
+def test_the_loop_in_the_graph_counts_in_int32(tensorflow, options: Options):
+    """TensorFlow keeps int32 scalars on the host. It would read an int64 counter back from the GPU in each step."""
+    tuned = replace(options, lane="tuned", settings={"loop": "graph"})
+    model = type(tensorflow)(tuned).build(SCENARIO, zeros(SCENARIO))
+    graph = model._steps.get_concrete_function().graph
+    [loop] = [op for op in graph.get_operations() if op.type in ("While", "StatelessWhile")]
+    parts = [graph, *(graph._get_function(loop.get_attr(name).name).graph for name in ("cond", "body"))]
+    scalars = [tensor for part in parts for op in part.get_operations() for tensor in op.outputs if tensor.shape == ()]
+    assert "int32" in {tensor.dtype.name for tensor in scalars}
+    assert not [tensor.name for tensor in scalars if tensor.dtype.name == "int64"]
 
 
 def test_an_epoch_waits_for_the_device_only_at_the_end_of_a_window(tensorflow, monkeypatch):
@@ -85,6 +139,26 @@ def test_each_setting_is_what_runs(tensorflow, options: Options, monkeypatch):
     assert stock.startswith("Keras fit, ")
     assert built(loop="graph").placement().training == stock.replace("fit", "graph")
     assert built(optimizer="fused").placement().training not in (stock, stock.replace("fit", "graph"))
+
+
+@pytest.mark.skipif("KIT_TEST_TUNED" in os.environ, reason="sets its own settings")
+@pytest.mark.parametrize("settings", [{"network": "compiled"}, {"loop": "graph"}], ids=str)
+@pytest.mark.parametrize("name", ["", "Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", "MatMul"])
+def test_tf32_in_the_graph_that_trains_is_found(tensorflow, options: Options, name, settings):
+    """Change what an operator returns as if an operand were rounded to TF32, but only in graphs."""
+    callbacks = importlib.import_module("tensorflow.python.framework.op_callbacks")
+
+    def rounded(operator, inputs, attributes, outputs, op_name=None, graph=None):
+        return [output * (1 + 3e-4) for output in outputs] if operator == name and graph else outputs
+
+    tuned = replace(options, lane="tuned", settings=settings)
+    scenario = toy((Conv(4), Conv(4), Flatten(), Dense(8)), batch=8)
+    model = type(tensorflow)(tuned).build(scenario, check_weights(scenario, 0))
+    callbacks.add_op_callback(rounded)
+    try:
+        assert model._rounds_to_tf32() == bool(name)
+    finally:
+        callbacks.remove_op_callback(rounded)
 
 
 def test_plain_keras_can_be_timed_by_its_steps_alone(tensorflow, monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +15,7 @@ import pytest
 from toys import RecordingMeter, noise, save_photo, toy
 
 from scenarios import catalog
-from scenarios.adapter import Adapter, Arrays, Options, Photos
+from scenarios.adapter import Adapter, Arrays, Images, Labels, Options, Photos
 from scenarios.measuring.ceilings import Precision
 from scenarios.spec import Adadelta, Adam, Augment, Conv, Dense, Flatten, Layer, MaxPool, Optimizer, Sgd
 from scenarios.weights import check_weights
@@ -30,6 +30,26 @@ def torch(adapter: Adapter) -> ModuleType:
     if adapter.name != "torch":
         pytest.skip("another adapter is under test")
     return importlib.import_module("torch")
+
+
+@pytest.fixture(params=["own", "apart"])
+def each_device(
+    torch: ModuleType, options: Options, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Options]:
+    """Yield the options, and in a second test those of the stand-in for a GPU, which runs everywhere."""
+    if request.param == "own":
+        yield options
+        return
+    apart = importlib.import_module("apart")  # imports PyTorch
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)  # does not know the device
+    with apart.ApartDevice():
+        yield replace(options, device=apart.DEVICE)
+
+
+def move_batch(model: Any, images: Images, labels: Labels) -> tuple[Any, Any]:
+    """Return the batch as tensors on the model's device."""
+    module = torch_module("model")
+    return model._to_device(module.to_nchw(images)), module.to_labels(labels).to(model._device)
 
 
 def record_without_graph(work: Any) -> Any:
@@ -57,23 +77,22 @@ def capture(torch: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any
     [(Sgd(0.1), {}), (Adam(), {}), (Adam(), {"optimizer": "fused"}), (Adadelta(), {})],
 )
 def test_recording_a_step_changes_neither_weights_nor_optimizer(
-    torch: ModuleType,
     capture: Callable[[Any, Any], Any],
     adapters: type[Adapter],
-    options: Options,
+    each_device: Options,
     optimizer: Optimizer,
     settings: dict[str, str],
 ) -> None:
     """Test also the recording of a second step in the middle of training, when the optimizer has a state."""
     scenario = toy((Flatten(), Dense(8)), optimizer=optimizer)
     model, plain = (
-        adapters(replace(options, lane="tuned", settings=each)).build(scenario, check_weights(scenario, seed=0))
+        adapters(replace(each_device, lane="tuned", settings=each)).build(scenario, check_weights(scenario, seed=0))
         for each in (settings, {})
     )
     steps = {}
     for seed, size in enumerate((8, 8, 4, 8, 4)):
         images, labels = noise(scenario, size, seed)
-        batch = torch_module("model").to_nchw(images), torch.from_numpy(labels)
+        batch = move_batch(model, images, labels)
         if size not in steps:
             steps[size] = capture(model, batch)
         loss, _ = steps[size](*batch)
@@ -85,13 +104,14 @@ def test_recording_a_step_changes_neither_weights_nor_optimizer(
 @pytest.mark.usefixtures("capture")
 @pytest.mark.parametrize("variant", ["eager", "captured", "compiled", "onednn", "bf16"])
 def test_updates_in_the_backward_pass_are_those_of_plain_sgd(
-    adapters: type[Adapter], options: Options, variant: str
+    adapters: type[Adapter], each_device: Options, variant: str
 ) -> None:
+    if each_device.device == "meta" and variant in ("compiled", "bf16"):
+        pytest.skip("the stand-in for a GPU has neither a compiler nor autocast")
     scenario = toy((Flatten(), Dense(8)), optimizer=Sgd(0.1))
     settings = {"kernels": "stepped backward"}
-    if variant == "bf16":
-        options = replace(options, precision="bf16")
-    elif variant != "captured":
+    options = replace(each_device, precision="bf16") if variant == "bf16" else each_device
+    if variant not in ("bf16", "captured"):
         name = "dense" if variant == "onednn" else "network"
         settings[name] = variant
         if variant not in adapters.axes(options, scenario)["training"][name]:
@@ -112,17 +132,17 @@ def test_updates_in_the_backward_pass_are_those_of_plain_sgd(
         np.testing.assert_allclose(model.weights()[name], values, rtol, atol, err_msg=name)
     model._net.eval()
     before = model.weights()
-    model._net(torch_module("model").to_nchw(images)).sum().backward()
+    model._net(move_batch(model, images, labels)[0]).sum().backward()
     assert all(np.array_equal(values, before[name]) for name, values in model.weights().items())
 
 
 def test_load_resets_the_optimizer_in_the_memory_of_captured_steps(
-    torch: ModuleType, capture: Callable[[Any, Any], Any], adapters: type[Adapter], options: Options
+    capture: Callable[[Any, Any], Any], adapters: type[Adapter], each_device: Options
 ) -> None:
     scenario = toy((Flatten(), Dense(8)), optimizer=Adam())
     weights, (images, labels) = check_weights(scenario, seed=0), noise(scenario, 8)
-    model, plain = (adapters(replace(options, lane="tuned")).build(scenario, weights) for _ in range(2))
-    batch = torch_module("model").to_nchw(images), torch.from_numpy(labels)
+    model, plain = (adapters(replace(each_device, lane="tuned")).build(scenario, weights) for _ in range(2))
+    batch = move_batch(model, images, labels)
     step = capture(model, batch)
     model._captured[8] = step
     step(*batch)
@@ -255,7 +275,7 @@ def test_a_compiled_net_uses_no_blocked_layouts(torch: ModuleType) -> None:
 
 @pytest.mark.parametrize("augment", [None, Augment(shear=20.0, zoom=0.3, flip=True)])
 def test_photos_augmented_on_the_device_are_those_augmented_by_the_loader(
-    torch: ModuleType, options: Options, tmp_path: Path, augment: Augment | None
+    torch: ModuleType, each_device: Options, tmp_path: Path, augment: Augment | None
 ) -> None:
     feeds = torch_module("feeds")
     pixels = np.random.default_rng(0).integers(0, 256, (5, 24, 32, 3), dtype=np.uint8)
@@ -263,7 +283,7 @@ def test_photos_augmented_on_the_device_are_those_augmented_by_the_loader(
     photos = Photos(paths, np.arange(5) % 2, (24, 32), augment)
     for seed, layout in enumerate((torch.contiguous_format, torch.channels_last)):
         loaded = feeds.cached_photos(photos, 2, 1, layout)
-        resident = feeds.resident_photos(photos, 2, 1, layout, torch.device(options.device))
+        resident = feeds.resident_photos(photos, 2, 1, layout, torch.device(each_device.device))
         batches = list(zip(resident.batches(seed), loaded.batches(seed), strict=True))
         assert [len(labels) for (_, labels), _ in batches] == [2, 2, 1]
         for (images, labels), (expected, classes) in batches:
@@ -272,21 +292,44 @@ def test_photos_augmented_on_the_device_are_those_augmented_by_the_loader(
             assert float((images.cpu() - expected).abs().max()) < 0.51 / 255  # the loader rounds to bytes
 
 
-@pytest.mark.usefixtures("torch")
 @pytest.mark.parametrize(
     ("feed", "description"), [("cached", "loader over decoded"), ("resident", "augmented on the device")]
 )
 def test_the_setting_of_the_feed_takes_effect(
-    adapters: type[Adapter], options: Options, tmp_path: Path, feed: str, description: str
+    adapters: type[Adapter], each_device: Options, tmp_path: Path, feed: str, description: str
 ) -> None:
     scenario = toy(image=(16, 16, 3), dataset="cats-dogs")
     paths = [save_photo(tmp_path / f"{index}.jpg", np.full((16, 16, 3), index, np.uint8)) for index in range(9)]
     photos = Photos(paths, np.arange(9) % 2, (16, 16), Augment(shear=20.0, zoom=0.3, flip=True))
-    model = adapters(replace(options, lane="tuned", settings={"feed": feed})).build(
+    model = adapters(replace(each_device, lane="tuned", settings={"feed": feed})).build(
         scenario, check_weights(scenario, 0)
     )
     assert model.train_epoch(photos, 0, RecordingMeter()).images == 9
     assert description in model.placement().loader
+
+
+@pytest.mark.parametrize("each_device", ["apart"], indirect=True)
+@pytest.mark.parametrize("settings", [{}, {"feed": "resident", "layout": "nhwc", "optimizer": "fused"}])
+def test_a_model_moves_all_that_it_computes_with(
+    adapters: type[Adapter], options: Options, each_device: Options, settings: dict[str, str]
+) -> None:
+    scenario = toy((Conv(4), MaxPool(), Flatten(), Dense(8)), optimizer=Adam())
+    weights, (images, labels) = check_weights(scenario, 0), noise(scenario, 20)
+    moved, plain = (
+        adapters(replace(each, lane="tuned", settings=chosen)).build(scenario, weights)
+        for each, chosen in ((each_device, settings), (options, {}))
+    )
+    with pytest.raises(RuntimeError, match="same device"):
+        moved._net(torch_module("model").to_nchw(images))
+    for model in (moved, plain):
+        model.step(images[:8], labels[:8])
+        model.resident_steps(images[:5], labels[:5])(2)
+    for name, values in plain.weights().items():
+        np.testing.assert_allclose(moved.weights()[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
+    assert moved.train_epoch(Arrays(images, labels), 0, RecordingMeter()).images == 20
+    moved.load(plain.weights())
+    assert moved.logits(images) == pytest.approx(plain.logits(images), abs=1e-5)
+    assert moved.predictor(8)(images[:8]) == pytest.approx(plain.predictor(8)(images[:8]), abs=1e-5)
 
 
 def test_a_dense_layer_uses_its_function_forward_and_backward(torch: ModuleType) -> None:
@@ -336,3 +379,31 @@ def test_dropout_by_bytes_zeroes_its_share_and_scales_the_rest(torch: ModuleType
         shares = kept.double().mean(others)
         assert float(shares.std()) == pytest.approx(spread * len(shares) ** 0.5, rel=1)
     assert torch.equal(dropout.eval()(x), x)
+
+
+@pytest.mark.parametrize("kernels", ["stepped apart", "stepped backward"])
+@pytest.mark.parametrize(
+    "name", ["", "convolution.default", "convolution_backward.default", "addmm.default", "mm.default"]
+)
+def test_tf32_in_the_step_that_trains_is_found(
+    torch: ModuleType, adapters: type[Adapter], options: Options, kernels: str, name: str
+) -> None:
+    """Round the operands of every call of this operator."""
+    dispatch = importlib.import_module("torch.utils._python_dispatch")
+
+    class Rounding(dispatch.TorchDispatchMode):  # type: ignore[misc, name-defined]
+        def __torch_dispatch__(self, operator: Any, _: object, args: Any = (), kwargs: Any = None) -> Any:
+            if str(operator) == f"aten.{name}":
+                args = [self.to_tf32(each) if isinstance(each, torch.Tensor) else each for each in args]
+            return operator(*args, **(kwargs or {}))
+
+        @staticmethod
+        def to_tf32(values: Any) -> Any:
+            return (values.view(torch.int32) & ~0x1FFF).view(torch.float32)
+
+    scenario = toy((Conv(4), Conv(4), Flatten(), Dense(8)))
+    model = adapters(replace(options, lane="tuned", settings={"kernels": kernels})).build(
+        scenario, check_weights(scenario, 0)
+    )
+    with Rounding():
+        assert model._rounds_to_tf32() == bool(name)

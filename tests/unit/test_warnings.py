@@ -224,7 +224,7 @@ def test_launches_and_probes_of_another_machine():
 
 
 def test_frameworks_on_different_cuda_and_cudnn():
-    """Versions come from TensorFlow's build information, PyTorch's number, and the wheels next to ONNX Runtime."""
+    """Versions have few or many parts, are a single number, or are those of packages."""
     tensorflow = launches(examples.cell("mnist-cnn", "tensorflow", "cuda"), versions={"cuda": "12.5.1", "cudnn": "9"})
     torch = launches(GPU, versions={"cuda": "13.0", "cudnn": "91002"})
     wheels = {"nvidia-cuda-runtime": "13.0.48", "nvidia-cudnn-cu13": "9.12.0.46"}

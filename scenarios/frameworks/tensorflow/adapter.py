@@ -18,6 +18,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from scenarios.adapter import DeviceUnavailable, Images, KernelName, Options, Photos, require_offered
+from scenarios.frameworks import cuda_libraries
 from scenarios.frameworks.tensorflow import kernels, pipelines, settings
 from scenarios.frameworks.tensorflow.model import KerasModel
 from scenarios.frameworks.tensorflow.tuned import GraphLoopModel, TunedModel
@@ -56,8 +57,7 @@ class TensorFlowAdapter:
         self._options = options
 
     def versions(self) -> dict[str, str]:
-        build = tf.sysconfig.get_build_info()
-        libraries = {name: str(build[f"{name}_version"]) for name in ("cuda", "cudnn") if f"{name}_version" in build}
+        libraries = cuda_libraries.loaded_versions()
         if version := kernels.onednn_version():
             libraries["onednn"] = version
         return {

@@ -59,8 +59,10 @@ def make_operation(name: KernelName, size: int, device: str, dtype: Any) -> Call
             return lambda: tf.constant(host)
 
 
-def placement(model: Any, loop: str, loader: str) -> Placement:
-    """Return where and how a compiled Keras model trained. loop, loader: in words, for the report.
+def placement(model: Any, loop: str, loader: str, tf32: bool | None) -> Placement:
+    """Return where and how a compiled Keras model trained.
+
+    loop, loader: in words, for the report. tf32: see `Placement`.
 
     The device is that of the weights (nodes: parameter tensors per device), because TensorFlow runs an update on the
     device of the variable that it changes.
@@ -73,7 +75,7 @@ def placement(model: Any, loop: str, loader: str) -> Placement:
         device_name=gpu_name(device.device_index) if cuda else f"CPU ({platform.machine()})",
         provider="XLA" if model.jit_compile else "TensorFlow kernels",
         layout="NHWC",
-        tf32=rounds_to_tf32() if cuda else None,
+        tf32=tf32,
         threads=tf.config.threading.get_intra_op_parallelism_threads(),
         training=f"Keras {loop}, {type(model.optimizer).__name__}",
         loader=loader,

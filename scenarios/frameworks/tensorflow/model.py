@@ -6,6 +6,8 @@ Defaults that change the result are spelled out. The tuned lane overrides parts 
 import itertools
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -17,6 +19,7 @@ from scenarios import spec
 from scenarios.adapter import Arrays, Images, Labels, Logits, Meter, Options, Photos, Sums, TrainSet
 from scenarios.contract.result import Placement
 from scenarios.data.photos import draw_epoch
+from scenarios.frameworks.rounding import step_rounds_to_tf32
 from scenarios.frameworks.tensorflow import kernels
 from scenarios.frameworks.tensorflow.pipelines import prefetch, projective_rows, read_photo, report_unreadable, warp
 from scenarios.spec import Adadelta, Adam, Conv, Dense, Dropout, Flatten, MaxPool, Scenario, Sgd
@@ -190,6 +193,7 @@ class KerasModel:
         self._feed: Feed | None = None
         self._fed: TrainSet | None = None
         self._loader = "none, single batches"
+        self._prepared: set[int] = set()  # batch sizes
         self.load(weights)
 
     def weights(self) -> Weights:
@@ -215,6 +219,7 @@ class KerasModel:
         if self._feed is None or self._fed is not train:
             self._feed, self._fed = self._make_feed(train), train
             self._loader = self._feed.description
+        self._prepare(len(train))
         self._seed_dropout(epoch)
         with report_unreadable(train) if isinstance(train, Photos) else nullcontext():
             return self._fit(self._feed.epoch(epoch), len(train), meter)
@@ -276,7 +281,8 @@ class KerasModel:
         return lambda images: serve(images).numpy()
 
     def placement(self) -> Placement:
-        return kernels.placement(self._model, self.loop, self._loader)
+        tf32 = self._rounds_to_tf32() if self._options.device == "cuda" else None
+        return kernels.placement(self._model, self.loop, self._loader, tf32)
 
     def device_peak_bytes(self) -> int | None:
         return int(tf.config.experimental.get_memory_info("GPU:0")["peak"]) if self._options.device == "cuda" else None
@@ -296,6 +302,33 @@ class KerasModel:
         Keras' default "auto" would choose XLA on the CPU too, on a machine whose GPU is hidden from this process.
         """
         return "auto" if self._options.device == "cuda" else False
+
+    def _prepare(self, images_per_epoch: int) -> None:
+        """Train a step of each batch size of an epoch, and undo its updates, before a clock runs.
+
+        XLA compiles a step for each batch size when it first runs, and TensorFlow's kernels choose cuDNN's algorithms
+        for each. Otherwise the short last batch would do so in a measured window.
+        """
+        if not (self._model.jit_compile or self._options.device == "cuda"):
+            return
+        batch = self._scenario.batch
+        sizes = {min(batch, images_per_epoch), images_per_epoch % batch} - {0} - self._prepared
+        variables = [*self._model.trainable_variables, *self._model.optimizer.variables] if sizes else []
+        before = [tf.identity(variable.value) for variable in variables]
+        for size in sorted(sizes):
+            self.step(np.zeros((size, *self._scenario.image), np.float32), np.zeros(size, np.int64))
+        for variable, value in zip(variables, before, strict=True):
+            variable.assign(value)
+        self._prepared |= sizes
+
+    def _rounds_to_tf32(self) -> bool:
+        """Return whether large products, or float32 steps that run as this model's steps do, round to TF32.
+
+        The libraries may have no TF32 kernel for the shapes of a small network.
+        """
+        options = replace(self._options, precision="fp32")
+        build = partial(type(self), options)
+        return kernels.rounds_to_tf32() or step_rounds_to_tf32(build, self._scenario)
 
     def _seed_dropout(self, epoch: int) -> None:
         for place, layer in enumerate(self._model.layers):

@@ -80,7 +80,8 @@ class GraphLoopModel(TunedModel):
                 chosen = order[step * batch : (step + 1) * batch]
                 train_step((tf.gather(images, chosen), tf.gather(labels, chosen)))
 
-        vector, scalar = tf.TensorSpec((None,), tf.int64), tf.TensorSpec((), tf.int64)
+        # TensorFlow keeps int32 scalars on the host. Each step would wait for an int64 counter from the GPU.
+        vector, scalar = tf.TensorSpec((None,), tf.int64), tf.TensorSpec((), tf.int32)
         images = tf.TensorSpec((None, *scenario.image), tf.float32)
         self._steps = tf.function(steps, input_signature=[images, vector, vector, scalar, scalar, scalar])
         self._placed: Steps | None = None
@@ -94,6 +95,7 @@ class GraphLoopModel(TunedModel):
         if self._placed is None or self._fed is not train:
             self._placed, self._fed = self._place(train.images, train.labels), train
             self._loader = "batches gathered in the graph, a window of steps in one call"
+        self._prepare(len(train))
         self._seed_dropout(epoch)
         self._model.reset_metrics()
         images, batch = len(train), self._scenario.batch

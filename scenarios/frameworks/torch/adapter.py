@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from scenarios.adapter import DeviceUnavailable, Images, KernelName, Options, Photos, require_offered
+from scenarios.frameworks import cuda_libraries
 from scenarios.frameworks.torch import compilers, kernels, model, settings, tuned
 from scenarios.frameworks.torch.photos import photo_loader
 from scenarios.spec import Scenario
@@ -48,9 +49,8 @@ class TorchAdapter:
             "python": platform.python_version(),
             "torch": str(torch.__version__),
             "onednn": onednn and onednn[1],
-            "cuda": torch.version.cuda,
             "opencv": cv2.__version__,
-            "cudnn": str(torch.backends.cudnn.version() or "") if torch.version.cuda else None,
+            **cuda_libraries.loaded_versions(),
             **{name: importlib.metadata.version(name) for name in ("numpy", "pillow", *exporters)},
         }
         return {name: version for name, version in versions.items() if version}

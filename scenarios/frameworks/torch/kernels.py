@@ -64,10 +64,13 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def placement(net: nn.Module, device: torch.device, images_contiguous: bool, training: str, loader: str) -> Placement:
+def placement(
+    net: nn.Module, device: torch.device, images_contiguous: bool, training: str, loader: str, tf32: bool | None
+) -> Placement:
     """Describe the training of `net`. Its nodes are parameter tensors.
 
-    device: of a training step's logits. images_contiguous: whether the step's images had the strides of NCHW.
+    device: of a training step's logits. images_contiguous: whether the step's images had the strides of NCHW. tf32: see
+    `Placement`.
     """
     cuda = device.type == "cuda"
     capability = torch.backends.cpu.get_cpu_capability()
@@ -76,7 +79,7 @@ def placement(net: nn.Module, device: torch.device, images_contiguous: bool, tra
         device_name=torch.cuda.get_device_name(device) if cuda else f"CPU with {capability}",
         provider="CUDA, cuDNN" if cuda else f"ATen and oneDNN ({capability})",
         layout="NCHW" if images_contiguous and all(weight.is_contiguous() for weight in net.parameters()) else "NHWC",
-        tf32=rounds_to_tf32() if cuda else None,
+        tf32=tf32,
         threads=torch.get_num_threads(),
         training=training,
         loader=loader,
@@ -91,13 +94,13 @@ def denormals(device: torch.device) -> Literal["kept", "flushed"]:
     return probes.fate_of_denormals(products.cpu().numpy())
 
 
-def rounds_to_tf32() -> bool:
-    """Return whether the GPU rounds float32 to TF32 in matrix products or convolutions.
+def rounds_to_tf32(device: torch.device) -> bool:
+    """Return whether the device rounds float32 to TF32 in matrix products or convolutions.
 
     1.0001 lies between two TF32 numbers, 1 and 1 + 2^-10, so 1024 such products by 1 sum up to 1024.0 instead of
     1024.1 (the probe in TensorFlow's documentation of `enable_tensor_float_32_execution`).
     """
-    values = torch.full((1024, 1024), 1.0001, device="cuda")
+    values = torch.full((1024, 1024), 1.0001, device=device)
     ones = torch.ones_like(values)
     product = values @ ones
     convolved = F.conv2d(values.reshape(32, 1024, 32, 1)[:, :, :8], ones.reshape(1024, 1024, 1, 1))

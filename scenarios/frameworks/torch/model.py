@@ -5,7 +5,8 @@ The tuned lane (`tuned.py`) overrides single methods of `TorchModel`.
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from scenarios.adapter import Images, Labels, Logits, Meter, Options, Photos, Sums, TrainSet
 from scenarios.contract.result import Placement
+from scenarios.frameworks.rounding import step_rounds_to_tf32
 from scenarios.frameworks.torch import kernels, parameters, photos, sums
 from scenarios.spec import Adadelta, Adam, Conv, Dense, Dropout, Flatten, MaxPool, Optimizer, Scenario, Sgd, shapes
 from scenarios.weights import Weights
@@ -201,7 +203,8 @@ class TorchModel:
             raise RuntimeError("The placement is unknown before the first training step.")
         loader = self._feed[1].description if self._feed else "none, single batches"
         training = f"eager loop, torch.optim.{type(self._optimizer).__name__}"
-        return kernels.placement(self._net, *self._first_step, training, loader)
+        tf32 = self._rounds_to_tf32() if self._device.type == "cuda" else None
+        return kernels.placement(self._net, *self._first_step, training, loader, tf32)
 
     def device_peak_bytes(self) -> int | None:
         return int(torch.cuda.max_memory_allocated()) if self._device.type == "cuda" else None
@@ -229,6 +232,15 @@ class TorchModel:
             return net(images)
         with torch.autocast(self._device.type, torch.bfloat16):
             return net(images).float()
+
+    def _rounds_to_tf32(self) -> bool:
+        """Return whether large products, or float32 steps that run as this model's steps do, round to TF32.
+
+        The libraries may have no TF32 kernel for the shapes of a small network.
+        """
+        options = replace(self._options, precision="fp32")
+        build = partial(type(self), options)
+        return kernels.rounds_to_tf32(self._device) or step_rounds_to_tf32(build, self._scenario)
 
     def _feed_for(self, train: TrainSet) -> Feed:
         if self._feed is None or self._feed[0] is not train:
