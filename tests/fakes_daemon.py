@@ -194,7 +194,12 @@ class FakeClient:
 
     def remove_container(self, name: str, *, v: bool, force: bool) -> None:
         with self.request("remove a container"):
-            self.drop_container(self.container(name)["Id"])
+            container = self.container(name)
+            assert force or container["State"] != "running"
+            if v:
+                self.drop_container(container["Id"])
+            else:
+                del self.containers_there[container["Id"]]
 
     def remove_image(self, name: str, *, noprune: bool = False) -> None:
         with self.request("remove an image"):
