@@ -9,22 +9,17 @@ step needs. Their wheels are downloaded one after the other, with the hashes of 
 import mmap
 import re
 import struct
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import uv
-
 from kit.environments.build_context import lock_file
-from kit.environments.locks import TARGET
+from kit.environments.locks import TARGET, for_each, uv_pip
 from kit.environments.package_sources import Sources
-from kit.host.privacy import without_user_info
 from kit.model.device_code import Capability, DeviceCode
 from kit.model.environment import Framework
-from kit.model.errors import ImageError, KitError, unknown
-from kit.planning import catalog
+from kit.model.errors import ImageError
 
 # A fat binary has a header (magic, version, bytes of the header, bytes of all entries) and entries. An entry has a
 # header (kind, bytes of the header, bytes of the code, minor and major version of the code's format, architecture,
@@ -93,24 +88,18 @@ def download(requirement: str, folder: Path, sources: Sources) -> None:
     listed = folder / "requirement.txt"
     listed.write_text(requirement, encoding="utf-8")
     options = [*TARGET, "--no-deps", "--require-hashes", "--no-cache", "--only-binary", ":all:"]
-    if sources.index_url:
-        options += ["--default-index", sources.index_url]
-    done = subprocess.run(
-        [uv.find_uv_bin(), "pip", "install", "--quiet", *options, "--target", str(folder), "-r", str(listed)],
-        env=sources.variables(),
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
+    failure = uv_pip(["install", *options, "--target", str(folder), "-r", str(listed)], folder, sources)
+    if failure is not None:
         raise ImageError(
-            f"{requirement.split(maxsplit=1)[0]} cannot be downloaded:\n{without_user_info(done.stderr)}",
+            f"{requirement.split(maxsplit=1)[0]} cannot be downloaded:\n{failure}",
             "Run `make lock`, or set KIT_INDEX_URL to another source.",
         )
 
 
 def update(framework: Framework, sources: Sources) -> None:
-    """Write the lists of a framework. Raise ImageError if a package or library is missing."""
+    """Write the lists of a framework that has a CUDA lock. Raise ImageError if a package or library is missing."""
+    if "cuda" not in framework.devices:
+        return
     file = framework.folder / "framework.toml"
     lock = lock_file(framework, "cuda").read_text(encoding="utf-8")
 
@@ -131,21 +120,5 @@ def update(framework: Framework, sources: Sources) -> None:
     file.write_text(LINE.sub(line, file.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def main(names: Sequence[str]) -> int:
-    """Update the named frameworks, by default all. Return the exit code."""
-    try:
-        sources = Sources.from_environment()
-        frameworks = catalog.frameworks()
-        for name in names or frameworks:
-            if name not in frameworks:
-                raise unknown("framework", name, frameworks)
-            if "cuda" in frameworks[name].devices:
-                update(frameworks[name], sources)
-    except KitError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(for_each(sys.argv[1:], update))

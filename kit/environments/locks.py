@@ -7,7 +7,8 @@ For maintainers (`make lock`). Images and environments install exactly the liste
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import uv
 
@@ -32,41 +33,51 @@ def lock(framework: Framework, device: Device, sources: Sources) -> None:
         "--no-emit-find-links",
         "--upgrade",
     ]
-    if sources.index_url:
-        options += ["--default-index", sources.index_url]
     if device == "cpu":
         options += ["--find-links", str(sources.find_links_folder() or sources.find_links)]
-    command = [uv.find_uv_bin(), "pip", "compile", "--quiet", "--custom-compile-command", "make lock", *options]
-    done = subprocess.run(
-        [*command, f"{device}.in", "--output-file", f"{device}.lock"],
-        cwd=framework.folder,
-        env=sources.variables(),
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
+    command = ["compile", "--custom-compile-command", "make lock", *options]
+    failure = uv_pip([*command, f"{device}.in", "--output-file", f"{device}.lock"], framework.folder, sources)
+    if failure is not None:
         raise ImageError(
-            f"The packages of {framework.name} on {device} cannot be resolved:\n{without_user_info(done.stderr)}",
+            f"The packages of {framework.name} on {device} cannot be resolved:\n{failure}",
             f"Correct {framework.folder / device}.in, or set KIT_INDEX_URL and KIT_FIND_LINKS to other sources.",
         )
 
 
-def main(names: Sequence[str]) -> int:
-    """Lock the named frameworks, by default all. Return the exit code."""
+def uv_pip(arguments: Sequence[str], folder: Path, sources: Sources) -> str | None:
+    """Run `uv pip` in a folder. Return its explanation, without user info, if it fails."""
+    command = [uv.find_uv_bin(), "pip", *arguments, "--quiet"]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=sources.variables() | sources.index_variables(),
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    return without_user_info(done.stderr) if done.returncode else None
+
+
+def for_each(names: Sequence[str], update: Callable[[Framework, Sources], None]) -> int:
+    """Update the named frameworks, by default all. Return the exit code, and show an error on stderr."""
     try:
         sources = Sources.from_environment()
         frameworks = catalog.frameworks()
         for name in names or frameworks:
             if name not in frameworks:
                 raise unknown("framework", name, frameworks)
-            for device in frameworks[name].devices:
-                lock(frameworks[name], device, sources)
+            update(frameworks[name], sources)
     except KitError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     return 0
 
 
+def lock_devices(framework: Framework, sources: Sources) -> None:
+    """Lock a framework for each of its devices. Raise ImageError."""
+    for device in framework.devices:
+        lock(framework, device, sources)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(for_each(sys.argv[1:], lock_devices))

@@ -74,6 +74,11 @@ class Sources:
         """Return the environment for a program that fetches packages: that of this process, with the CA bundle."""
         return {**os.environ, **({"SSL_CERT_FILE": str(self.ca_bundle)} if self.ca_bundle else {})}
 
+    def index_variables(self) -> dict[str, str]:
+        """Return the variable that names the index to uv. As an argument, every user of the machine could read it, and
+        a URL may contain a password."""
+        return {"UV_DEFAULT_INDEX": self.index_url} if self.index_url else {}
+
 
 def _require_readable(bundle: Path) -> None:
     remedy = "Set --ca-bundle or KIT_CA_BUNDLE to a PEM file that you may read."

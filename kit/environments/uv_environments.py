@@ -105,9 +105,7 @@ def _make(framework: Framework, home: Path, lock: Path, sources: Sources, assets
         raise EngineError(f"An environment with Python {PYTHON} could not be made:\n{made}", OTHER_WAYS)
     python = str(home / "bin" / "python")
     command = [tool, "pip", "install", "--python", python, "--require-hashes", "--no-deps", "--requirement", str(lock)]
-    places = {}  # as variables: every user of the machine can read arguments, and a URL may contain a password
-    if sources.index_url is not None:
-        places["UV_DEFAULT_INDEX"] = sources.index_url
+    places = sources.index_variables()
     with disk_errors(lock, did="read"):
         if lock.stem == "cpu" and LOCAL_VERSION.search(lock.read_text(encoding="utf-8")):
             places["UV_FIND_LINKS"] = str(sources.find_links_folder() or sources.find_links)

@@ -72,10 +72,10 @@ def resumable(folder: RunFolder) -> Iterator[None]:
     try:
         with disk_faults(f"Then continue with `{folder.resume_command}`."):
             yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as signal:
         raise Interrupted(
             "Interrupted. The finished measurements are kept.", f"Continue with `{folder.resume_command}`."
-        ) from None
+        ).with_notes_of(signal) from None
 
 
 def require_startable(plan: Plan, machine: Machine, refused: Mapping[EnvironmentKey, str]) -> None:

@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import Self
 
 
 class KitError(Exception):
@@ -16,6 +17,12 @@ class KitError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.remedy}"
+
+    def with_notes_of(self, cause: BaseException) -> Self:
+        """Take over what was noted about another exception, for example that its clean-up failed. Return this error."""
+        for note in getattr(cause, "__notes__", ()):
+            self.add_note(note)
+        return self
 
 
 class UsageError(KitError):

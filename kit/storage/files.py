@@ -105,7 +105,7 @@ def disk_faults(then: str) -> Iterator[None]:
         fault = error if isinstance(error, DiskError) else as_disk_error(error)
         if fault is None:
             raise
-        raise DiskError(fault.message, f"{fault.remedy} {then}") from error
+        raise DiskError(fault.message, f"{fault.remedy} {then}").with_notes_of(error) from error
 
 
 def as_disk_error(error: OSError) -> DiskError | None:

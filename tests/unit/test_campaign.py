@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from kit.cli.crash import describe
 from kit.datasets.service import ResolvedData
-from kit.execution.campaign import exit_code, run_campaign
-from kit.model.errors import CorruptDataError, DataError, DiskError, EngineError, ImageError, UsageError
+from kit.execution.campaign import exit_code, resumable, run_campaign
+from kit.model.errors import CorruptDataError, DataError, DiskError, EngineError, ImageError, KitError, UsageError
 from kit.model.progress import Silent
 from kit.planning import catalog
 from kit.planning.selection import Selection
@@ -252,3 +253,12 @@ def test_the_exit_code_is_that_of_the_only_cause(tmp_path):
     not_offered = examples.failed(other, Status.SKIPPED, Code.NOT_OFFERED)
     assert exit_code(pinned, [one_ok, not_offered, *skipped]) == 1
     assert exit_code(plan, [one_ok, not_offered, *skipped]) == 0
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), DiskError("The disk is full.", "Free disk space.")])
+def test_a_note_about_a_failed_cleanup_reaches_the_user(tmp_path, error):
+    error.add_note("container kit-1 is left")
+    with pytest.raises(KitError, match="--resume") as caught, resumable(new_run(tmp_path / "run")):
+        raise error
+    text, _ = describe(caught.value)
+    assert "container kit-1 is left" in text
