@@ -280,10 +280,14 @@ class Search:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The fastest settings of a cell on this machine, and how they were found."""
+    """The fastest settings of a cell on this machine, and how they were found.
+
+    allowed_s: how long all searches together were allowed to last. None if this is unknown.
+    """
 
     settings: dict[str, str]
     searches: list[Search]
+    allowed_s: Time | None = None
 
     @property
     def broken(self) -> str:
