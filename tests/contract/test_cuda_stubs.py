@@ -168,6 +168,19 @@ def test_the_probe_of_a_layout_runs_in_it_without_transpositions(
     assert [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node] == ["Conv"]
 
 
+def test_a_build_without_nhwc_still_has_the_other_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_nhwc(model: bytes, settings: Any, **arguments: Any) -> Any:
+        if arguments["providers"][0][1]["prefer_nhwc"] == "1":
+            raise Fail("This build does not support NHWC layout")
+        return SESSION(model, settings, **arguments)
+
+    adapter = ADAPTER(CUDA)
+    monkeypatch.setattr(onnxruntime, "InferenceSession", without_nhwc)
+    with pytest.raises(NotOffered, match="does not support NHWC layout"):
+        adapter.kernel("convolution nhwc", 2)
+    adapter.kernel("convolution nchw", 2)(1)
+
+
 def captures() -> tuple[int, int]:
     """Return how many CUDA graphs this process has recorded and how often it has launched one."""
     runtime = ctypes.CDLL("libcudart.so.13")

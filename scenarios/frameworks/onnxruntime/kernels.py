@@ -11,7 +11,7 @@ import onnxruntime as ort
 from scenarios.adapter import KernelName, NotOffered
 from scenarios.frameworks import probes
 from scenarios.frameworks.onnxruntime.graph import Graph
-from scenarios.frameworks.onnxruntime.session import Runtime
+from scenarios.frameworks.onnxruntime.session import SESSION_ERRORS, Runtime
 
 Values = npt.NDArray[np.float32]
 
@@ -76,7 +76,10 @@ def make_kernel(runtime: Runtime, name: KernelName, size: int) -> Callable[[int]
         case "convolution nhwc":
             if runtime.device == "cpu":
                 raise NotOffered("ONNX Runtime's convolutions on the CPU take NCHW only.")
-            return make_convolution(runtime, size, channels_last=True)
+            try:
+                return make_convolution(runtime, size, channels_last=True)
+            except SESSION_ERRORS as error:  # a build may leave out these kernels
+                raise NotOffered(f"This build of ONNX Runtime has no convolutions in NHWC: {error}") from error
         case "memory":
             return BoundRun(runtime, "Neg", [uniform(size // 4)])
         case "upload":

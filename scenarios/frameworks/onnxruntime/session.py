@@ -15,6 +15,7 @@ from scenarios.frameworks.onnxruntime.graph import Graph
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 NHWC_DOMAIN = "com.ms.internal.nhwc"
+SESSION_ERRORS = (RuntimeError, EPFail, Fail, NoKernel, RuntimeException)  # what opening or running a session raises
 LOG_WARNINGS = 2  # log severity
 UNSAFE_OPTIMIZER = "EliminateDropout"  # also removes a Dropout in training mode if no node uses its mask
 
@@ -115,7 +116,7 @@ class Runtime:
         graph.output(graph.node("MatMul", left, right), np.float32, (8, 8))
         try:
             self.open(graph.serialize())
-        except (RuntimeError, EPFail, Fail, NoKernel, RuntimeException) as error:
+        except SESSION_ERRORS as error:
             raise DeviceUnavailable(f"ONNX Runtime cannot use CUDA here: {error}") from error
 
 
