@@ -24,7 +24,7 @@ from scenarios.weights import check_weights, digest
 pytest.importorskip("onnxruntime")
 import onnx
 import onnxruntime
-from on_stub_cuda import cuda, open_on_cuda
+from on_stub_cuda import SESSION, cuda, open_on_cuda
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from onnxruntime_graphs import graphs
 
@@ -149,6 +149,36 @@ def test_the_provider_gets_the_precision_and_the_settings(changed: dict[str, Any
 def test_the_session_shows_the_layout(chosen: str) -> None:
     model = ADAPTER(replace(CUDA, lane="tuned", settings={"layout": chosen})).build(DRY, check_weights(DRY, 1))
     assert layout(model._trainer.session) == chosen.upper()
+
+
+@pytest.mark.parametrize("chosen", ["nchw", "nhwc"])
+def test_the_probe_of_a_layout_runs_in_it_without_transpositions(
+    chosen: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    adapter, sessions = ADAPTER(CUDA), []
+
+    def saving(model: bytes, settings: Any, **arguments: Any) -> Any:
+        settings.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+        sessions.append(SESSION(model, settings, **arguments))
+        return sessions[-1]
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", saving)
+    adapter.kernel(f"convolution {chosen}", 2)(3)
+    assert [layout(session) for session in sessions] == [chosen.upper()]
+    assert [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node] == ["Conv"]
+
+
+def test_a_build_without_nhwc_still_has_the_other_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_nhwc(model: bytes, settings: Any, **arguments: Any) -> Any:
+        if arguments["providers"][0][1]["prefer_nhwc"] == "1":
+            raise Fail("This build does not support NHWC layout")
+        return SESSION(model, settings, **arguments)
+
+    adapter = ADAPTER(CUDA)
+    monkeypatch.setattr(onnxruntime, "InferenceSession", without_nhwc)
+    with pytest.raises(NotOffered, match="does not support NHWC layout"):
+        adapter.kernel("convolution nhwc", 2)
+    adapter.kernel("convolution nchw", 2)(1)
 
 
 def captures() -> tuple[int, int]:

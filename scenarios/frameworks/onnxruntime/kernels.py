@@ -11,7 +11,7 @@ import onnxruntime as ort
 from scenarios.adapter import KernelName, NotOffered
 from scenarios.frameworks import probes
 from scenarios.frameworks.onnxruntime.graph import Graph
-from scenarios.frameworks.onnxruntime.session import Runtime
+from scenarios.frameworks.onnxruntime.session import SESSION_ERRORS, Runtime
 
 Values = npt.NDArray[np.float32]
 
@@ -24,17 +24,30 @@ class BoundRun:
     """A session over a chain of equal nodes, with the inputs and the output bound to tensors on the device.
 
     The output has the shape of the first operand. All operands are inputs, so that nothing can be folded.
+
+    channels_last: whether the first operand and the output are in NHWC. The operators of ONNX take NCHW only, so the
+    graph transposes both. If ONNX Runtime prefers NHWC, it removes these nodes together with its own transpositions.
     """
 
-    def __init__(self, runtime: Runtime, op: str, operands: list[Values], nodes: int = 1, **attributes: object) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        op: str,
+        operands: list[Values],
+        nodes: int = 1,
+        *,
+        channels_last: bool = False,
+        **attributes: object,
+    ) -> None:
         graph = Graph(op)
         inputs = [graph.input(f"operand_{i}", np.float32, value.shape) for i, value in enumerate(operands)]
-        result = inputs[0]
+        result = graph.node("Transpose", inputs[0], perm=(0, 3, 1, 2)) if channels_last else inputs[0]
         for _ in range(nodes):
             result = graph.node(op, result, *inputs[1:], **attributes)
+        result = graph.node("Transpose", result, perm=(0, 2, 3, 1)) if channels_last else result
         graph.output(result, np.float32, operands[0].shape)
         self.output = runtime.empty(operands[0].shape, np.dtype(np.float32))
-        self._session = runtime.open(graph.serialize())
+        self._session = runtime.open(graph.serialize(), prefer_nhwc=channels_last)
         self._values = [ort.OrtValue.ortvalue_from_numpy(value, runtime.device) for value in operands]
         self._binding = self._session.io_binding()
         for name, value in zip(inputs, self._values, strict=True):
@@ -59,17 +72,30 @@ def make_kernel(runtime: Runtime, name: KernelName, size: int) -> Callable[[int]
         case "matmul":
             return BoundRun(runtime, "MatMul", [uniform(size, size), uniform(size, size)])
         case "convolution nchw":
-            edge, channels, kernel = probes.EDGE, probes.CHANNELS, probes.KERNEL
-            operands = [uniform(size, channels, edge, edge), uniform(channels, channels, kernel, kernel)]
-            return BoundRun(runtime, "Conv", operands, auto_pad="SAME_UPPER")
+            return make_convolution(runtime, size, channels_last=False)
         case "convolution nhwc":
-            raise NotOffered("The operators of ONNX take NCHW only.")
+            if runtime.device == "cpu":
+                raise NotOffered("ONNX Runtime's convolutions on the CPU take NCHW only.")
+            try:
+                return make_convolution(runtime, size, channels_last=True)
+            except SESSION_ERRORS as error:  # a build may leave out these kernels
+                raise NotOffered(f"This build of ONNX Runtime has no convolutions in NHWC: {error}") from error
         case "memory":
             return BoundRun(runtime, "Neg", [uniform(size // 4)])
         case "upload":
             return _make_upload(runtime, size)
         case "launch":
             return _make_launches(runtime, uniform(size))
+
+
+def make_convolution(runtime: Runtime, size: int, *, channels_last: bool) -> BoundRun:
+    """Return the convolution of `Adapter.kernel`. Its operands have the same values in both layouts."""
+    random = np.random.default_rng(0)
+    images = random.random((size, probes.CHANNELS, probes.EDGE, probes.EDGE), dtype=np.float32)
+    weights = random.random((probes.CHANNELS, probes.CHANNELS, probes.KERNEL, probes.KERNEL), dtype=np.float32)
+    if channels_last:
+        images = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
+    return BoundRun(runtime, "Conv", [images, weights], channels_last=channels_last, auto_pad="SAME_UPPER")
 
 
 def denormals(runtime: Runtime) -> Literal["kept", "flushed"]:

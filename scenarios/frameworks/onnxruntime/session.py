@@ -16,6 +16,7 @@ from scenarios.frameworks.onnxruntime.graph import Graph
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 NHWC_DOMAIN = "com.ms.internal.nhwc"
+SESSION_ERRORS = (RuntimeError, EPFail, Fail, NoKernel, RuntimeException)  # what opening or running a session raises
 LOG_WARNINGS = 2  # log severity
 UNSAFE_OPTIMIZER = "EliminateDropout"  # also removes a Dropout in training mode if no node uses its mask
 
@@ -44,7 +45,9 @@ class Runtime:
             }
             self._require_cuda()
 
-    def open(self, model: bytes, *, plan_memory: bool = False, captured: bool = False) -> ort.InferenceSession:
+    def open(
+        self, model: bytes, *, plan_memory: bool = False, captured: bool = False, prefer_nhwc: bool = False
+    ) -> ort.InferenceSession:
         """Return a session that runs every node of the model on this device.
 
         Raise RuntimeError (on CUDA ONNX Runtime's own Fail) if a node would run elsewhere.
@@ -53,6 +56,8 @@ class Runtime:
         and the memory of the first run is kept. With it, a training step of the deep network held 2.85 GB instead of
         1.5 GB, and no network was more than 3 % faster.
         captured: whether runs with a `gpu_graph_id` become CUDA graphs (see `capture.py`). Without effect on the CPU.
+        prefer_nhwc: whether convolutions and pooling use the layout NHWC, whatever the settings say. Without effect on
+        the CPU.
         """
         settings = ort.SessionOptions()
         settings.intra_op_num_threads = self._threads
@@ -71,9 +76,11 @@ class Runtime:
             entries["session.disable_cpu_ep_fallback"] = "1"
         for entry in entries.items():
             settings.add_session_config_entry(*entry)
-        provider_options = self._provider_options
+        provider_options = dict(self._provider_options)
         if captured and self.device == "cuda":
-            provider_options = provider_options | {"enable_cuda_graph": "1"}
+            provider_options["enable_cuda_graph"] = "1"
+        if prefer_nhwc and self.device == "cuda":
+            provider_options["prefer_nhwc"] = "1"
         session = ort.InferenceSession(
             model,
             settings,
@@ -115,7 +122,7 @@ class Runtime:
         graph.output(graph.node("MatMul", left, right), np.float32, (8, 8))
         try:
             self.open(graph.serialize())
-        except (RuntimeError, EPFail, Fail, NoKernel, RuntimeException) as error:
+        except SESSION_ERRORS as error:
             raise DeviceUnavailable(f"ONNX Runtime cannot use CUDA here: {error}") from error
 
 

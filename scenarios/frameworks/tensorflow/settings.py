@@ -17,8 +17,8 @@ def axes(options: Options, scenario: Scenario) -> Axes:
 
     A compiled loop contains the network, so `network` then changes nothing, and a loop in the graph keeps the set on
     the device, so `feed` changes nothing. Loops are compiled on CUDA only: inside a loop on the CPU, XLA trained the
-    convolutions of `mnist-cnn` 12 times slower than outside. Photos have no loop `graph`: they are
-    bytes, and an operation without a kernel for bytes on CUDA would silently run on the CPU.
+    convolutions of `mnist-cnn` 12 times slower than outside. Photos have no loop `graph`: they are bytes, and an
+    operation without a kernel for bytes on CUDA would silently run on the CPU.
     """
     on_cpu = options.device == "cpu"
     arrays = DATASETS[scenario.dataset].shape is not None
