@@ -7,6 +7,10 @@ WHEELS ?=
 CHECK_ARGS ?=
 LOCK = $(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock"
+HAS_PYTHON = @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kit needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
+# uv and make separate folders by spaces.
+HAS_NAME = @[ $(words $(WHEELS)) = 1 ] || { echo 'Name one folder without spaces: WHEELS=FOLDER.' >&2; exit 1; }
+HAS_WHEELS = @ls $(WHEELS)/*.whl > /dev/null 2>&1 || { echo '"$(WHEELS)" has no wheels. Download them with: make wheels WHEELS=$(WHEELS)' >&2; exit 1; }
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-browser test-cuda-stubs test-docker test-slow test-gpu gpu-check wheels bench bench-tuned bench-aa lint format lock docs docs-faults images clean
@@ -17,7 +21,7 @@ help: ## list the targets
 setup: $(BIN)/kit ## create .venv with an executable kit
 
 $(BIN)/kit: requirements-dev.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kit needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
+	$(HAS_PYTHON)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
@@ -49,14 +53,22 @@ test-gpu: setup ## run the tests that need an NVIDIA GPU
 	KIT_TEST_DEVICE=cuda $(BIN)/python -m tests.run_contract
 
 gpu-check: $(if $(WHEELS),$(BIN)/offline,setup) ## check cells on an NVIDIA GPU (30 minutes; WHEELS=FOLDER, CHECK_ARGS)
+	$(if $(WHEELS),$(HAS_NAME))
+	$(if $(WHEELS),$(HAS_WHEELS))
 	$(if $(WHEELS),UV_NO_INDEX=1 UV_FIND_LINKS=$(abspath $(WHEELS))) $(BIN)/python -m tests.gpu_check $(CHECK_ARGS)
 
 $(BIN)/offline: requirements.lock
+	$(HAS_NAME)
+	$(HAS_WHEELS)
+	$(HAS_PYTHON)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-index --find-links $(WHEELS) --require-hashes -r $<
 	@touch $@
 
 wheels: ## download what gpu-check needs without internet to WHEELS (PYTHON: that of the other machine's version)
+	$(HAS_NAME)
+	$(HAS_PYTHON)
+	@mkdir -p $(WHEELS)
 	$(PYTHON) -m pip download --quiet --require-hashes --only-binary :all: --dest $(WHEELS) -r requirements.lock
 	$(PYTHON) -m pip download --quiet --require-hashes --only-binary :all: --dest $(WHEELS) -r tests/contract/tools.lock
 

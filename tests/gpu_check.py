@@ -15,15 +15,19 @@ import sys
 import tarfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
-from kit.environments import interpreters
-from kit.host import gpus
-from kit.model.errors import KitError
+from kit.engines.local import LocalEngine
+from kit.environments.package_sources import Sources
+from kit.host import gpu_choice, gpus
+from kit.model.errors import EngineError, KitError, UsageError
 from kit.planning import catalog
+from kit.storage.files import disk_errors
 from kit.storage.run_folder import RunFolder
+from scenarios.contract.cell import Device
 
 ROOT = Path(__file__).parents[1]
 TOTAL_S = 30 * 60
@@ -62,37 +66,42 @@ class Line:
     remark: str
 
 
-def checks(device: str, interpreter: str) -> Iterator[Check]:
-    """Return all checks, most important first. interpreter: as `--env` takes it, or ""."""
+def refusals(device: Device, interpreter: str) -> dict[str, str]:
+    """Return for each framework why no cell of it can run here, or "".
+
+    interpreter: as `--env` takes it, or "". Raise UsageError if there is no such interpreter, and EngineError if all
+    frameworks are refused.
+    """
+    engine = LocalEngine(Sources.from_environment(), interpreter)
+    frameworks = catalog.frameworks()
+    found = {name: engine.refusal(framework, device) or "" for name, framework in frameworks.items()}
+    if all(found.values()):
+        causes = " ".join(f"{frameworks[name].title}: {refusal}" for name, refusal in found.items())
+        raise EngineError(f"No framework can be checked on this machine. {causes}", "`kit doctor` checks this machine.")
+    return found
+
+
+def checks(device: str, interpreter: str, refused: Mapping[str, str]) -> Iterator[Check]:
+    """Return all checks, most important first. refused: as `refusals` returns it."""
     env = ("--env", interpreter) if interpreter else ()
     options = (*env, "--device", device, "--data", "synthetic")
     yield Check("doctor", ("-m", "kit", "doctor"), 120)
-    frameworks = catalog.frameworks().values()
-    missing = {f.name: _missing(f.modules, interpreter) for f in frameworks}
-    for name, skipped in missing.items():
+    for name, skipped in refused.items():
         run = ("-m", "kit", "run", "--framework", name, *options)
         yield Check(f"stock cells, {name}", (*run, "--profile", "smoke"), 600, judge_records, skipped)
-    for name, skipped in missing.items():
+    for name, skipped in refused.items():
         yield Check(f"contract suite, {name}", ("-m", "tests.run_contract", name), 600, None, skipped)
-    for name, skipped in missing.items():
+    for name, skipped in refused.items():
         run = ("-m", "kit", "run", "--framework", name, *options)
         scenarios = tuple(f"--scenario={scenario}" for scenario in PRECISION_SCENARIOS)
         precisions = ("--precision", "tf32", "--precision", "bf16")
         command = (*run, "--profile", "smoke", *precisions, *scenarios)
         yield Check(f"tf32 and bf16, {name}", command, 300, judge_records, skipped)
-    for name, skipped in missing.items():
+    for name, skipped in refused.items():
         run = ("-m", "kit", "run", "--framework", name, *options)
         scenarios = tuple(f"--scenario={scenario}" for scenario in TUNED_SCENARIOS)
         command = (*run, "--profile", "quick", "--lane", "stock", "--lane", "tuned", "--tune", "60s", *scenarios)
         yield Check(f"tuned cells, {name}", command, 600, judge_records, skipped)
-
-
-def _missing(modules: Sequence[str], interpreter: str) -> str:
-    """Return why a framework cannot be checked with the named interpreter, or ""."""
-    if not interpreter:
-        return ""
-    found = interpreters.probe(interpreters.find(interpreter), (*modules, *interpreters.NEEDED))
-    return f"{interpreter} lacks {', '.join(found.missing)}" if found.missing else ""
 
 
 def judge_records(folder: Path) -> tuple[str, str]:
@@ -124,14 +133,15 @@ def perform(check: Check, out: Path, variables: dict[str, str], left_s: float) -
     began = time.monotonic()
     with open(out / f"{stem}.log", "wb") as log:
         process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=log, stderr=log, start_new_session=True)
-        ended = _ended(process, min(check.limit_s, left_s))
-        if not ended:
-            os.killpg(process.pid, signal.SIGINT)
-            if not _ended(process, KILL_S):
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        try:
+            ended = _ended(process, min(check.limit_s, left_s))
+        finally:  # also after Ctrl-C, which does not reach another session
+            _end(process)
     seconds = time.monotonic() - began
-    outcome, remark = check.judge(runs) if check.judge else (PASS, "")
+    try:
+        outcome, remark = check.judge(runs) if check.judge else (PASS, "")
+    except KitError as error:  # a run that was killed while it wrote its first files
+        outcome, remark = FAIL, error.message
     if not ended:
         return Line(check.name, FAIL, seconds, f"it took too long\n{remark}".rstrip())
     # A run ends with exit code 1, too, if a cell on the named device was skipped. The records say whether one failed.
@@ -146,6 +156,18 @@ def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
     except subprocess.TimeoutExpired:
         return False
     return True
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the process if it still runs: first as Ctrl-C does, then by force."""
+    try:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+            _ended(process, KILL_S)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def page(lines: Sequence[Line]) -> str:
@@ -163,7 +185,10 @@ def page(lines: Sequence[Line]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Perform all checks and print the page. Return 0 if none failed, else 1."""
+    """Perform all checks and print the page. Return 0 if none failed, 130 after Ctrl-C, else 1.
+
+    Raise EngineError if there is nothing to check. Raise UsageError or DiskError for a folder that cannot be used.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m tests.gpu_check", description="Check a machine with an NVIDIA GPU."
     )
@@ -171,31 +196,70 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, default=Path("gpu-check"), help="new folder for records, reports and logs")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: try the check without a GPU")
     options = parser.parse_args(arguments)
-    if options.device == "cuda" and (absence := gpus.absence()):
-        sys.stderr.write(f"{absence}\n")
-        return 1
+    if options.device == "cuda":
+        require_gpu()
+    refused = refusals(options.device, options.env)
     out: Path = options.out.absolute()
-    out.mkdir(parents=True)
+    archive = Path(f"{out}.tar.gz")
+    create(out, archive)
     variables = {**os.environ, "KIT_TEST_DEVICE": options.device, "KIT_TEST_ENV": options.env}
     lines: list[Line] = []
     env = ("--env", options.env) if options.env else ()
     build = Check("build", ("-m", "kit", "build", "--device", options.device, *env), BUILD_S)
-    lines.append(perform(build, out, variables, BUILD_S))
-    end = time.monotonic() + TOTAL_S
-    for check in checks(options.device, options.env):
+    end = time.monotonic() + BUILD_S
+    interrupted = False
+    for check in (build, *checks(options.device, options.env, refused)):
+        try:
+            lines.append(perform(check, out, variables, end - time.monotonic()))
+        except KeyboardInterrupt:
+            lines.append(Line(check.name, FAIL, 0, "interrupted. The checks after it did not run."))
+            interrupted = True
+            break
+        if check is build:
+            end = time.monotonic() + TOTAL_S
         sys.stdout.write(page(lines[-1:]).splitlines()[0] + "\n")
         sys.stdout.flush()
-        lines.append(perform(check, out, variables, end - time.monotonic()))
     text = page(lines)
-    (out / "page.txt").write_text(text, encoding="utf-8")
-    with tarfile.open(f"{out}.tar.gz", "w:gz") as archive:
-        archive.add(out, out.name)
-    sys.stdout.write(f"\n{text}Records, reports and logs: {out}.tar.gz\n")
+    sys.stdout.write(f"\n{text}")
+    with disk_errors(archive, f"Pack the folder {out} yourself."):
+        (out / "page.txt").write_text(text, encoding="utf-8")
+        with tarfile.open(archive, "w:gz") as packed:
+            packed.add(out, out.name)
+    sys.stdout.write(f"Records, reports and logs: {archive}\n")
+    if interrupted:
+        return 130
     return 1 if any(line.outcome == FAIL for line in lines) else 0
 
 
-if __name__ == "__main__":
+def require_gpu() -> None:
+    """Raise EngineError if there is no GPU, and UsageError if CUDA_VISIBLE_DEVICES hides or misnames it."""
+    if absence := gpus.absence():
+        raise EngineError(absence, "Run `kit doctor` to find the cause, or add --device cpu to try the check anyway.")
+    gpu_choice.visible_gpus()
+    if hidden := gpu_choice.hidden():
+        raise hidden
+
+
+def create(out: Path, archive: Path) -> None:
+    """Create the folder. Raise UsageError if it or the archive exists, and DiskError if it cannot be created."""
+    remedy = "Choose a new folder with --out, for example gpu-check-2."
+    with disk_errors(out, remedy):
+        for path in (out, archive):
+            if os.path.lexists(path):
+                raise UsageError(f"{path} already exists. Measurements are never overwritten.", remedy)
+        out.mkdir(parents=True)
+
+
+def command_line(arguments: Sequence[str]) -> NoReturn:
+    """Perform all checks and exit. A terminal that closes and SIGTERM count as Ctrl-C."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, signal.default_int_handler)
     try:
-        sys.exit(main(sys.argv[1:]))
+        sys.exit(main(arguments))
     except KitError as error:
         sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    command_line(sys.argv[1:])

@@ -32,7 +32,7 @@ def choose_gpus(plan: Plan) -> tuple[str, ...]:
         return tuple(name for name in known if name.isdecimal())
     if not known:
         raise UsageError(
-            f"The GPUs {plan.gpus!r} cannot be used, because no NVIDIA GPU is visible.",
+            f"The GPUs {plan.gpus!r:.100} cannot be used, because no NVIDIA GPU is visible.",
             "Omit --gpus. `kit doctor` looks for GPUs.",
         )
     chosen = []
@@ -55,7 +55,7 @@ def visible_gpus() -> tuple[str, ...] | None:
     for name in names:
         if (full := _full_name(name, known)) is None:
             raise UsageError(
-                f"{VARIABLE} names the GPU {name!r}, but NVML does not list it.",
+                f"{VARIABLE} names the GPU {name!r:.100}, but NVML does not list it.",
                 f"Set the variable to one of {', '.join(known) or '(none)'}, or choose a GPU with --gpus.",
             )
         found.append(full)
@@ -67,7 +67,7 @@ def hidden() -> UsageError | None:
     if _visible_names() != ():
         return None
     return UsageError(
-        f"{VARIABLE} is {os.environ[VARIABLE]!r}, which hides every GPU.",
+        f"{VARIABLE} is {os.environ[VARIABLE]!r:.100}, which hides every GPU.",
         "Request a GPU from the scheduler, unset the variable, or choose a GPU with --gpus.",
     )
 

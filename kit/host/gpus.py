@@ -163,6 +163,8 @@ def lack_of(gpu: Gpu, framework: Framework, cuda: str | None) -> tuple[str, str]
         return f"{has}, but {framework.title} compiles only for {_dotted(newest)} and older.", remedy
     for library, codes in (framework.device_code or {}).items():
         package = library.partition("/")[0]
+        if not codes:  # nobody has read the library yet
+            continue
         suitable = [code for code in codes if code.runs_on(own)]
         if not suitable:
             return f"{has}, for which {package} has no code. It has {', '.join(map(str, codes))}.", remedy

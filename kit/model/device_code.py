@@ -10,7 +10,7 @@ from typing import Self
 
 Capability = tuple[int, int]  # compute capability, for example (7, 5)
 
-NAME = re.compile(r"(?:sm_(\d+)(\d)([af]?)|compute_(\d+)(\d)([af]?)\+ptx(\d+)(\d))")
+NAME = re.compile(r"(?:sm_(\d{1,2})(\d)([af]?)|compute_(\d{1,2})(\d)([af]?)\+ptx(\d{1,2})(\d))", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class DeviceCode:
         """Read a name as nvcc and LLVM write it: `sm_90a`, or `compute_90+ptx85`. Raise ValueError for others."""
         match = NAME.fullmatch(name)
         if match is None:
-            raise ValueError(f"{name!r} is not an architecture such as sm_90a or compute_90+ptx85")
+            raise ValueError(f"{name!r:.100} is not an architecture such as sm_90a or compute_90+ptx85")
         if match[1]:
             return cls((int(match[1]), int(match[2])), match[3])
         return cls((int(match[4]), int(match[5])), match[6], (int(match[7]), int(match[8])))

@@ -70,4 +70,4 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
     hint = f"Did you mean {near[0]!r}? " if near else ""
-    return UsageError(f"Unknown {kind} {name!r}.", f"{hint}Choose from: {', '.join(names)}.")
+    return UsageError(f"Unknown {kind} {name!r:.100}.", f"{hint}Choose from: {', '.join(names)}.")

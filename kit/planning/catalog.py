@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
 
 from kit import assets
 from kit.model.device_code import DeviceCode
@@ -19,6 +19,8 @@ from scenarios.catalog import Scenarios, load
 from scenarios.contract.cell import Device
 from scenarios.spec import Scenario
 
+# `kit.environments.device_code` writes the version, and fills the lists, which are empty until then.
+Library = Annotated[str, Field(pattern=r"^[\w.-]+==[^/]*/[^/]+$")]
 DEVICES: tuple[Device, ...] = get_args(Device)
 
 
@@ -30,10 +32,10 @@ class FrameworkFile(BaseModel):
     title: Annotated[str, Field(min_length=1)]
     devices: Annotated[list[Device], Field(min_length=1)]
     modules: list[str]
-    cuda_major: int | None = None
-    min_driver: int | None = None
-    device_code: dict[str, list[str]] | None = None
-    max_capability: Annotated[list[int], Field(min_length=2, max_length=2)] | None = None
+    cuda_major: PositiveInt | None = None
+    min_driver: PositiveInt | None = None
+    device_code: Annotated[dict[Library, list[str]], Field(min_length=1)] | None = None
+    max_capability: Annotated[list[NonNegativeInt], Field(min_length=2, max_length=2)] | None = None
 
     @model_validator(mode="after")
     def _has_cuda_fields_for_cuda(self) -> Self:

@@ -111,6 +111,19 @@ def test_an_unknown_gpu_of_the_option_is_an_error(monkeypatch, tmp_path):
         used(tmp_path / "none", gpus="0")
 
 
+@pytest.mark.parametrize("there", [[], [FakeGpu("GPU-0")]])
+def test_a_message_repeats_only_the_start_of_a_long_list(monkeypatch, tmp_path, there):
+    install(monkeypatch, there)
+    with pytest.raises(UsageError) as caught:
+        used(tmp_path / "option", gpus="x" * 100_000 + ",0")
+    assert len(str(caught.value)) < 300
+    install(monkeypatch, [FakeGpu("GPU-0")])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "x" * 100_000)
+    with pytest.raises(UsageError) as caught:
+        visible_gpus()
+    assert len(str(caught.value)) < 300
+
+
 def test_only_the_gpu_that_computes_is_sampled(monkeypatch, tmp_path):
     install(monkeypatch, [FakeGpu("GPU-0", use=(90,)), FakeGpu("GPU-1", use=(0,))])
     (record,) = used(tmp_path / "run", gpus="all")[1]

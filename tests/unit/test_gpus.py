@@ -1,10 +1,13 @@
 """The GPUs that a framework can use."""
 
+from dataclasses import replace
+
 import pytest
 
 from kit.host import gpus
 from kit.model.machine import Gpu
 from kit.planning import catalog
+from tests import examples
 
 
 @pytest.fixture
@@ -44,6 +47,11 @@ def test_a_framework_is_refused_on_gpus_for_which_its_wheels_have_no_code(machin
         machine([tuple(map(int, capability.split(".")))], "580.65.06")
         accepted += [capability] if gpus.refusal(framework) is None else []
     assert accepted == usable.split()
+
+
+def test_a_library_that_was_not_read_yet_refuses_no_gpu():
+    framework = replace(catalog.frameworks()["torch"], device_code={"torch==2/libtorch_cuda.so": ()})
+    assert gpus.lack_of(examples.gpu(), framework, "13.0") is None
 
 
 def test_one_suitable_gpu_is_enough(machine):
