@@ -34,6 +34,7 @@ TOTAL_S = 30 * 60
 BUILD_S = 2 * 60 * 60  # images and environments have gigabytes
 MIN_S = 20  # a check with less time would only fail for that reason
 KILL_S = 30  # for kit to end its launch
+MAX_SHOWN = 200  # characters of a log's last line
 PASS, FAIL, SKIP = "pass", "FAIL", "skip"
 
 # The smallest network with a dropout layer, a dense one and the deep one with photos: all kinds of layers and feeds.
@@ -146,8 +147,15 @@ def perform(check: Check, out: Path, variables: dict[str, str], left_s: float) -
         return Line(check.name, FAIL, seconds, f"it took too long\n{remark}".rstrip())
     # A run ends with exit code 1, too, if a cell on the named device was skipped. The records say whether one failed.
     if process.returncode not in ({0, 1} if outcome != FAIL and check.judge else {0}):
-        return Line(check.name, FAIL, seconds, f"exit code {process.returncode}, see {stem}.log\n{remark}".rstrip())
+        why = [f"exit code {process.returncode}, see {stem}.log", *remark.splitlines(), *_end_of(out / f"{stem}.log")]
+        return Line(check.name, FAIL, seconds, "\n".join(why))
     return Line(check.name, outcome, seconds, remark)
+
+
+def _end_of(log: Path) -> list[str]:
+    """Return the last line of a log that is not empty, cut to MAX_SHOWN characters."""
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    return [line[:MAX_SHOWN] for line in lines[-1:]]
 
 
 def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:

@@ -72,6 +72,7 @@ def test_a_run_with_a_missing_launch_fails(tmp_path):
     ("program", "limit_s", "outcome", "remark"),
     [
         ("print(1)", 60, PASS, ""),
+        ("print('It broke.\\n'); exit(3)", 60, FAIL, "exit code 3, see b-c.log\nIt broke."),
         ("exit(3)", 60, FAIL, "exit code 3, see b-c.log"),
         ("import time; time.sleep(1000)", 0.1, FAIL, "it took too long"),
     ],
