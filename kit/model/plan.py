@@ -55,6 +55,14 @@ class PlannedLaunch(Part):
         return self.cell.framework, self.cell.device
 
 
+def block_of(cell: Cell) -> tuple[str, str]:
+    """Return the scenario and the device of a cell. Cells that have the same ones are a block.
+
+    In each round of a run, they run directly one after the other, in random order. So they can be compared in pairs.
+    """
+    return cell.label, cell.device_label
+
+
 def _check_each_once(launches: list[PlannedLaunch]) -> list[PlannedLaunch]:
     counts = Counter((launch.key, launch.launch) for launch in launches)
     if twice := [f"{key} #{number}" for (key, number), count in counts.items() if count > 1]:
@@ -69,7 +77,8 @@ class Plan(Document):
     the full profile; None for the published number. timeout_s: limit for one launch. memory_bytes, threads, gpus: None
     for what the machine has when the run starts. identify: whether records may name host and user. budget_s: limit for
     the duration of all launches, after which the standard profile adds no more; None for no limit. tune_s: duration of
-    the search for a tuned cell's settings. pinned: settings of tuned cells for which no search is needed.
+    the search for a tuned cell's settings. pinned: settings of tuned cells for which no search is needed. against: id
+    of the run that was measured in the same rounds, or None.
     """
 
     run: RunId
@@ -89,6 +98,7 @@ class Plan(Document):
     budget_s: Seconds | None
     tune_s: Seconds
     pinned: dict[str, Settings]
+    against: RunId | None = None
 
     @model_validator(mode="after")
     def _pins_planned_cells(self) -> Self:

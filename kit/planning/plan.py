@@ -18,6 +18,7 @@ from kit.model.plan import (
     MIN_S,
     Plan,
     PlannedLaunch,
+    block_of,
 )
 from kit.planning.estimates import planned_seconds
 from kit.planning.profiles import Profile, find_profile
@@ -156,34 +157,20 @@ def _pinned(options: Options, cells: Sequence[Cell]) -> dict[str, dict[str, str]
     return {key: dict(settings) for key, settings in pins.items() if key in tuned}
 
 
-def _order(cells: Sequence[Cell], launches: int, seed: int) -> list[tuple[int, Cell]]:
+def _order(cells: Sequence[Cell], rounds: int, seed: int) -> list[tuple[int, Cell]]:
     """Return (launch number, cell) in the order of the run.
 
-    With one launch per cell, this is the order of the catalog. With more, each round has its own random order, so a
-    slow drift of the machine affects all cells alike.
+    With one launch per cell, this is the order of the catalog. With more, each round has the blocks in random order,
+    and the cells of each block in random order.
     """
-    if launches == 1:
+    if rounds == 1:
         return [(1, cell) for cell in cells]
+    blocks: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        blocks.setdefault(block_of(cell), []).append(cell)
     ordered: list[tuple[int, Cell]] = []
-    for number in range(1, launches + 1):
-        last = ordered[-1][1].framework if ordered else ""
-        ordered += [(number, cell) for cell in _alternate(cells, random.Random(f"{seed}/{number}"), last)]
-    return ordered
-
-
-def _alternate(cells: Sequence[Cell], generator: random.Random, last: str) -> list[Cell]:
-    """Return the cells in random order. Neighbors have different frameworks if possible.
-
-    The framework with the most remaining cells goes first. This avoids a rest of one framework at the end.
-    """
-    waiting: dict[str, list[Cell]] = {}
-    for cell in generator.sample(cells, len(cells)):
-        waiting.setdefault(cell.framework, []).append(cell)
-    ordered: list[Cell] = []
-    while waiting:
-        choice = [name for name in waiting if name != last] or list(waiting)
-        last = max(choice, key=lambda name: (len(waiting[name]), generator.random()))
-        ordered.append(waiting[last].pop())
-        if not waiting[last]:
-            del waiting[last]
+    for number in range(1, rounds + 1):
+        generator = random.Random(f"{seed}/{number}")
+        for block in generator.sample([*blocks.values()], len(blocks)):
+            ordered += [(number, cell) for cell in generator.sample(block, len(block))]
     return ordered
