@@ -28,7 +28,8 @@ from kit.model.environment import Environment
 from kit.model.progress import Progress
 from kit.model.record import Record
 from kit.planning import catalog
-from kit.planning.plan import TUNE_S, Options
+from kit.planning.plan import Options
+from kit.planning.profiles import TUNE_S
 from kit.planning.selection import Selection
 from kit.storage.run_folder import RunFolder
 from scenarios.contract import allocators

@@ -27,7 +27,7 @@ Logits = npt.NDArray[np.float32]
 
 
 Axes = dict[str, dict[str, list[str]]]  # values by objective and setting, the stock lane's value first
-KernelName = Literal["matmul", "convolution", "memory", "upload", "launch"]
+KernelName = Literal["matmul", "convolution nchw", "convolution nhwc", "memory", "upload", "launch"]
 
 
 class DeviceUnavailable(RuntimeError):
@@ -243,9 +243,10 @@ class Adapter(Protocol):
 
         The returned function runs it the given number of times and returns when the device has finished.
 
-        matmul: (size, size) by (size, size). convolution: `size` images of 56x56x64 by 64 kernels 3x3, same padding.
-        memory: read and write `size` bytes of float32 each, elementwise. upload: copy `size` bytes from host memory to
-        the device (NotOffered on the CPU). launch: the smallest elementwise kernel, on `size` values.
+        matmul: (size, size) by (size, size). convolution: `size` images of 56x56x64 by 64 kernels 3x3, same padding,
+        in this layout (NotOffered if the framework lacks it on this device). memory: read and write `size` bytes of
+        float32 each, elementwise. upload: copy `size` bytes from host memory to the device (NotOffered on the CPU).
+        launch: the smallest elementwise kernel, on `size` values.
         """
 
     def read_photos(self, photos: Photos) -> Images:

@@ -83,7 +83,7 @@ def checks(device: str, interpreter: str) -> Iterator[Check]:
     for name, skipped in missing.items():
         run = ("-m", "kit", "run", "--framework", name, *options)
         scenarios = tuple(f"--scenario={scenario}" for scenario in TUNED_SCENARIOS)
-        command = (*run, "--profile", "quick", "--lane", "stock", "--lane", "tuned", *scenarios)
+        command = (*run, "--profile", "quick", "--lane", "stock", "--lane", "tuned", "--tune", "60s", *scenarios)
         yield Check(f"tuned cells, {name}", command, 600, judge_records, skipped)
 
 

@@ -34,7 +34,7 @@ MIN_CROWDED_CPUS = 0.2  # one thread gets this much next to four others: a launc
 # unfused optimizers read and write the weights in each of their operations, and matrix products reorder them. Neither
 # reaches the full rate.
 WEIGHTS_SHARE = 1 / 8
-DECODED_FEEDS = ("cached", "resident")  # feeds that decode each photo once, before training
+DECODED_FEEDS = ("cached", "pinned", "resident")  # feeds that decode each photo once, before training
 KERNELS_SHARE = 0.5  # of the end-to-end step: the part that grows with the batch size, so kernels that process images
 # Of a resident step, at the measured ceiling. Kernels of real shapes rarely reach more than half of the ceiling, so at
 # two fifths better kernels have little left to gain.

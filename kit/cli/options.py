@@ -100,7 +100,12 @@ class Measuring:
     ] = None
     tune: Annotated[
         float | None,
-        option(DURATION, "TIME", "Tuned lane: search time per cell.  [default: 60s]", parse_duration),
+        option(
+            DURATION,
+            "TIME",
+            "Tuned lane: search time per cell. Default: 60s, or up to 10m if processes start slowly.",
+            parse_duration,
+        ),
     ] = None
     timeout: Annotated[
         float | None, option(DURATION, "TIME", "Time limit per launch, for example 90s or 10m.", parse_duration)
@@ -112,8 +117,8 @@ class Measuring:
         option(
             MACHINE,
             "IDS",
-            "`all`, or indices or UUIDs separated by commas. Default: the first idle GPU of CUDA_VISIBLE_DEVICES, or "
-            "of the machine.",
+            "`all`, or indices or UUIDs separated by commas. A cell uses the first one. Default: the first idle GPU of "
+            "CUDA_VISIBLE_DEVICES, or of the machine.",
         ),
     ] = ""
     threads: Annotated[int | None, option(MACHINE, "N", "CPUs per launch. Default: all usable CPUs.", parse_whole)] = (

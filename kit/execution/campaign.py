@@ -125,10 +125,10 @@ class _Campaign:
         self.folder, self.plan, self.engine = folder, plan, engine
         self.progress = progress
         self.profile = find_profile(plan.profile)
-        self.settings = TunedSettings(folder, TuningCache(cache_folder() / "tuning", machine, plan), progress)
         self.limits = launch_limits(plan, usable_cpus(), machine.memory_limit_bytes)
         self.gpus = choose_gpus(plan)
         gpu = gpus.named(self.gpus[0]) if self.gpus else None
+        self.settings = TunedSettings(folder, TuningCache(cache_folder() / "tuning", machine, gpu, plan), progress)
         self.resolver = Resolver(plan, engine, machine, gpu, find_data, folder.records(), progress)
         self.probed: set[str] = set()
         self.context = RunContext(
@@ -230,11 +230,16 @@ class _Campaign:
             raise EngineError(error.message, remedy) from error
 
     def _make_ready(self, request: Request, environment: Environment, data: ResolvedData | None = None) -> ReadyLaunch:
-        """Return a launch that can start. data: None for a probe, which needs none."""
+        """Return a launch that can start. data: None for a probe, which needs none.
+
+        A launch sees only the GPUs that it computes on. So only these are sampled, and a container, which sorts its
+        GPUs by their PCI bus, cannot compute on another one.
+        """
+        used = request.cell.devices if request.cell.device == "cuda" else 0
         return ReadyLaunch(
             request=request,
             environment=environment,
-            limits=replace(self.limits, gpus=self.gpus if request.cell.device == "cuda" else ()),
+            limits=replace(self.limits, gpus=self.gpus[:used]),
             data=data.folder if data else None,
             data_note=data.note if data else "",
             work=self.folder.work(request),

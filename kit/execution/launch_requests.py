@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kit.model.plan import Plan, PlannedLaunch
-from kit.planning.profiles import budget, find_profile
+from kit.planning.profiles import budget, find_profile, search_budget
 from scenarios.contract import allocators
 from scenarios.contract.cell import CEILINGS, Cell
 from scenarios.contract.request import Budget, DataKind, Request
@@ -30,9 +30,9 @@ def measuring(
     )
 
 
-def tuning(measured: Request, launch: int, seconds: float) -> Request:
+def tuning(plan: Plan, measured: Request, launch: int) -> Request:
     """Return the request to search for the settings of a cell. launch: number of this try, from 1."""
-    limits = Budget(seconds=seconds, test_images=TUNING_TEST_IMAGES)
+    limits = replace(search_budget(plan.tune_s, plan.timeout_s), test_images=TUNING_TEST_IMAGES)
     return replace(measured, launch=launch, purpose="tune", budget=limits, settings={}, environment={})
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from kit.execution.launch_requests import tuning
 from kit.execution.resolve import ResolvedLaunch
 from kit.model.environment import Environment
+from kit.model.formatting import format_duration
 from kit.model.progress import Progress
 from kit.model.record import Record
 from kit.storage.run_folder import RunFolder
@@ -44,7 +45,7 @@ class TunedSettings:
         """
         self._tries[measured.cell.key] += 1
         number = self._tries[measured.cell.key]
-        request = tuning(measured, number, self._folder.plan.tune_s)
+        request = tuning(self._folder.plan, measured, number)
         known = self._cache.find(request, environment) if number == 1 else None
         if known is None:
             return request
@@ -76,5 +77,10 @@ def describe(tuning: Tuning) -> str:
         return f"stock settings. The next run searches again, because this search stopped early: {tuning.broken}"
     if tuning.settings:
         return ", ".join(f"{name} {value}" for name, value in tuning.settings.items())
-    short = f". There was no time for {tuning.untried} values; a longer --tune tries them" if tuning.untried else ""
-    return f"nothing is significantly faster than stock{short}"
+    if not tuning.untried:
+        return "nothing is significantly faster than stock"
+    limit = f" of {format_duration(tuning.allowed_s)}" if tuning.allowed_s else ""
+    return (
+        f"nothing is significantly faster than stock. In the search{limit} there was no time for {tuning.untried} "
+        "values; a longer --tune tries them"
+    )

@@ -60,8 +60,20 @@ def restricted() -> dict[int, str]:
 
 
 def named(name: str) -> Gpu | None:
-    """Return the GPU with this index or UUID, None if it is not visible."""
-    return next((gpu for gpu in gpus(identify=True) if name in (str(gpu.index), gpu.uuid)), None)
+    """Return the GPU or MIG instance with this index or UUID, None if it is not visible.
+
+    An instance has the index and the compute capability of its GPU.
+    """
+    found = {gpu.index: gpu for gpu in gpus(identify=True)}
+    for gpu in found.values():
+        if name in (str(gpu.index), gpu.uuid):
+            return gpu
+    with opened([name]) as handles:
+        for index, handle in handles.items():
+            if index in found:
+                own = found[index].compute_capability
+                return _describe(index, handle, identify=True).model_copy(update={"compute_capability": own})
+    return None
 
 
 def driver() -> tuple[str | None, str | None]:

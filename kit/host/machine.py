@@ -192,7 +192,7 @@ def identity(facts: dict[str, Any]) -> str:
     Memory counts in whole GiB, because the kernel's own share of it differs a little from boot to boot. A GPU's power
     limit does not count, because an administrator may change it at any time. Its UUID does not count either.
     """
-    gpus = [gpu.model_dump(include={"name", "memory_bytes", "compute_capability"}) for gpu in facts["gpus"]]
+    gpus = [gpu.hardware for gpu in facts["gpus"]]
     stable = facts | {"memory_bytes": round(facts["memory_bytes"] / (1 << 30)), "gpus": gpus}
     return hashlib.sha256(json.dumps(stable, sort_keys=True).encode()).hexdigest()[:16]
 

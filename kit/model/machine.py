@@ -1,6 +1,7 @@
 """Define the description of a machine."""
 
 from collections import Counter
+from typing import Any
 
 from kit.model.document import Document, Items, Part
 from kit.model.formatting import format_count
@@ -19,6 +20,11 @@ class Gpu(Part):
     power_limit_w: float | None
     default_power_limit_w: float | None
     uuid: str | None = None
+
+    @property
+    def hardware(self) -> dict[str, Any]:
+        """Return what is equal for equal GPUs. An administrator may change the power limit at any time."""
+        return self.model_dump(include={"name", "memory_bytes", "compute_capability"})
 
 
 class Machine(Document):

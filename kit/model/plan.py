@@ -77,8 +77,9 @@ class Plan(Document):
     the full profile; None for the published number. timeout_s: limit for one launch. memory_bytes, threads, gpus: None
     for what the machine has when the run starts. identify: whether records may name host and user. budget_s: limit for
     the duration of all launches, after which the standard profile adds no more; None for no limit. tune_s: duration of
-    the search for a tuned cell's settings. pinned: settings of tuned cells for which no search is needed. against: id
-    of the run that was measured in the same rounds, or None.
+    the search for a tuned cell's settings; None for the default, which depends on how fast processes start. pinned:
+    settings of tuned cells for which no search is needed. against: id of the run that was measured in the same rounds,
+    or None.
     """
 
     run: RunId
@@ -96,7 +97,7 @@ class Plan(Document):
     identify: bool
     launches: Annotated[Items[PlannedLaunch], Field(max_length=MAX_LAUNCHES), AfterValidator(_check_each_once)]
     budget_s: Seconds | None
-    tune_s: Seconds
+    tune_s: Seconds | None
     pinned: dict[str, Settings]
     against: RunId | None = None
 

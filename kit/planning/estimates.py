@@ -12,7 +12,7 @@ from kit.model.environment import EnvironmentKey
 from kit.model.formatting import format_bytes, format_count, format_duration
 from kit.model.plan import Plan, PlannedLaunch
 from kit.planning.catalog import find_scenario
-from kit.planning.profiles import PROFILES, Profile, budget
+from kit.planning.profiles import PROFILES, Profile, budget, search_budget
 from scenarios.catalog import Scenarios
 from scenarios.contract import allocators
 from scenarios.contract.cell import Device
@@ -86,13 +86,16 @@ def start_seconds(framework: str, device: Device) -> float:
     return _speed(framework, device).start_s
 
 
-def search_seconds(framework: str, device: Device, tune_s: float) -> float:
-    """Return typical seconds of a search of `tune_s`.
+def search_seconds(framework: str, device: Device, limit: Budget) -> float:
+    """Return typical seconds of a search with this budget.
 
-    On the CPU, one process per allocator imports the framework before the search.
+    On the CPU, one process per allocator imports the framework before the search, and the trials start fast. On a GPU,
+    the context and the compilers take most of a start, and each trial needs them.
     """
-    processes = len(allocators.VARIABLES) if device == "cpu" else 1
-    return tune_s + processes * start_seconds(framework, device)
+    start_s = start_seconds(framework, device)
+    if device == "cpu":
+        return limit.search_seconds(0.0) + len(allocators.VARIABLES) * start_s
+    return limit.search_seconds(start_s) + start_s
 
 
 def launch_seconds(scenario: Scenario, framework: str, device: Device, batch: int, budget: Budget) -> float:
@@ -154,7 +157,8 @@ def estimate(
         lines.append(f"More launches of cells with wide intervals, for up to {format_duration(plan.budget_s)} in total")
         measuring_s = plan.budget_s
     if searched := {x.key: x for x in launches if x.cell.lane == "tuned" and x.key not in plan.pinned}:
-        tuning_s = sum(search_seconds(x.cell.framework, x.cell.device, plan.tune_s) for x in searched.values())
+        limit = search_budget(plan.tune_s, plan.timeout_s)
+        tuning_s = sum(search_seconds(x.cell.framework, x.cell.device, limit) for x in searched.values())
         count = format_count(len(searched), "search")
         lines.append(f"{count} for settings, unless they are cached: about {format_duration(tuning_s)} with start-up")
         if plan.pinned:

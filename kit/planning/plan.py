@@ -21,20 +21,19 @@ from kit.model.plan import (
     block_of,
 )
 from kit.planning.estimates import planned_seconds
-from kit.planning.profiles import Profile, find_profile
+from kit.planning.profiles import MAX_TUNE_S, Profile, find_profile
 from kit.planning.selection import Selection, select_cells
 from scenarios.catalog import Scenarios
 from scenarios.contract.cell import Cell
 from scenarios.contract.ranges import MAX_SEED
 
-# The default timeout of a launch is this base plus this factor times its estimate. Machines differ a lot in speed.
+# The default timeout of a launch is this base plus this factor times its estimate, because machines differ a lot in
+# speed. A search ends on its own, so its longest time needs no factor.
 TIMEOUT_BASE_S = 600.0
 TIMEOUT_FACTOR = 4.0
 
 # Default time budget of the standard profile: the planned launches of all stock cells on two cores, and some more.
 DEFAULT_BUDGET_S = 5400.0
-# Default duration of the search for one tuned cell's settings.
-TUNE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Options:
     engine: name of the engine. environment: interpreter of `--env`, or "". epochs: only for the full profile; default:
     the published number. budget_s, pinned: see Plan. timeout_s: limit for one launch; default: from an estimate.
     memory_bytes, threads, gpus: default: what the machine has when the run starts. tune_s: duration of the search for
-    the settings of one cell.
+    the settings of one cell; default: a minute, or more if processes start slowly.
     """
 
     engine: str
@@ -89,7 +88,9 @@ def make_plan(
         for number, cell in _order(cells, profile.launches, options.seed)
     ]
     longest = max(planned_seconds(launch, profile, options.epochs, scenarios) for launch in launches)
-    longest = max(longest, options.tune_s or TUNE_S)
+    pinned = _pinned(options, cells)
+    searches = any(cell.lane == "tuned" and cell.key not in pinned for cell in cells)
+    search_s = (options.tune_s or MAX_TUNE_S) if searches else 0.0
     return Plan(
         run=run,
         created_at=created_at,
@@ -100,14 +101,14 @@ def make_plan(
         data=options.data,
         epochs=options.epochs,
         budget_s=options.budget_s or (DEFAULT_BUDGET_S if profile.precise else None),
-        timeout_s=options.timeout_s or min(TIMEOUT_BASE_S + TIMEOUT_FACTOR * longest, MAX_S),
+        timeout_s=options.timeout_s or min(TIMEOUT_BASE_S + max(TIMEOUT_FACTOR * longest, search_s), MAX_S),
         memory_bytes=options.memory_bytes,
         threads=options.threads,
         gpus=options.gpus,
         identify=options.identify,
         launches=launches,
-        tune_s=options.tune_s or TUNE_S,
-        pinned=_pinned(options, cells),
+        tune_s=options.tune_s,
+        pinned=pinned,
     )
 
 

@@ -6,6 +6,11 @@ from kit.model.errors import unknown
 from scenarios.contract.request import Budget
 from scenarios.spec import Scenario
 
+# Default time of the search for one tuned cell's settings. If processes start slowly, as on CUDA, the search may last
+# up to MAX_TUNE_S.
+TUNE_S = 60.0
+MAX_TUNE_S = 600.0
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -45,3 +50,11 @@ def find_profile(name: str) -> Profile:
 def budget(profile: Profile, epochs: int | None, scenario: Scenario) -> Budget:
     """Return how much a launch of this scenario measures. epochs: overrides the number in the full profile."""
     return profile.budget or Budget(epochs=epochs or scenario.epochs)
+
+
+def search_budget(tune_s: float | None, timeout_s: float) -> Budget:
+    """Return how long a search for settings may last.
+
+    tune_s: the exact time in seconds; None for the default, which may be extended to half of the launch's timeout.
+    """
+    return Budget(seconds=tune_s) if tune_s else Budget(seconds=TUNE_S, max_seconds=min(MAX_TUNE_S, timeout_s / 2))

@@ -8,7 +8,7 @@ from pathlib import Path
 from kit import assets
 from kit.model.environment import Environment
 from kit.model.errors import UsageError
-from kit.model.machine import Machine
+from kit.model.machine import Gpu, Machine
 from kit.model.plan import Plan
 from kit.model.record import Record
 from kit.storage.bounded_cache import keep
@@ -27,10 +27,12 @@ class TuningCache:
     only, because the content of the images hardly changes which settings are fastest.
     """
 
-    def __init__(self, folder: Path, machine: Machine, plan: Plan) -> None:
-        """machine: this machine. plan: of the run. A record that names host and user is not used for other runs."""
+    def __init__(self, folder: Path, machine: Machine, gpu: Gpu | None, plan: Plan) -> None:
+        """machine: this machine. gpu: the one that computes cells on CUDA, None if it is unknown. plan: of the run. A
+        record that names host and user is not used for other runs."""
         self._folder = folder
         self._machine = machine
+        self._gpu = gpu.hardware if gpu else None
         self._plan = plan
         self._code = _digest_of(sorted((assets.ROOT / "scenarios").rglob("*.py")))
 
@@ -61,11 +63,11 @@ class TuningCache:
             "spec": request.spec,
             "threads": request.threads,
             "data": request.data,
-            "seconds": request.budget.seconds,
+            "seconds": (request.budget.seconds, request.budget.max_seconds),
             "environment": environment.digest,
             "machine": self._machine.id,
+            "gpu": self._gpu if request.cell.device == "cuda" else None,
             "identify": self._plan.identify,
-            "gpus": self._plan.gpus,
             "memory": self._plan.memory_bytes,
             "allocators": allocators.offered(),
             "code": self._code,

@@ -14,19 +14,28 @@ REFERENCE_FILE = "reference.npz"
 DataKind = Literal["real", "synthetic"]
 Purpose = Literal["measure", "tune", "probe"]
 
+# A search may last as long as this many starts of the stock settings. A minute allows fifteen candidates on a CPU.
+SEARCH_STARTS = 15
+
 
 @dataclass(frozen=True)
 class Budget:
     """How much a launch measures. None means no limit of that kind.
 
-    steps: number of training steps. seconds: duration of the steady training windows. epochs: number of whole epochs,
-    each with an evaluation. test_images: None for the whole test set.
+    steps: number of training steps. seconds: duration of the steady training windows, or of a search for settings.
+    epochs: number of whole epochs, each with an evaluation. test_images: None for the whole test set. max_seconds: a
+    search may last up to this long if its trials start slowly; None if it lasts `seconds` in any case.
     """
 
     steps: Positive | None = None
     seconds: PositiveTime | None = None
     epochs: Positive | None = None
     test_images: Positive | None = None
+    max_seconds: PositiveTime | None = None
+
+    def search_seconds(self, start_s: float) -> float:
+        """Return how many seconds a search may last. start_s: from the start of a trial of stock until it is ready."""
+        return max(self.seconds or 0.0, min(self.max_seconds or 0.0, SEARCH_STARTS * start_s))
 
 
 @dataclass(frozen=True)
@@ -36,8 +45,8 @@ class Request:
     cell: what to measure. launch: number of the launch, from 1. spec: digest of the scenario in the catalog, before
     the batch size and the number of epochs are replaced; empty for a probe. data: `real` reads the mounted data sets,
     `synthetic` generates its own. purpose: `measure` proves and measures the cell; `tune` searches for its fastest
-    settings within about `budget.seconds`; `probe` measures the machine's ceilings. settings: what differs from the
-    stock lane, as names and values of the adapter. environment: variables that must exist when the process starts;
+    settings within about `budget.search_seconds`; `probe` measures the machine's ceilings. settings: what differs from
+    the stock lane, as names and values of the adapter. environment: variables that must exist when the process starts;
     the engine sets them and the worker verifies them.
     """
 

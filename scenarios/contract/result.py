@@ -229,9 +229,10 @@ class StepTiming:
 class Ceiling:
     """The most that this machine can do of one thing, measured through one framework.
 
-    matmul, convolution: FLOP/s. memory: B/s that an elementwise kernel reads and writes, on arrays larger than any
-    cache. upload: B/s from host to device. launch: seconds for one trivial kernel. jpeg: photos/s that one core
-    decodes. precision: of the arithmetic, or "". value: the best of `samples`. detail: shapes or sizes, as text.
+    matmul: FLOP/s. convolution: FLOP/s in the better of the layouts NCHW and NHWC. memory: B/s that an elementwise
+    kernel reads and writes, on arrays larger than any cache. upload: B/s from host to device. launch: seconds for one
+    trivial kernel. jpeg: photos/s that one core decodes. precision: of the arithmetic, or "". value: the best of
+    `samples`. detail: shapes or sizes, and the layout of a convolution, as text.
     """
 
     name: Literal["matmul", "convolution", "memory", "upload", "launch", "jpeg"]
@@ -279,10 +280,14 @@ class Search:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The fastest settings of a cell on this machine, and how they were found."""
+    """The fastest settings of a cell on this machine, and how they were found.
+
+    allowed_s: how long all searches together were allowed to last. None if this is unknown.
+    """
 
     settings: dict[str, str]
     searches: list[Search]
+    allowed_s: Time | None = None
 
     @property
     def broken(self) -> str:

@@ -30,15 +30,17 @@ PHOTO_FADING = 0.7  # the amplitude of detail falls with this power of its frequ
 
 
 def measure(adapter: Adapter, device: Device, precision: Precision) -> list[Ceiling]:
-    """Return all ceilings that the adapter offers, and `jpeg`. Each takes about SECONDS."""
+    """Return all ceilings that the adapter offers, and `jpeg`. Each takes at most about SECONDS."""
     found = []
-    for name, sizes in _sizes(device).items():
-        try:
-            ceilings = [_measure_kernel(adapter, name, size, precision, SECONDS / len(sizes)) for size in sizes]
-        except NotOffered as reason:
-            print(f"{name}: {reason}", flush=True)  # noqa: T201 - the worker's log
-        else:
-            found.append((min if name == "launch" else max)(ceilings, key=lambda ceiling: ceiling.value))
+    for name, kernels in _kernels(device).items():
+        measured = []
+        for kernel, size in kernels:
+            try:
+                measured.append(_measure_kernel(adapter, kernel, size, precision, SECONDS / len(kernels)))
+            except NotOffered as reason:
+                print(f"{kernel}: {reason}", flush=True)  # noqa: T201 - the worker's log
+        if measured:
+            found.append((min if name == "launch" else max)(measured, key=lambda ceiling: ceiling.value))
     return [*found, _measure_jpeg()]
 
 
@@ -62,18 +64,27 @@ def encode_photo() -> bytes:
     return encoded.getvalue()
 
 
-def _sizes(device: Device) -> dict[KernelName, tuple[int, ...]]:
-    """Return the sizes for `Adapter.kernel`. With CUDA they fill a GPU and exceed its caches."""
+def _kernels(device: Device) -> dict[str, list[tuple[KernelName, int]]]:
+    """Return the kernels of each ceiling with their sizes for `Adapter.kernel`. The best one is the ceiling.
+
+    With CUDA the sizes fill a GPU and exceed its caches. Which layout is faster for convolutions depends on the device,
+    the precision and the libraries.
+    """
     if device == "cuda":
         return {
-            "matmul": (4096, 8192),
-            "convolution": (256,),
-            "memory": (512 * MEBIBYTE,),
-            "upload": (256 * MEBIBYTE,),
-            "launch": (1,),
+            "matmul": [("matmul", 4096), ("matmul", 8192)],
+            "convolution": [("convolution nchw", 256), ("convolution nhwc", 256)],
+            "memory": [("memory", 512 * MEBIBYTE)],
+            "upload": [("upload", 256 * MEBIBYTE)],
+            "launch": [("launch", 1)],
         }
     memory = min(max(4 * last_cache_bytes(os.sched_getaffinity(0)), MIN_MEMORY_BYTES), MAX_MEMORY_BYTES)
-    return {"matmul": (1024, 2048), "convolution": (32,), "memory": (memory,), "launch": (1,)}
+    return {
+        "matmul": [("matmul", 1024), ("matmul", 2048)],
+        "convolution": [("convolution nchw", 32), ("convolution nhwc", 32)],
+        "memory": [("memory", memory)],
+        "launch": [("launch", 1)],
+    }
 
 
 def _measure_kernel(adapter: Adapter, name: KernelName, size: int, precision: Precision, seconds: float) -> Ceiling:
@@ -81,9 +92,10 @@ def _measure_kernel(adapter: Adapter, name: KernelName, size: int, precision: Pr
     match name:
         case "matmul":
             return _rate(name, precision, "FLOP/s", 2 * size**3, times, f"{size} x {size} by {size} x {size}")
-        case "convolution":
-            flops = 2 * size * 56 * 56 * 64 * 64 * 3 * 3
-            return _rate(name, precision, "FLOP/s", flops, times, f"{size} images of 56x56x64 by 64 kernels 3x3")
+        case "convolution nchw" | "convolution nhwc":
+            flops, layout = 2 * size * 56 * 56 * 64 * 64 * 3 * 3, name.split()[1].upper()
+            detail = f"{size} images of 56x56x64 by 64 kernels 3x3, {layout}"
+            return _rate("convolution", precision, "FLOP/s", flops, times, detail)
         case "memory":
             detail = f"{size // MEBIBYTE} MiB read and as much written"
             return _rate(name, "", "B/s", 2 * size, times, detail)

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +25,7 @@ T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
 MAX_IMPORT_S = 300.0  # until a server has imported the framework
 MAX_STOCK_S = 300.0  # until stock has made its first step
-MAX_PROOF_S = 60.0
+MAX_PROOF_S = 60.0  # in addition to the limit for a start
 WARM_UP_S = 0.3
 MAX_WAIT_S = 10.0  # for an answer, in addition to the length of the turn and the time until the fork was ready
 # For a server only: the library behind numpy would otherwise start threads at import, before the forks.
@@ -69,19 +69,18 @@ class ForkServers:
 class ForkedTrials:
     """Implement `search.TrialStarter` for one objective.
 
-    base: settings of all candidates and of the search's stock. limit_s: time until a candidate must have made its first
-    step, but at least twice stock's time.
+    base: settings of all candidates and of the search's stock. max_start_s: return the seconds until a candidate must
+    have made its first step. It is not called before stock has started.
     """
 
-    def __init__(self, servers: ForkServers, objective: Objective, base: Settings, limit_s: float) -> None:
-        self._servers, self._objective, self._base, self._limit_s = servers, objective, base, limit_s
+    def __init__(
+        self, servers: ForkServers, objective: Objective, base: Settings, max_start_s: Callable[[], float]
+    ) -> None:
+        self._servers, self._objective, self._base, self._max_start_s = servers, objective, base, max_start_s
 
     def start(self, settings: Settings, limit_s: float) -> ForkedTrial:
         request = ForkRequest({**self._base, **settings}, self._objective)
-        began = time.monotonic()
-        trial = self._servers.fork(request, min(limit_s, self._limit_s) if settings else MAX_STOCK_S)
-        if not settings:
-            self._limit_s = max(self._limit_s, 2 * (time.monotonic() - began))
+        trial = self._servers.fork(request, min(limit_s, self._max_start_s()) if settings else MAX_STOCK_S)
         try:
             trial.measure(WARM_UP_S)
         except BaseException:
@@ -90,7 +89,8 @@ class ForkedTrials:
         return trial
 
     def prove(self, settings: Settings) -> None:
-        self._servers.fork(ForkRequest({**self._base, **settings}, "proof"), MAX_PROOF_S).close()
+        request = ForkRequest({**self._base, **settings}, "proof")
+        self._servers.fork(request, self._max_start_s() + MAX_PROOF_S).close()
 
 
 class ForkedTrial:

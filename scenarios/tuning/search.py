@@ -113,9 +113,16 @@ class SearchResult:
 
 
 def search(
-    axes: Axes, likely: Settings, trials: TrialStarter, budget_s: float, clock: Callable[[], float] = time.monotonic
+    axes: Axes,
+    likely: Settings,
+    trials: TrialStarter,
+    budget_s: Callable[[float], float],
+    clock: Callable[[], float] = time.monotonic,
 ) -> SearchResult:
-    """Find the fastest settings within about `budget_s`. likely: the settings to try together first."""
+    """Find the fastest settings within about the budget. likely: the settings to try together first.
+
+    budget_s: return the budget in seconds for the seconds that stock took to start. It is called once.
+    """
     return _Search(trials, budget_s, clock).run(axes, likely)
 
 
@@ -124,10 +131,10 @@ class _BaselineFailed(Exception):
 
 
 class _Search:
-    def __init__(self, trials: TrialStarter, budget_s: float, clock: Callable[[], float]) -> None:
-        self._trials, self._clock = trials, clock
+    def __init__(self, trials: TrialStarter, budget_s: Callable[[float], float], clock: Callable[[], float]) -> None:
+        self._trials, self._budget_s, self._clock = trials, budget_s, clock
         self._began = clock()
-        self._until = self._began + budget_s
+        self._until = math.inf  # until stock has started
         self._stock = Candidate({})
         self._candidates = [self._stock]
         self._bases = [self._stock]  # the last one is the base; the search falls back to the others
@@ -140,7 +147,9 @@ class _Search:
     def run(self, axes: Axes, likely: Settings) -> SearchResult:
         try:
             with suppress(_BaselineFailed):  # stock failed; its candidate has the reason
-                self._try(lambda _: dict(likely), MIN_GAIN, self._until)  # starts stock, too
+                self._base_runs()  # starts stock
+                self._until = self._began + self._budget_s(self._stock.start_s)
+                self._try(lambda _: dict(likely), MIN_GAIN, self._until)
                 values = [(name, value) for name, values in axes.items() for value in values[1:]]
                 self._add_values(values, self._began + ADDING_SHARE * (self._until - self._began))
                 self._remove_parts()

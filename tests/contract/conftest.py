@@ -13,7 +13,11 @@ KIT_TEST_CUDA_STUBS  if set, every graph of ONNX Runtime is also opened on CUDA,
 
 from __future__ import annotations
 
+import importlib
 import os
+from collections.abc import Iterator
+from dataclasses import replace
+from types import ModuleType
 
 import pytest
 from toys import each_net_tuned, named_adapter
@@ -46,3 +50,24 @@ def options() -> Options:
 @pytest.fixture(scope="session")
 def adapter(adapters: type[Adapter], options: Options) -> Adapter:
     return adapters(options)
+
+
+@pytest.fixture
+def torch(adapter: Adapter) -> ModuleType:
+    if adapter.name != "torch":
+        pytest.skip("another adapter is under test")
+    return importlib.import_module("torch")
+
+
+@pytest.fixture(params=["own", "apart"])
+def each_device(
+    torch: ModuleType, options: Options, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Options]:
+    """Yield the options, and in a second test those of the stand-in for a GPU, which runs everywhere."""
+    if request.param == "own":
+        yield options
+        return
+    apart = importlib.import_module("apart")  # imports PyTorch
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)  # does not know the device
+    with apart.ApartDevice():
+        yield replace(options, device=apart.DEVICE)

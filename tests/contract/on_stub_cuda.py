@@ -22,16 +22,15 @@ SESSION = onnxruntime.InferenceSession  # some tests replace it to count what th
 
 
 @functools.cache
-def cuda() -> Runtime:
-    return Runtime(Options(device="cuda"))
+def cuda(**settings: str) -> Runtime:
+    return Runtime(Options(device="cuda", lane="tuned", settings=settings))
 
 
-def open_on_cuda(model: bytes, optimized: Path, **options: bool) -> None:
+def open_on_cuda(model: bytes, optimized: Path, runtime: Runtime, **options: bool) -> None:
     """Open a session on CUDA. optimized: file for the optimized graph.
 
     Raise the error of ONNX Runtime if a node is not assigned to CUDA, AssertionError if a tensor is copied to the CPU.
     """
-    runtime = cuda()
 
     def saving(model: bytes, settings: Any, **arguments: Any) -> Any:
         settings.optimized_model_filepath = str(optimized)
@@ -54,7 +53,7 @@ def _each_graph_also_on_cuda(tmp_path_factory: pytest.TempPathFactory) -> Iterat
     def open_on_both(self: Runtime, model: bytes, **options: bool) -> Any:
         if self.device == "cpu" and (key := hashlib.sha256(model).digest()) not in seen:
             seen.add(key)
-            open_on_cuda(model, optimized, **options)
+            open_on_cuda(model, optimized, cuda(), **options)
         return open_as_asked(self, model, **options)
 
     with pytest.MonkeyPatch.context() as patch:

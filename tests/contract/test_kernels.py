@@ -26,15 +26,22 @@ NET = toy((Conv(4, padding="same"), MaxPool(), Flatten(), Dense(6)), batch=8)
 
 # For each kernel: its size, how often it is called, the shapes of its operands (axes in any order), and the name of its
 # operator in each framework. ONNX Runtime runs the kernel `launch` in chains of 100 nodes.
-SIZES: dict[KernelName, int] = {"matmul": 96, "convolution": 2, "memory": 1 << 12, "launch": 7}
+SIZES: dict[KernelName, int] = {
+    "matmul": 96,
+    "convolution nchw": 2,
+    "convolution nhwc": 2,
+    "memory": 1 << 12,
+    "launch": 7,
+}
 TIMES: dict[KernelName, tuple[int, int]] = {"launch": (30, 205)}
 OPERANDS: dict[KernelName, list[list[int]]] = {
     "matmul": [[96, 96], [96, 96]],
-    "convolution": [[2, 56, 56, 64], [3, 3, 64, 64]],
+    "convolution nchw": [[2, 64, 56, 56], [3, 3, 64, 64]],
+    "convolution nhwc": [[2, 56, 56, 64], [3, 3, 64, 64]],
     "memory": [[1 << 10]],
     "launch": [[7]],
 }
-OPERATORS: dict[str, dict[KernelName, str]] = {
+OPERATORS = {
     "tensorflow": {"matmul": "MatMul", "convolution": "Conv2D", "memory": "Neg", "launch": "Neg"},
     "torch": {
         "matmul": "aten::mm",
@@ -44,6 +51,13 @@ OPERATORS: dict[str, dict[KernelName, str]] = {
     },
     "onnxruntime": {"matmul": "MatMul", "convolution": "Conv", "memory": "Neg", "launch": "Neg"},
 }
+# The only layout of a framework's convolutions, by device and framework.
+ONE_LAYOUT: dict[tuple[str, str], KernelName] = {
+    ("cpu", "tensorflow"): "convolution nhwc",
+    ("cpu", "onnxruntime"): "convolution nchw",
+    ("cuda", "onnxruntime"): "convolution nchw",
+}
+LAYOUTS = ("nchw", "nhwc")
 Executed = list[tuple[str, list[Sequence[int]]]]  # operators in their order, with the shapes of their inputs
 
 
@@ -88,14 +102,18 @@ def test_only_a_gpu_takes_uploads(adapter: Adapter, options: Options) -> None:
         adapter.kernel("upload", 1 << 20)(3)
 
 
-@pytest.mark.parametrize("name", ["matmul", "convolution", "memory", "launch"])
+@pytest.mark.parametrize("name", SIZES)
 def test_a_kernel_computes_at_every_call(
-    adapter: Adapter, name: KernelName, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    adapter: Adapter, options: Options, name: KernelName, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Let the framework record what it executes."""
     if adapter.name not in RECORDERS:
         pytest.skip("no recorder for this framework")
-    recorder, operator = RECORDERS[adapter.name], OPERATORS[adapter.name][name]
+    if name.startswith("convolution") and ONE_LAYOUT.get((options.device, adapter.name), name) != name:
+        with pytest.raises(NotOffered, match="only"):
+            adapter.kernel(name, SIZES[name])
+        return
+    recorder, operator = RECORDERS[adapter.name], OPERATORS[adapter.name][name.split()[0]]
     for times in TIMES.get(name, (1, 3)):
         executed = recorder(lambda: adapter.kernel(name, SIZES[name]), times, monkeypatch, tmp_path)
         inputs = [shapes for found, shapes in executed if found == operator]
@@ -103,6 +121,27 @@ def test_a_kernel_computes_at_every_call(
         for shapes in inputs:
             operands = shapes[: len(OPERANDS[name])]
             assert [sorted(shape) for shape in operands] == [sorted(shape) for shape in OPERANDS[name]]
+
+
+def test_both_layouts_compute_the_same_convolution(adapter: Adapter, options: Options) -> None:
+    if adapter.name == "torch":
+        torch, kernels = map(importlib.import_module, ("torch", "scenarios.frameworks.torch.kernels"))
+        device = torch.device(options.device)
+        nchw, nhwc = (kernels.operation(f"convolution {layout}", 2, device, torch.float32)() for layout in LAYOUTS)
+        assert nchw.is_contiguous()
+        assert nhwc.is_contiguous(memory_format=torch.channels_last)
+        nhwc = nhwc.permute(0, 2, 3, 1)
+    elif adapter.name == "tensorflow":
+        tf, kernels = map(importlib.import_module, ("tensorflow", "scenarios.frameworks.tensorflow.kernels"))
+        # XLA, because TensorFlow's own kernels on the CPU have no NCHW.
+        nchw, nhwc = (
+            tf.function(kernels.make_operation(f"convolution {layout}", 2, "GPU:0", tf.float32), jit_compile=True)()
+            for layout in LAYOUTS
+        )
+    else:
+        pytest.skip("this adapter has one layout")
+    assert (tuple(nchw.shape), tuple(nhwc.shape)) == ((2, 64, 56, 56), (2, 56, 56, 64))
+    assert nchw.cpu().numpy().transpose(0, 2, 3, 1) == pytest.approx(nhwc.cpu().numpy(), rel=1e-4)
 
 
 def tensorflow_executes(make: Callable[[], Callable[[int], None]], times: int, *_: object) -> Executed:

@@ -167,14 +167,14 @@ def test_versions_name_python_and_the_framework(adapter: Adapter) -> None:
 
 
 def test_versions_of_cuda_are_those_of_the_loaded_libraries(adapter: Adapter, monkeypatch: pytest.MonkeyPatch) -> None:
-    if adapter.name not in ("tensorflow", "torch"):
-        pytest.skip("this adapter lists packages")
+    if adapter.name not in ("onnxruntime", "tensorflow", "torch"):
+        pytest.skip("this adapter has no CUDA")
     loaded = {"cuda": "12.9", "cudnn": "9.28.0"}
     monkeypatch.setattr("scenarios.frameworks.cuda_libraries.loaded_versions", lambda: dict(loaded))
     if adapter.name == "tensorflow":
         built = {"cuda_version": "12.5.1", "cudnn_version": "9"}
         monkeypatch.setattr("tensorflow.sysconfig.get_build_info", lambda: built)
-    else:
+    elif adapter.name == "torch":
         monkeypatch.setattr("torch.version.cuda", "12.5")
     versions = adapter.versions()
     assert loaded.items() <= versions.items(), versions

@@ -23,6 +23,7 @@ import onnx
 import onnxruntime
 from onnxruntime_graphs import graphs
 
+from scenarios.frameworks.onnxruntime import settings
 from scenarios.frameworks.onnxruntime.adapter import ADAPTER
 from scenarios.frameworks.onnxruntime.graph import Graph
 from scenarios.frameworks.onnxruntime.session import PROVIDERS
@@ -60,6 +61,10 @@ def tied_images(count, shape, seed=0):
 
 def labels_for(example, count):
     return np.random.default_rng(1).integers(0, max(2, example.output.units), count)
+
+
+def batch_of(example, count):
+    return tied_images(count, example.image), labels_for(example, count)
 
 
 def step_gradients(example, weights, images, labels, model=None):
@@ -171,6 +176,90 @@ class Recorder:
         return len(self.batches) < self.limit
 
 
+@pytest.fixture
+def settings_of_cuda(monkeypatch):
+    """Offer CUDA's settings on the CPU too. Steps then run at fixed addresses, but no graph is recorded."""
+
+    def axes(options, net):
+        return settings.axes(replace(options, device="cuda"), net)
+
+    monkeypatch.setattr(ADAPTER, "axes", staticmethod(axes))
+
+
+@pytest.mark.usefixtures("settings_of_cuda")
+@pytest.mark.parametrize("optimizer", [Sgd(0.1), Adam()], ids=lambda o: type(o).__name__)
+def test_steps_at_fixed_addresses_train_like_the_stock_lane(optimizer):
+    example = scenario(Conv(4), MaxPool(), Flatten(), SOFTMAX, optimizer=optimizer)
+    weights, images = check_weights(example, seed=0), tied_images(10, example.image)
+    given, labels = images.copy(), labels_for(example, 10)
+    replayed = {"step": "captured", "latency": "captured", "throughput": "captured"}
+    models = [
+        ADAPTER(replace(OPTIONS, lane="tuned", settings=chosen)).build(example, weights) for chosen in ({}, replayed)
+    ]
+
+    def assert_equal(found, expected):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+
+    def use(act):
+        """Do the same with both models, and compare what they return and their weights."""
+        assert_equal(*map(act, models))
+        stock, tuned = (model.weights() for model in models)
+        for name in weights:
+            assert_equal(tuned[name], stock[name])
+
+    def train(data, epoch, limit=99):
+        use(lambda m: [*vars(m.train_epoch(data, epoch, Recorder(limit))).values()])
+
+    first, second = Arrays(images, labels), Arrays(images[::-1].copy(), labels)
+    placed = {id(m): [m.resident_steps(images[:size], labels[:size]) for size in (4, 2, 4)] for m in models}
+    use(lambda m: m.step(images[:3], labels[:3]))
+    train(first, 0)  # 4, 4 and 2 images
+    train(first, 1, limit=1)
+    train(second, 0)
+    for which in (0, 1, 2, 1, 0):
+        use(lambda m, which=which: placed[id(m)][which](3) or 0)
+    train(second, 1)
+    use(lambda m: m.logits(images))
+    for size in (1, 4):
+        predictors = {id(m): m.predictor(size) for m in models}
+        for start in (0, 5):
+            use(lambda m, p=predictors, part=images[start : start + size]: p[id(m)](part))
+        kept = predictors[id(models[1])](images[:size])
+        before = kept.copy()
+        predictors[id(models[1])](images[-size:])
+        assert np.array_equal(kept, before), "a prediction overwrote the one before"
+    use(lambda m: m.load(weights) or 0)
+    use(lambda m: m.step(images[4:8], labels[4:8]))
+    assert np.array_equal(images, given), "a step overwrote its batch"
+
+
+@pytest.mark.usefixtures("settings_of_cuda")
+def test_preparing_steps_at_fixed_addresses_changes_nothing():
+    example = scenario(Flatten(), SOFTMAX, optimizer=Adam())
+    options = replace(OPTIONS, lane="tuned", settings={"step": "captured"})
+    model = ADAPTER(options).build(example, check_weights(example, seed=0))
+    model.step(*batch_of(example, 4))
+    before = {name: model._trainer.read(name).copy() for name in model._trainer._step.state}
+    for size in (3, 4, 3):
+        model._trainer.prepare(*batch_of(example, size))
+        for name, value in before.items():
+            assert np.array_equal(model._trainer.read(name), value), name
+        assert model._trainer._steps == 1
+
+
+@pytest.mark.usefixtures("settings_of_cuda")
+@pytest.mark.parametrize("padding", ["valid", "same"])
+@pytest.mark.parametrize("size", [1, 3, 4])
+def test_the_gradients_of_the_layout_nhwc_agree_with_the_reference(padding, size):
+    """It has no ConvTranspose."""
+    example = scenario(Conv(9, 2), Conv(5, size, padding), Conv(12, size, padding), Flatten(), SOFTMAX)
+    weights = check_weights(example, seed=3)
+    images, labels = batch_of(example, 6)
+    model = ADAPTER(replace(OPTIONS, lane="tuned", settings={"layout": "nhwc"})).build(example, weights)
+    gradients = step_gradients(example, weights, images, labels, model)[1]
+    assert_gradients(gradients, reference.evaluate(example, weights, images, labels).gradients)
+
+
 @pytest.mark.parametrize(("limit", "batches"), [(99, [4, 4, 2]), (2, [4, 4])])
 def test_an_epoch_counts_every_image_once_and_ends_when_the_meter_says(limit, batches):
     example = scenario(Flatten(), SOFTMAX, optimizer=Sgd(1e-30))
@@ -263,7 +352,7 @@ def test_cuda_without_a_gpu_is_an_error():
 )
 def test_the_graphs_use_no_operator_that_is_newer_than_opset_18(example):
     """Builds of ONNX Runtime from 1.24 on have a CUDA kernel for each operator at opset 18, but not for later ones."""
-    for serialized in graphs(example):
+    for serialized in graphs(example) + graphs(example, transposes=False, gathers=True):
         model = onnx.load_from_string(serialized)
         assert model.ir_version <= 8
         versions = {onnx.defs.get_schema(node.op_type, model.opset_import[0].version) for node in model.graph.node}

@@ -10,11 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import test_training
 from toys import RecordingMeter, noise, toy, zeros
 
-from scenarios.adapter import Arrays, Model, Options
-from scenarios.spec import Adam, Conv, Dense, Flatten
+from scenarios.adapter import Adapter, Arrays, Model, Options
+from scenarios.data.augment import draw_maps
+from scenarios.spec import Adadelta, Adam, Augment, Conv, Dense, Dropout, Flatten, MaxPool, Sgd
 from scenarios.weights import check_weights
 
 SCENARIO = toy(batch=8, optimizer=Adam())
@@ -25,6 +28,15 @@ def tensorflow(adapter):
     if adapter.name != "tensorflow":
         pytest.skip("another adapter is under test")
     return adapter
+
+
+@pytest.fixture
+def compiled_loop(tensorflow, options: Options, monkeypatch) -> Adapter:
+    """Return the adapter with `loop = compiled`, which is offered on CUDA only. The CPU runs it, too, but slowly."""
+    axes = type(tensorflow).axes
+    on_cuda = staticmethod(lambda options, scenario: axes(replace(options, device="cuda"), scenario))
+    monkeypatch.setattr(type(tensorflow), "axes", on_cuda)
+    return type(tensorflow)(replace(options, lane="tuned", settings={"loop": "compiled"}))
 
 
 def test_the_step_is_traced_once(tensorflow, monkeypatch):
@@ -54,33 +66,92 @@ def compilations(folder: Path) -> list[str]:
 
 
 @pytest.mark.skipif("KIT_TEST_TUNED" in os.environ, reason="sets its own settings")
-@pytest.mark.parametrize("loop", ["fit", "graph"])
-def test_xla_compiles_nothing_inside_a_window(tensorflow, options: Options, tmp_path, loop):
-    """Use a short last batch. What compiles before the first window must leave no trace in the training."""
+@pytest.mark.parametrize("settings", [{"network": "compiled"}, {"network": "compiled", "loop": "graph"}], ids=str)
+def test_xla_compiles_nothing_inside_a_window(tensorflow, options: Options, tmp_path, settings):
+    tuned = type(tensorflow)(replace(options, lane="tuned", settings=settings))
+    check_that_xla_compiles_nothing_inside_a_window(tuned, options, tmp_path)
+
+
+def test_a_compiled_loop_is_prepared_for_windows_of_any_length(compiled_loop, options: Options, tmp_path):
+    check_that_xla_compiles_nothing_inside_a_window(compiled_loop, options, tmp_path)
+
+
+def check_that_xla_compiles_nothing_inside_a_window(compiled: Adapter, options: Options, folder: Path) -> None:
+    """Use windows of two steps, of one step, and of a short last batch. What compiles before the first window must
+    leave no trace in the training, which must agree with that of TensorFlow's kernels."""
     profiler = importlib.import_module("tensorflow").profiler.experimental
 
     class ProfilingMeter(RecordingMeter):
         def begin(self) -> None:
             super().begin()
             profiler.stop()
-            profiler.start(str(tmp_path / "windows"))
+            profiler.start(str(folder / "windows"))
 
-    def build(network: str) -> Model:
-        tuned = replace(options, lane="tuned", settings={"network": network, "loop": loop})
-        return type(tensorflow)(tuned).build(scenario, check_weights(scenario, 0))
+    def kernels() -> Model:
+        tuned = replace(options, lane="tuned", settings={"network": "kernels", "loop": "graph"})
+        return type(compiled)(tuned).build(scenario, check_weights(scenario, 0))
 
     scenario = replace(SCENARIO, batch=7)
-    train, model, plain = Arrays(*noise(scenario, 17)), build("compiled"), build("kernels")
-    profiler.start(str(tmp_path / "before"))
+    train, model, plain = Arrays(*noise(scenario, 38)), compiled.build(scenario, check_weights(scenario, 0)), kernels()
+    profiler.start(str(folder / "before"))
     try:
-        found = model.train_epoch(train, 0, ProfilingMeter())
+        found = model.train_epoch(train, 0, ProfilingMeter(window=2))
     finally:
         profiler.stop()
-    assert not compilations(tmp_path / "windows")
-    assert compilations(tmp_path / "before")
+    assert not compilations(folder / "windows")
+    assert compilations(folder / "before")
     assert found.loss == pytest.approx(plain.train_epoch(train, 0, RecordingMeter()).loss, rel=1e-4)
     for name, values in plain.weights().items():
         assert model.weights()[name] == pytest.approx(values, rel=1e-4, abs=1e-5)
+
+
+def test_a_compiled_loop_is_one_program_with_its_batches(compiled_loop):
+    scenario = toy((Conv(4), Flatten()))
+    model, rows = compiled_loop.build(scenario, zeros(scenario)), np.arange(6).reshape(3, 2)
+    program = model._steps.experimental_get_compiler_ir([*noise(scenario, 6)], rows, 0, 3)(stage="hlo")
+    assert program.count(" while(") == 1
+    assert " gather(" in program
+    assert "set-dimension-size" not in program, "XLA pads what has no fixed size"
+
+
+@pytest.mark.parametrize("kind", ["arrays", "photos"])
+def test_a_compiled_loop_trains_as_the_contract_says(compiled_loop, tmp_path, kind):
+    test_training.test_an_epoch_has_every_image_once_in_its_own_order(compiled_loop, kind, tmp_path)
+    if kind == "arrays":
+        test_training.test_sums_are_those_of_the_network(compiled_loop, "softmax", 4)
+        test_training.test_the_meter_ends_windows_and_stops_training(compiled_loop)
+    else:
+        test_training.test_photos_are_augmented_as_specified(compiled_loop, tmp_path)
+        test_training.test_an_unreadable_photo_is_named(compiled_loop, tmp_path)
+
+
+@pytest.mark.parametrize("optimizer", [Sgd(0.05), Adam(0.01), Adadelta()], ids=lambda o: type(o).__name__)
+def test_a_compiled_loop_takes_every_fused_optimizer(compiled_loop, options: Options, optimizer):
+    scenario = toy((Conv(4), MaxPool(), Dropout(0.0), Flatten()), optimizer=optimizer)
+    weights, train = check_weights(scenario, 1), Arrays(*noise(scenario, 20))
+    trained = []
+    for settings in ({"loop": "compiled", "optimizer": "fused"}, {"network": "kernels"}):
+        tuned = type(compiled_loop)(replace(options, lane="tuned", settings=settings))
+        trained.append(tuned.build(scenario, weights))
+        trained[-1].train_epoch(train, 0, RecordingMeter())
+    for name, expected in trained[1].weights().items():
+        change = np.abs(expected - weights[name]).max()
+        assert change > 0
+        assert np.abs(trained[0].weights()[name] - expected).max() <= 1e-3 * change, name
+
+
+def test_photos_are_augmented_in_a_compiled_loop_as_in_the_stock_lane(tensorflow):
+    """Use maps that reach far beyond each edge, and those of flips and of no change."""
+    pipelines, graph_loop = (
+        importlib.import_module(f"scenarios.frameworks.tensorflow.{name}") for name in ("pipelines", "graph_loop")
+    )
+    size = (24, 32)
+    augments = Augment(shear=30.0, zoom=0.6, flip=True), Augment(shear=0.0, zoom=0.0, flip=True)
+    maps = np.concatenate([draw_maps(augment, size, 32, np.random.default_rng(0)) for augment in augments])
+    images = np.random.default_rng(2).random((len(maps), *size, 3), np.float32)
+    expected = pipelines.warp(images, pipelines.projective_rows(maps)).numpy()
+    assert np.abs(expected - images).max() > 0.5
+    assert graph_loop.warp(images, maps.astype(np.float32)).numpy() == pytest.approx(expected, abs=2e-5)
 
 
 def test_the_loop_in_the_graph_counts_in_int32(tensorflow, options: Options):
@@ -120,7 +191,7 @@ def test_one_unit_without_activation_is_correct_on_the_right_side_of_even_odds(t
 
 
 @pytest.mark.skipif("KIT_TEST_TUNED" in os.environ, reason="sets its own settings")
-def test_each_setting_is_what_runs(tensorflow, options: Options, monkeypatch):
+def test_each_setting_is_what_runs(tensorflow, compiled_loop, options: Options, monkeypatch):
     """Set both compilers, because the stock lane uses XLA on a GPU and TensorFlow's kernels on the CPU."""
     tf = importlib.import_module("tensorflow")
     function, made = tf.function, []
@@ -138,12 +209,15 @@ def test_each_setting_is_what_runs(tensorflow, options: Options, monkeypatch):
     stock = built().placement().training
     assert stock.startswith("Keras fit, ")
     assert built(loop="graph").placement().training == stock.replace("fit", "graph")
+    compiled = compiled_loop.build(SCENARIO, zeros(SCENARIO)).placement()
+    assert (compiled.training, compiled.provider) == (stock.replace("fit", "compiled"), "XLA")
     assert built(optimizer="fused").placement().training not in (stock, stock.replace("fit", "graph"))
 
 
 @pytest.mark.skipif("KIT_TEST_TUNED" in os.environ, reason="sets its own settings")
-@pytest.mark.parametrize("settings", [{"network": "compiled"}, {"loop": "graph"}], ids=str)
+@pytest.mark.parametrize("settings", [{"network": "compiled"}, {"loop": "graph"}, {"loop": "compiled"}], ids=str)
 @pytest.mark.parametrize("name", ["", "Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", "MatMul"])
+@pytest.mark.usefixtures("compiled_loop")
 def test_tf32_in_the_graph_that_trains_is_found(tensorflow, options: Options, name, settings):
     """Change what an operator returns as if an operand were rounded to TF32, but only in graphs."""
     callbacks = importlib.import_module("tensorflow.python.framework.op_callbacks")

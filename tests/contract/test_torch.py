@@ -1,67 +1,29 @@
-"""Test what only PyTorch's adapter has: captured steps, tuned layers, feeds, and whether each setting takes effect."""
+"""Test what only PyTorch's adapter has: captured steps, tuned layers, and whether each setting takes effect."""
 
 from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
-from toys import RecordingMeter, noise, save_photo, toy
+from toys import RecordingMeter, noise, record_without_graph, torch_module, toy
 
 from scenarios import catalog
-from scenarios.adapter import Adapter, Arrays, Images, Labels, Options, Photos
+from scenarios.adapter import Adapter, Arrays, Images, Labels, Options
 from scenarios.measuring.ceilings import Precision
-from scenarios.spec import Adadelta, Adam, Augment, Conv, Dense, Flatten, Layer, MaxPool, Optimizer, Sgd
+from scenarios.spec import Adadelta, Adam, Conv, Dense, Flatten, Layer, MaxPool, Optimizer, Sgd
 from scenarios.weights import check_weights
-
-
-def torch_module(name: str) -> ModuleType:
-    return importlib.import_module(f"scenarios.frameworks.torch.{name}")
-
-
-@pytest.fixture
-def torch(adapter: Adapter) -> ModuleType:
-    if adapter.name != "torch":
-        pytest.skip("another adapter is under test")
-    return importlib.import_module("torch")
-
-
-@pytest.fixture(params=["own", "apart"])
-def each_device(
-    torch: ModuleType, options: Options, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Options]:
-    """Yield the options, and in a second test those of the stand-in for a GPU, which runs everywhere."""
-    if request.param == "own":
-        yield options
-        return
-    apart = importlib.import_module("apart")  # imports PyTorch
-    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)  # does not know the device
-    with apart.ApartDevice():
-        yield replace(options, device=apart.DEVICE)
 
 
 def move_batch(model: Any, images: Images, labels: Labels) -> tuple[Any, Any]:
     """Return the batch as tensors on the model's device."""
     module = torch_module("model")
     return model._to_device(module.to_nchw(images)), module.to_labels(labels).to(model._device)
-
-
-def record_without_graph(work: Any) -> Any:
-    """Replace a CUDA graph: every replay works on the same tensors and fills the same outputs."""
-    for _ in range(3):
-        outputs = tuple(tensor.clone() for tensor in work())
-
-    def replay() -> None:
-        for output, new in zip(outputs, work(), strict=True):
-            output.copy_(new)
-
-    return replay, outputs
 
 
 @pytest.fixture
@@ -144,7 +106,7 @@ def test_load_resets_the_optimizer_in_the_memory_of_captured_steps(
     model, plain = (adapters(replace(each_device, lane="tuned")).build(scenario, weights) for _ in range(2))
     batch = move_batch(model, images, labels)
     step = capture(model, batch)
-    model._captured[8] = step
+    model._recorded = True
     step(*batch)
     optimizer = model._optimizer
     model.load(weights)
@@ -271,41 +233,6 @@ def test_a_compiled_net_uses_no_blocked_layouts(torch: ModuleType) -> None:
     assert not layers.ran
     torch.testing.assert_close(layers(images), compiled)
     assert layers.ran
-
-
-@pytest.mark.parametrize("augment", [None, Augment(shear=20.0, zoom=0.3, flip=True)])
-def test_photos_augmented_on_the_device_are_those_augmented_by_the_loader(
-    torch: ModuleType, each_device: Options, tmp_path: Path, augment: Augment | None
-) -> None:
-    feeds = torch_module("feeds")
-    pixels = np.random.default_rng(0).integers(0, 256, (5, 24, 32, 3), dtype=np.uint8)
-    paths = [save_photo(tmp_path / f"{index}.jpg", photo) for index, photo in enumerate(pixels)]
-    photos = Photos(paths, np.arange(5) % 2, (24, 32), augment)
-    for seed, layout in enumerate((torch.contiguous_format, torch.channels_last)):
-        loaded = feeds.cached_photos(photos, 2, 1, layout)
-        resident = feeds.resident_photos(photos, 2, 1, layout, torch.device(each_device.device))
-        batches = list(zip(resident.batches(seed), loaded.batches(seed), strict=True))
-        assert [len(labels) for (_, labels), _ in batches] == [2, 2, 1]
-        for (images, labels), (expected, classes) in batches:
-            assert torch.equal(labels.cpu(), classes)
-            assert all(fed.is_contiguous(memory_format=layout) for fed in (images, expected))
-            assert float((images.cpu() - expected).abs().max()) < 0.51 / 255  # the loader rounds to bytes
-
-
-@pytest.mark.parametrize(
-    ("feed", "description"), [("cached", "loader over decoded"), ("resident", "augmented on the device")]
-)
-def test_the_setting_of_the_feed_takes_effect(
-    adapters: type[Adapter], each_device: Options, tmp_path: Path, feed: str, description: str
-) -> None:
-    scenario = toy(image=(16, 16, 3), dataset="cats-dogs")
-    paths = [save_photo(tmp_path / f"{index}.jpg", np.full((16, 16, 3), index, np.uint8)) for index in range(9)]
-    photos = Photos(paths, np.arange(9) % 2, (16, 16), Augment(shear=20.0, zoom=0.3, flip=True))
-    model = adapters(replace(each_device, lane="tuned", settings={"feed": feed})).build(
-        scenario, check_weights(scenario, 0)
-    )
-    assert model.train_epoch(photos, 0, RecordingMeter()).images == 9
-    assert description in model.placement().loader
 
 
 @pytest.mark.parametrize("each_device", ["apart"], indirect=True)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,22 @@ def named_adapter() -> type[Adapter]:
         pytest.exit("KIT_TEST_FRAMEWORK is not set. Set it to the adapter to test.", returncode=2)
     adapters: type[Adapter] = importlib.import_module(f"scenarios.frameworks.{name}.adapter").ADAPTER
     return adapters
+
+
+def torch_module(name: str) -> ModuleType:
+    return importlib.import_module(f"scenarios.frameworks.torch.{name}")
+
+
+def record_without_graph(work: Any) -> Any:
+    """Replace a CUDA graph: every replay works on the same tensors and fills the same outputs."""
+    for _ in range(3):
+        outputs = tuple(tensor.clone() for tensor in work())
+
+    def replay() -> None:
+        for output, new in zip(outputs, work(), strict=True):
+            output.copy_(new)
+
+    return replay, outputs
 
 
 def toy(

@@ -1,17 +1,29 @@
 // The CUDA runtime without a GPU: one device of compute capability 9.0, whose memory is the host's. Kernels do nothing.
+// While a stream is captured, the calls that CUDA forbids then fail, and so do copies from and to the host: CUDA records
+// their address, but ONNX Runtime uses that memory for something else later. `stub_recorded` counts the graphs,
+// `stub_launched` their launches, and `stub_uploaded` the copies from the host to the device.
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUCCESS = 0, OUT_OF_MEMORY = 2 };
+enum { SUCCESS = 0, OUT_OF_MEMORY = 2, CAPTURE_UNSUPPORTED = 900 };
+enum { TO_DEVICE = 1, DEVICE_TO_DEVICE = 3 };  // cudaMemcpyKind
 enum { WARP_SIZE = 10, MULTIPROCESSORS = 16, MAJOR = 75, MINOR = 76, SHARED_MEMORY_OPTIN = 97 };  // cudaDeviceAttr
 
+static int capturing, recorded, launched, uploaded;
+
+int stub_recorded(void) { return recorded; }
+int stub_launched(void) { return launched; }
+int stub_uploaded(void) { return uploaded; }
+
 static int allocate(void **pointer, size_t size) {
+  if (capturing) return CAPTURE_UNSUPPORTED;
   *pointer = malloc(size ? size : 1);
   return *pointer ? SUCCESS : OUT_OF_MEMORY;
 }
 
-static int copy(void *target, const void *source, size_t size) {
+static int copy(void *target, const void *source, size_t size, int kind) {
+  uploaded += kind == TO_DEVICE;
   memmove(target, source, size);
   return SUCCESS;
 }
@@ -19,12 +31,14 @@ static int copy(void *target, const void *source, size_t size) {
 int cudaMalloc(void **pointer, size_t size) { return allocate(pointer, size); }
 int cudaMallocHost(void **pointer, size_t size) { return allocate(pointer, size); }
 int cudaHostAlloc(void **pointer, size_t size, unsigned flags) { return allocate(pointer, size); }
-int cudaFree(void *pointer) { return free(pointer), SUCCESS; }
+int cudaFree(void *pointer) { return capturing ? CAPTURE_UNSUPPORTED : (free(pointer), SUCCESS); }
 int cudaFreeHost(void *pointer) { return free(pointer), SUCCESS; }
 
-int cudaMemcpy(void *target, const void *source, size_t size, int kind) { return copy(target, source, size); }
+int cudaMemcpy(void *target, const void *source, size_t size, int kind) {
+  return capturing ? CAPTURE_UNSUPPORTED : copy(target, source, size, kind);
+}
 int cudaMemcpyAsync(void *target, const void *source, size_t size, int kind, void *stream) {
-  return copy(target, source, size);
+  return capturing && kind != DEVICE_TO_DEVICE ? CAPTURE_UNSUPPORTED : copy(target, source, size, kind);
 }
 int cudaMemset(void *target, int value, size_t size) { return memset(target, value, size), SUCCESS; }
 int cudaMemsetAsync(void *target, int value, size_t size, void *stream) {
@@ -36,7 +50,20 @@ int cudaMemGetInfo(size_t *free_bytes, size_t *total) {
   return SUCCESS;
 }
 
-int cudaStreamIsCapturing(void *stream, int *status) { return *status = 0, SUCCESS; }
+int cudaStreamBeginCapture(void *stream, int mode) { return capturing = 1, SUCCESS; }
+int cudaStreamIsCapturing(void *stream, int *status) { return *status = capturing, SUCCESS; }
+int cudaStreamEndCapture(void *stream, void **graph) {
+  capturing = 0;
+  ++recorded;
+  return *graph = malloc(1), SUCCESS;
+}
+int cudaGraphInstantiate(void **executable, void *graph, unsigned long long flags) {
+  return *executable = malloc(1), SUCCESS;
+}
+int cudaGraphLaunch(void *executable, void *stream) { return ++launched, SUCCESS; }
+int cudaStreamSynchronize(void *stream) { return capturing ? CAPTURE_UNSUPPORTED : SUCCESS; }
+int cudaDeviceSynchronize(void) { return capturing ? CAPTURE_UNSUPPORTED : SUCCESS; }
+int cudaEventSynchronize(void *event) { return capturing ? CAPTURE_UNSUPPORTED : SUCCESS; }
 
 int cudaGetDevice(int *device) { return *device = 0, SUCCESS; }
 int cudaGetDeviceCount(int *count) { return *count = 1, SUCCESS; }

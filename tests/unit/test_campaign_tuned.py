@@ -7,6 +7,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import pynvml
 import pytest
 
 from kit.model.errors import UsageError
@@ -14,10 +15,11 @@ from kit.planning.selection import Selection
 from kit.storage.pins import collect_pins
 from scenarios.contract import codec
 from scenarios.contract.reasons import Status
-from scenarios.contract.request import RESULT_FILE
+from scenarios.contract.request import RESULT_FILE, Budget
 from scenarios.contract.result import Search, Tried, Tuning
 from tests import examples, fakes
 from tests.campaigns import ONE, execute, fails, new_run
+from tests.fakes_nvml import FakeGpu, install
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -53,6 +55,36 @@ def test_a_tuned_cell_is_searched_once_and_measured_with_the_result(tmp_path):
     smaller = fakes.FakeEngine()
     execute(new_run(tmp_path / "smaller", TUNED, tune_s=30.0, memory_bytes=2 << 30), smaller)
     assert len(smaller.tuned) == 1, "the settings may not fit into less memory"
+
+
+@pytest.mark.parametrize(
+    ("options", "budget"),
+    [
+        ({}, Budget(seconds=60, max_seconds=600, test_images=1000)),
+        ({"tune_s": 60.0}, Budget(seconds=60, test_images=1000)),
+        ({"timeout_s": 300.0}, Budget(seconds=60, max_seconds=150, test_images=1000)),
+    ],
+)
+def test_only_the_default_time_may_be_extended_and_ends_before_the_timeout(tmp_path, options, budget):
+    folder, engine = new_run(tmp_path / "run", TUNED, **options), fakes.FakeEngine()
+    execute(folder, engine)
+    (search,) = folder.records("tune")
+    assert search.request.budget == budget
+    assert {limits.timeout_s > 2 * budget.search_seconds(0.0) for limits in engine.limits} == {True}
+    execute(new_run(tmp_path / "exact", TUNED, tune_s=60.0), other := fakes.FakeEngine())
+    assert len(other.tuned) == (0 if "tune_s" in options else 1), "an exact time may find other settings"
+
+
+def test_settings_are_found_again_for_each_model_of_gpu(monkeypatch, tmp_path):
+    install(monkeypatch, [FakeGpu("GPU-a"), FakeGpu("GPU-b"), FakeGpu("GPU-c", instances=[FakeGpu("MIG-c")])])
+    names = {"GPU-a": "NVIDIA A100", "GPU-b": "NVIDIA H200", "GPU-c": "NVIDIA A100", "MIG-c": "NVIDIA A100 MIG 1g.5gb"}
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetName", lambda gpu: names[gpu.uuid])
+    on_cuda, searched = replace(TUNED, devices=("cuda",)), []
+    for visible in ("GPU-a", "GPU-b", "GPU-c", "MIG-c"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        execute(new_run(tmp_path / visible, on_cuda), engine := fakes.FakeEngine())
+        searched += [visible] * len(engine.tuned)
+    assert searched == ["GPU-a", "GPU-b", "MIG-c"], "GPU-c is the same model as GPU-a"
 
 
 @pytest.mark.parametrize(

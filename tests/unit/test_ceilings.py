@@ -21,19 +21,20 @@ from scenarios.measuring import ceilings, step_timing
 from tests import examples
 
 MIB = 1 << 20
-FLOPS = {1024: 2e11, 2048: 3e11, 4096: 5e13, 8192: 4e13}
+FLOPS = {1024: 2e11, 2048: 3e11, 4096: 5e13, 8192: 4e13, "nchw": 7e12, "nhwc": 6e12}
+KERNELS = ("matmul", "convolution nchw", "convolution nhwc", "memory", "upload", "launch")
 
 
 class Machine:
     """A clock, and an adapter whose kernels move it.
 
-    The speeds are: matmul as in FLOPS, convolution 7e12 FLOP/s, memory 4e10 B/s, upload 2e10 B/s, launch 5 us, photos
+    The speeds are: matmul and convolution as in FLOPS, memory 4e10 B/s, upload 2e10 B/s, launch 5 us, photos
     500/s. Every second run of a kernel takes 10% longer.
     """
 
-    def __init__(self, offered=("matmul", "convolution", "memory", "upload", "launch")):
+    def __init__(self):
         self.now = 0.0
-        self.offered = offered
+        self.offered = KERNELS
         self.runs = 0
 
     def monotonic(self):
@@ -48,7 +49,8 @@ class Machine:
             raise NotOffered(f"no {name} here")
         seconds = {
             "matmul": lambda: 2 * size**3 / FLOPS[size],
-            "convolution": lambda: 2 * size * 56**2 * 64**2 * 9 / 7e12,
+            "convolution nchw": lambda: 2 * size * 56**2 * 64**2 * 9 / FLOPS["nchw"],
+            "convolution nhwc": lambda: 2 * size * 56**2 * 64**2 * 9 / FLOPS["nhwc"],
             "memory": lambda: 2 * size / 4e10,
             "upload": lambda: size / 2e10,
             "launch": lambda: 5e-6,
@@ -72,12 +74,11 @@ def machine(monkeypatch):
 
 @pytest.mark.parametrize(("device", "size"), [("cpu", 2048), ("cuda", 4096)])
 def test_each_ceiling_is_the_best_sample_at_its_best_size(machine, device, size):
-    if device == "cpu":
-        machine.offered = tuple(name for name in machine.offered if name != "upload")
+    names = ["matmul", "convolution", "memory", *(["upload"] if device == "cuda" else []), "launch"]
     found = {ceiling.name: ceiling for ceiling in ceilings.measure(machine, device, "bf16")}
     expected = {"matmul": FLOPS[size], "convolution": 7e12, "memory": 4e10, "upload": 2e10, "launch": 5e-6}
-    assert list(found) == [*machine.offered, "jpeg"]
-    for name in machine.offered:
+    assert list(found) == [*names, "jpeg"]
+    for name in names:
         ceiling = found[name]
         assert ceiling.value == pytest.approx(expected[name], rel=1e-3)
         assert ceiling.value == (min if name == "launch" else max)(ceiling.samples)
@@ -93,6 +94,24 @@ def test_each_ceiling_is_the_best_sample_at_its_best_size(machine, device, size)
         "jpeg": "images/s",
     }
     assert found["jpeg"].value == pytest.approx(500)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize(
+    ("nchw", "nhwc", "better"), [(7e12, 6e12, "NCHW"), (6e12, 9e12, "NHWC"), (7e12, None, "NCHW"), (None, 6e12, "NHWC")]
+)
+def test_the_ceiling_of_convolutions_is_that_of_the_better_layout(machine, monkeypatch, device, nchw, nhwc, better):
+    speeds = {layout: speed for layout, speed in (("nchw", nchw), ("nhwc", nhwc)) if speed}
+    monkeypatch.setattr(f"{__name__}.FLOPS", FLOPS | speeds)
+    machine.offered = [name for name in KERNELS if name.split()[-1] not in {"nchw", "nhwc"} - set(speeds)]
+    [ceiling] = [ceiling for ceiling in ceilings.measure(machine, device, "fp32") if ceiling.name == "convolution"]
+    assert ceiling.value == pytest.approx(max(speeds.values()), rel=1e-3)
+    assert ceiling.detail.endswith(f" 3x3, {better}")
+
+
+def test_a_ceiling_is_missing_if_no_layout_is_offered(machine):
+    machine.offered = ["matmul"]
+    assert [ceiling.name for ceiling in ceilings.measure(machine, "cpu", "fp32")] == ["matmul", "jpeg"]
 
 
 def test_the_photo_is_valid_and_always_the_same():
@@ -118,7 +137,7 @@ def test_memory_is_measured_on_four_times_the_last_level_caches_of_the_cpus_in_u
     assert last_cache_bytes([4], tmp_path) == 2 * MIB
     for cached, expected in ((0, 256), (40 * MIB, 256), (96 * MIB, 384), (4096 * MIB, 2048)):
         monkeypatch.setattr(ceilings, "last_cache_bytes", lambda _, cached=cached: cached)
-        assert ceilings._sizes("cpu")["memory"] == (expected * MIB,)
+        assert ceilings._kernels("cpu")["memory"] == [("memory", expected * MIB)]
 
 
 def probe(**changes):

@@ -121,7 +121,7 @@ def test_a_slow_loader_is_input_bound():
     assert "trained on 800 photos/s." in decoding.evidence
     assert "decoded photos from a cache" in decoding.remedy
     record = launch(cell, 0.040, {8: 0.004, 16: 0.008, 32: 0.015})
-    for feed in ("cached", "resident"):
+    for feed in ("cached", "pinned", "resident"):
         asked = examples.change(record.request, lane="tuned", settings={"feed": feed})
         cached = diagnosed([record.model_copy(update={"request": asked, "cell": asked.cell})])
         assert cached.bottleneck is Bottleneck.INPUT_BOUND

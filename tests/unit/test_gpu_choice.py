@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pynvml
 import pytest
 
+from kit.analysis.measured_launch import measured_launches
 from kit.engines import containers
 from kit.execution.campaign import require_startable
 from kit.execution.resume import require_possible
@@ -61,7 +63,7 @@ def test_the_default_is_the_first_idle_gpu_of_the_variable(monkeypatch, tmp_path
 
 @pytest.mark.parametrize(
     ("wanted", "chosen"),
-    [("0", ("0",)), ("all", ("0", "1", "2")), ("GPU-bb2,0", ("GPU-bb2", "0")), ("MIG-x", ("MIG-x",))],
+    [("0", ("0",)), ("all", ("0",)), ("GPU-bb2,0", ("GPU-bb2",)), ("MIG-x", ("MIG-x",))],
 )
 @pytest.mark.parametrize("variable", ["2", "", "7"])
 def test_the_option_replaces_the_variable(monkeypatch, tmp_path, wanted, chosen, variable):
@@ -107,6 +109,24 @@ def test_an_unknown_gpu_of_the_option_is_an_error(monkeypatch, tmp_path):
     install(monkeypatch, [])
     with pytest.raises(UsageError, match="no NVIDIA GPU is visible"):
         used(tmp_path / "none", gpus="0")
+
+
+def test_only_the_gpu_that_computes_is_sampled(monkeypatch, tmp_path):
+    install(monkeypatch, [FakeGpu("GPU-0", use=(90,)), FakeGpu("GPU-1", use=(0,))])
+    (record,) = used(tmp_path / "run", gpus="all")[1]
+    (launch,) = measured_launches([record])
+    assert launch.gpus == {0}, "the use of idle GPUs would lower the mean in the diagnosis"
+
+
+def test_a_mig_instance_without_code_in_the_wheels_is_skipped(monkeypatch, tmp_path):
+    capabilities = {"GPU-old": (7, 0), "GPU-new": (9, 0), "MIG-old": None, "MIG-new": (7, 0)}
+    old = FakeGpu("GPU-old", instances=[FakeGpu("MIG-old")])
+    install(monkeypatch, [old, FakeGpu("GPU-new", instances=[FakeGpu("MIG-new")])])
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCudaComputeCapability", lambda gpu: capabilities[gpu.uuid])
+    (skipped,) = used(tmp_path / "old", gpus="MIG-old")[1]
+    assert (skipped.reason.code, "GPU 0" in skipped.reason.message) == (Code.NOT_OFFERED, True)
+    (measured,) = used(tmp_path / "new", gpus="MIG-new")[1]
+    assert measured.ok, "an instance has the compute capability of its GPU"
 
 
 def test_a_mig_instance_is_sampled_under_the_index_of_its_gpu():

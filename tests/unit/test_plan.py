@@ -17,7 +17,7 @@ from kit.model.plan import MAX_S, block_of
 from kit.planning import catalog
 from kit.planning.estimates import PROBE_S, estimate, start_seconds
 from kit.planning.plan import Options, make_plan
-from kit.planning.profiles import PROFILES, budget
+from kit.planning.profiles import MAX_TUNE_S, PROFILES, budget
 from kit.planning.selection import Selection
 from scenarios.contract.request import Budget
 
@@ -167,3 +167,16 @@ def test_the_default_timeout_is_longer_than_the_longest_launch():
     assert full.timeout_s > 3 * estimate(full, SCENARIOS, ready=[("torch", "cpu")]).seconds
     assert plan(selection, Options("fake", timeout_s=7)).timeout_s == 7
     assert plan(selection, Options("fake", profile="full", epochs=10_000)).timeout_s == MAX_S
+
+
+@pytest.mark.parametrize(("device", "factor"), [("cpu", 1), ("cuda", 3)])
+def test_estimate_and_timeout_allow_for_a_search_that_starts_slowly(device, factor):
+    selection = Selection(scenarios=("mnist-cnn",), frameworks=("torch",), devices=(device,), lanes=("tuned",))
+    default, exact = plan(selection, Options("fake")), plan(selection, Options("fake", tune_s=60.0))
+    seconds = [estimate(each, SCENARIOS, ready=[("torch", device)]).seconds for each in (default, exact)]
+    assert seconds[0] - seconds[1] == pytest.approx(60 * (factor - 1)), "fifteen starts of 12 s on a GPU"
+    assert default.timeout_s >= 2 * MAX_TUNE_S
+    hour = plan(selection, Options("fake", tune_s=3600.0))
+    assert hour.timeout_s > 3600
+    pinned = plan(selection, Options("fake", pinned={default.launches[0].key: {}}))
+    assert pinned.timeout_s == plan(replace(selection, lanes=None), Options("fake")).timeout_s, "it needs no search"

@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from scenarios.contract.request import Budget
+from scenarios.tuning.messages import Axis, SearchSpace
 from scenarios.tuning.search import (
     MIN_FINAL_TURNS,
     ROUND_TURNS,
@@ -22,6 +24,7 @@ from scenarios.tuning.search import (
     min_significant_wins,
     search,
 )
+from scenarios.tuning.tune import SHARES, START_SHARE, search_all
 
 AXES = {"layout": ("nchw", "nhwc"), "optimizer": ("loop", "foreach", "fused"), "malloc": ("default", "keep")}
 LIKELY = {"layout": "nhwc", "optimizer": "foreach", "malloc": "keep"}
@@ -101,7 +104,7 @@ def fails_as_base(applies):
 
 
 def find(machine, budget_s=60.0, axes=AXES, likely=None):
-    found = search(axes, likely or {}, machine, budget_s, machine.clock)
+    found = search(axes, likely or {}, machine, lambda stock_s: budget_s, machine.clock)
     assert machine.open == 0
     return found
 
@@ -277,7 +280,7 @@ def test_an_interrupt_leaves_nothing_running(last):
 
     machine = Machine({("layout", "nhwc"): 1.5, ("optimizer", "fused"): 1.3}, effect=effect)
     with pytest.raises(KeyboardInterrupt):
-        search(AXES, {}, machine, 60.0, machine.clock)
+        search(AXES, {}, machine, lambda stock_s: 60.0, machine.clock)
     assert machine.open == 0
 
 
@@ -361,3 +364,77 @@ def test_nothing_is_chosen_without_final_turns():
     found = find(Machine({("layout", "nhwc"): 1.5}))
     (chosen,) = (c for c in found.candidates if c.settings == {"layout": "nhwc"})
     assert len(chosen.ratios) >= MIN_FINAL_TURNS + 2
+
+
+# ---- slow starts -----------------------------------------------------------------------------------------------
+
+MANY_AXES = {f"idle{number}": ("off", "on") for number in range(20)}
+BY_DEFAULT = Budget(seconds=60, max_seconds=600)
+
+
+def search_all_on(machine, budget, axes=MANY_AXES):
+    """Search for all objectives. Return the result, the number of candidates in all, and the limits for a start."""
+    limits_s = []
+
+    def make_trials(objective, base, max_start_s):
+        class Trials:
+            prove = machine.prove
+
+            def start(self, settings, limit_s):
+                if settings:
+                    limits_s.append(max_start_s())
+                return machine.start(settings, limit_s)
+
+        return Trials()
+
+    listed = [Axis(name, list(values)) for name, values in axes.items()]
+    space = SearchSpace(dict.fromkeys(SHARES, listed), {name: {} for name in SHARES})
+    found = search_all(space, budget, make_trials, machine.clock)
+    return found, sum(len(search.tried) - 1 for search in found.searches if search.tried), limits_s
+
+
+@pytest.mark.parametrize(
+    ("start_s", "budget", "allowed_s"),
+    [
+        (1.0, BY_DEFAULT, 60),
+        (4.0, BY_DEFAULT, 60),
+        (15.0, BY_DEFAULT, 225),
+        (39.0, BY_DEFAULT, 585),
+        (70.0, BY_DEFAULT, 600),
+        (15.0, Budget(seconds=60), 60),
+    ],
+)
+def test_the_time_follows_the_start_of_stock(start_s, budget, allowed_s):
+    machine = Machine({}, start_s=start_s)
+    found, tried, limits_s = search_all_on(machine, budget)
+    assert found.allowed_s == allowed_s
+    assert set(limits_s) == {max(START_SHARE * allowed_s, 2 * start_s)}
+    assert machine.now <= allowed_s + start_s
+    if budget is BY_DEFAULT and allowed_s < 600:
+        assert tried >= 9, "stock starts once for each objective"
+
+
+def test_slow_starts_leave_time_for_as_many_candidates():
+    machine = Machine({("idle9", "on"): 1.4}, start_s=15.0)
+    found = search(MANY_AXES, {}, machine, BY_DEFAULT.search_seconds, machine.clock)
+    assert len(found.candidates) - 1 >= 12
+    assert found.settings == {"idle9": "on"}
+
+
+def test_values_are_added_until_half_of_the_extended_time():
+    machine = Machine({("idle0", "on"): 1.2, ("idle1", "on"): 1.2}, start_s=15.0)
+    candidates = search(MANY_AXES, {}, machine, BY_DEFAULT.search_seconds, machine.clock).candidates
+    without_its_first_part = [candidate.settings for candidate in candidates].index({"idle1": "on"})
+    assert 5 <= without_its_first_part <= 7, "half of 225 s"
+
+
+def test_a_later_objective_with_slower_starts_extends_the_time():
+    machine, starts_s = Machine({}), iter((1.0, 15.0, 1.0))
+
+    def make_trials(objective, base, max_start_s):
+        machine.start_s = next(starts_s)
+        return machine
+
+    axes = [Axis("layout", ["nchw", "nhwc"])]
+    space = SearchSpace(dict.fromkeys(SHARES, axes), {name: {} for name in SHARES})
+    assert search_all(space, BY_DEFAULT, make_trials, machine.clock).allowed_s == 225

@@ -55,7 +55,9 @@ def _origin(record: Record, run_created_at: str) -> str:
     if broken := record.tuning.broken:
         return f"the search stopped: {broken}"
     earlier = " in an earlier run" if record.started_at < run_created_at else ""
-    return f"search{earlier}, {text.moment(record.started_at)}"
+    allowed_s = record.tuning.allowed_s
+    limit = f" of up to {text.seconds(allowed_s)}" if allowed_s is not None else ""
+    return f"search{limit}{earlier}, {text.moment(record.started_at)}"
 
 
 def _gains(record: Record) -> str:

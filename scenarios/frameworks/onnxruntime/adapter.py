@@ -7,7 +7,7 @@ next. See docs/decisions/0002.
 `network.py` turns a scenario into operations of `layers.py`, and into the two inference graphs. `step_graph.py` adds
 the loss, the backward pass and the updates of `optimizers.py`. `graph.py` writes the nodes, `session.py` opens
 sessions, `trainer.py` runs the step graph, and `model.py` combines all of them. `settings.py` lists the settings of the
-tuned lane. `gpu_memory.py` reads the process' GPU memory.
+tuned lane, and `capture.py` replays runs as CUDA graphs. `gpu_memory.py` reads the process' GPU memory.
 """
 
 import importlib.metadata
@@ -20,6 +20,7 @@ import onnxruntime as ort
 
 from scenarios.adapter import Images, KernelName, NotOffered, Options, Photos, require_offered
 from scenarios.data.photos import read_photos
+from scenarios.frameworks import cuda_libraries
 from scenarios.frameworks.onnxruntime import settings
 from scenarios.frameworks.onnxruntime.kernels import make_kernel
 from scenarios.frameworks.onnxruntime.model import OnnxRuntimeModel
@@ -45,12 +46,13 @@ class OnnxRuntimeAdapter:
 
     def versions(self) -> dict[str, str]:
         # ONNX Runtime is built without oneDNN and has its own CPU kernels. onnx only writes the graphs.
-        wheels = ["onnx", "numpy", "pillow"]
-        if self._options.device == "cuda":
-            names = {distribution.name for distribution in importlib.metadata.distributions()}
-            wheels += sorted(name for name in names if name.startswith("nvidia-c"))
-        found = {"python": platform.python_version(), "onnxruntime": ort.__version__, "opencv": cv2.__version__}
-        return found | {name: importlib.metadata.version(name) for name in wheels}
+        return {
+            "python": platform.python_version(),
+            "onnxruntime": ort.__version__,
+            "opencv": cv2.__version__,
+            **cuda_libraries.loaded_versions(),
+            **{name: importlib.metadata.version(name) for name in ("onnx", "numpy", "pillow")},
+        }
 
     def build(self, scenario: Scenario, weights: Weights) -> OnnxRuntimeModel:
         require_offered(self.axes, self._options, scenario)

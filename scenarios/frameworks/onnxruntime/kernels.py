@@ -58,10 +58,12 @@ def make_kernel(runtime: Runtime, name: KernelName, size: int) -> Callable[[int]
     match name:
         case "matmul":
             return BoundRun(runtime, "MatMul", [uniform(size, size), uniform(size, size)])
-        case "convolution":
+        case "convolution nchw":
             edge, channels, kernel = probes.EDGE, probes.CHANNELS, probes.KERNEL
             operands = [uniform(size, channels, edge, edge), uniform(channels, channels, kernel, kernel)]
             return BoundRun(runtime, "Conv", operands, auto_pad="SAME_UPPER")
+        case "convolution nhwc":
+            raise NotOffered("The operators of ONNX take NCHW only.")
         case "memory":
             return BoundRun(runtime, "Neg", [uniform(size // 4)])
         case "upload":

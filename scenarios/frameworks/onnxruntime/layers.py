@@ -17,6 +17,7 @@ from scenarios.frameworks.onnxruntime.graph import Graph, Tensor
 from scenarios.weights import Array
 
 MAX_IM2COL_CHANNELS = 8  # see Conv._kernel_gradient
+INT32_MAX = 2**31 - 1  # stands for the end of an axis in `Slice`
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,15 @@ class Operation(Protocol):
 
 
 class Conv:
-    """A convolution of stride 1 with the parameters `<index>/kernel` (OIHW) and `<index>/bias`."""
+    """A convolution of stride 1 with the parameters `<index>/kernel` (OIHW) and `<index>/bias`.
 
-    def __init__(self, index: int, layer: spec.Conv, before: spec.Shape, after: spec.Shape) -> None:
+    transposes: whether the gradient of the input is a `ConvTranspose`. Otherwise it is a `Conv` with the flipped
+    kernel, which is slower on the CPU.
+    """
+
+    def __init__(
+        self, index: int, layer: spec.Conv, before: spec.Shape, after: spec.Shape, *, transposes: bool
+    ) -> None:
         self._kernel, self._bias = f"{index}/kernel", f"{index}/bias"
         self._size, self._filters, self._channels = layer.kernel, layer.filters, before[2]
         self._out_height, self._out_width = after[:2]
@@ -82,6 +89,7 @@ class Conv:
         self._pads = [extra // 2, extra // 2, extra - extra // 2, extra - extra // 2]  # top, left, bottom, right
         self._uneven = extra % 2 == 1  # ConvTranspose on CUDA refuses it, so `Pad` and `Slice` do it
         self._in_height, self._in_width = before[:2]
+        self._transposes = transposes
 
     def layouts(self) -> dict[str, Layout]:
         size, channels, filters = self._size, self._channels, self._filters
@@ -109,11 +117,19 @@ class Conv:
 
     def _input_gradient(self, graph: Graph, dy: Tensor) -> Tensor:
         if not self._uneven:
-            return graph.node("ConvTranspose", dy, self._kernel, pads=self._pads)
+            return self._transposed(graph, dy, self._pads)
         top, left = self._pads[:2]
         ends = graph.ints(top + self._in_height, left + self._in_width)
-        of_padded = graph.node("ConvTranspose", dy, self._kernel)
+        of_padded = self._transposed(graph, dy, [0, 0, 0, 0])
         return graph.node("Slice", of_padded, graph.ints(top, left), ends, graph.ints(2, 3))
+
+    def _transposed(self, graph: Graph, dy: Tensor, pads: list[int]) -> Tensor:
+        if self._transposes:
+            return graph.node("ConvTranspose", dy, self._kernel, pads=pads)
+        backward, before_first = graph.ints(-1, -1), graph.ints(-INT32_MAX, -INT32_MAX)
+        flipped = graph.node("Slice", self._kernel, backward, before_first, graph.ints(2, 3), backward)
+        iohw = graph.node("Transpose", flipped, perm=[1, 0, 2, 3])
+        return graph.node("Conv", dy, iohw, pads=[self._size - 1 - pad for pad in pads])
 
     def _kernel_gradient(self, graph: Graph, dy: Tensor) -> Tensor:
         """Return dK[o, i, r, s] = sum over images and positions of dy[o, p, q] x[i, p + r, q + s].

@@ -1,19 +1,21 @@
 """The model in ONNX Runtime: training by a session of the step graph, prediction by a session with constant weights."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
-from scenarios.adapter import Images, Labels, Logits, Meter, Options, Photos, Sums, TrainSet
+from scenarios.adapter import Arrays, Images, Labels, Logits, Meter, Options, Photos, Sums, TrainSet
 from scenarios.contract.result import Placement
 from scenarios.data.augment import Bytes
 from scenarios.data.photos import PhotoLoader, cache_photos, decode_photos
+from scenarios.frameworks.onnxruntime.capture import CapturedTrainer, captured_predictor
 from scenarios.frameworks.onnxruntime.gpu_memory import process_bytes_on_gpu
 from scenarios.frameworks.onnxruntime.kernels import denormals, rounds_to_tf32
 from scenarios.frameworks.onnxruntime.network import IMAGES, evaluation_graph, layouts, prediction_graph
-from scenarios.frameworks.onnxruntime.session import Runtime, nodes_by_provider
+from scenarios.frameworks.onnxruntime.session import Runtime, layout, nodes_by_provider
 from scenarios.frameworks.onnxruntime.step_graph import CORRECT, LOSS_SUM, build_step_graph
 from scenarios.frameworks.onnxruntime.trainer import Trainer
 from scenarios.frameworks.rounding import step_rounds_to_tf32
@@ -27,18 +29,22 @@ class OnnxRuntimeModel:
     def __init__(self, options: Options, runtime: Runtime, scenario: Scenario, weights: Weights) -> None:
         self._options, self._runtime, self._scenario = options, runtime, scenario
         self._layouts = layouts(scenario)
-        self._trainer = Trainer(runtime, build_step_graph(scenario, options.seed), scenario.batch)
+        captured = options.settings.get("step") == "captured"
+        # In the layout NHWC, ONNX Runtime has no ConvTranspose on CUDA for kernels that are not constant.
+        transposes = options.settings.get("layout") != "nhwc"
+        step = build_step_graph(scenario, options.seed, transposes=transposes, gathers=captured)
+        self._trainer = (CapturedTrainer if captured else Trainer)(runtime, step, scenario.batch)
         self._evaluator: ort.InferenceSession | None = None
         self._loader = "none: no epoch trained yet"
         self._cached: tuple[Photos, list[Bytes]] | None = None
         self.load(weights)
 
     def weights(self) -> Weights:
-        return {name: layout.to_canonical(self._trainer.read(name)) for name, layout in self._layouts.items()}
+        return {name: stored.to_canonical(self._trainer.read(name)) for name, stored in self._layouts.items()}
 
     def load(self, weights: Weights) -> None:
         """Replace the weights and reset the optimizer. The sequence of dropout masks continues."""
-        self._trainer.reset({name: layout.to_graph(weights[name]) for name, layout in self._layouts.items()})
+        self._trainer.reset({name: stored.to_graph(weights[name]) for name, stored in self._layouts.items()})
 
     def step(self, images: Images, labels: Labels) -> float:
         self._trainer.clear_sums()
@@ -51,27 +57,26 @@ class OnnxRuntimeModel:
         ONNX Runtime returns from a step when the step is finished, on the GPU too. The loss and the correct
         predictions are summed on the device.
         """
-        self._prepare_batches(len(train))
+        steps = self._steps(train, epoch)
         self._trainer.clear_sums()
-        batches = self._batches(train, epoch)
         seen = 0
         meter.begin()
-        for images, labels in batches:
-            self._trainer.run(images, labels)
-            seen += len(labels)
-            if meter.step(len(labels)):
+        for images, run in steps:
+            run()
+            seen += images
+            if meter.step(images):
                 self._trainer.synchronize()
                 if not meter.mark():
                     break
         return Sums(seen, float(self._trainer.read(LOSS_SUM)), int(self._trainer.read(CORRECT)))
 
     def resident_steps(self, images: Images, labels: Labels) -> Callable[[int], None]:
-        batch = self._trainer.place(images, labels)  # the step's few scalars still come from the host
+        step = self._trainer.place(images, labels)  # the step's few scalars still come from the host
 
         def run(steps: int) -> None:
             self._trainer.clear_sums()
             for _ in range(steps):
-                self._trainer.run_placed(batch)
+                step()
             self._trainer.synchronize()
 
         return run
@@ -89,20 +94,25 @@ class OnnxRuntimeModel:
 
     def predictor(self, batch: int) -> Callable[[Images], npt.NDArray[np.float32]]:
         # ONNX Runtime can fold and reorder the weights, because they are constants of this graph.
-        session = self._runtime.open(prediction_graph(self._scenario, self.weights(), batch), plan_memory=True)
+        graph = prediction_graph(self._scenario, self.weights(), batch)
+        if self._options.settings.get("latency" if batch == 1 else "throughput") == "captured":
+            shapes = (batch, *self._scenario.image), (batch, self._scenario.output.units)
+            return captured_predictor(self._runtime, graph, *shapes)
+        session = self._runtime.open(graph, plan_memory=True)
         return lambda images: session.run(None, {IMAGES: images})[0]
 
     def placement(self) -> Placement:
         session = self._trainer.session
+        replayed = ", replayed as a CUDA graph" if isinstance(self._trainer, CapturedTrainer) else ""
         nodes = nodes_by_provider(session)
         return Placement(
             device=self._trainer.tensors([LOSS_SUM])[LOSS_SUM].device_name(),
             device_name=self._runtime.device_name(),
             provider=", ".join(sorted(nodes)),
-            layout="NCHW",
+            layout=layout(session),
             tf32=None if self._options.device == "cpu" else self._rounds_to_tf32(),
             threads=session.get_session_options().intra_op_num_threads,
-            training="kit step graph",
+            training="kit step graph" + replayed,
             loader=self._loader,
             denormals=denormals(self._runtime),
             nodes=nodes,
@@ -124,6 +134,18 @@ class OnnxRuntimeModel:
         for size in {min(batch, images), images % batch} - {0}:
             self._trainer.prepare(np.zeros((size, *self._scenario.image), np.float32), np.zeros(size, np.int64))
 
+    def _steps(self, train: TrainSet, epoch: int) -> Iterable[tuple[int, Callable[[], None]]]:
+        """Prepare an epoch. Return the number of images and the run of each step."""
+        if isinstance(self._trainer, CapturedTrainer) and isinstance(train, Arrays):
+            self._loader = "gather on the device, in the training step"
+            self._trainer.hold(train)
+            return self._trainer.epoch(self._order(train, epoch))
+        self._prepare_batches(len(train))
+        return ((len(batch[1]), partial(self._trainer.run, *batch)) for batch in self._batches(train, epoch))
+
+    def _order(self, train: TrainSet, epoch: int) -> npt.NDArray[np.int64]:
+        return np.random.default_rng([self._options.seed, epoch]).permutation(len(train))
+
     def _batches(self, train: TrainSet, epoch: int) -> Iterable[tuple[Images, Labels]]:
         """Return the batches of one epoch, with the short last one, in an order that depends on (seed, epoch)."""
         batch, seed, threads = self._scenario.batch, self._options.seed, self._options.threads
@@ -133,7 +155,7 @@ class OnnxRuntimeModel:
             self._loader = f"kit photo loader (OpenCV), {threads} threads{once}"
             return PhotoLoader(train, batch, seed, epoch, threads, cache)
         self._loader = "numpy gather, in the training thread"
-        order = np.random.default_rng([seed, epoch]).permutation(len(train))
+        order = self._order(train, epoch)
         chosen = (order[start : start + batch] for start in range(0, len(order), batch))
         return ((train.images[indices], train.labels[indices]) for indices in chosen)
 

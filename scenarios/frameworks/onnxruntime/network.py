@@ -39,14 +39,14 @@ def layouts(scenario: spec.Scenario) -> dict[str, Layout]:
     return found
 
 
-def make_operations(scenario: spec.Scenario, seed: int) -> list[Operation]:
-    """Return the network's operations up to the logits. seed: of the dropout masks."""
+def make_operations(scenario: spec.Scenario, seed: int, *, transposes: bool = True) -> list[Operation]:
+    """Return the network's operations up to the logits. seed: of the dropout masks. transposes: see `layers.Conv`."""
     found: list[Operation] = []
     flattened: spec.Shape | None = None
     for index, layer, before, after in spec.shapes(scenario):
         match layer:
             case spec.Conv():
-                found.append(layers.Conv(index, layer, before, after))
+                found.append(layers.Conv(index, layer, before, after, transposes=transposes))
             case spec.MaxPool():
                 found.append(layers.MaxPool(layer, before, after))
             case spec.Dropout():
@@ -63,14 +63,14 @@ def make_operations(scenario: spec.Scenario, seed: int) -> list[Operation]:
     return found
 
 
-def declare_images(graph: Graph, scenario: spec.Scenario, batch: Dim) -> Tensor:
-    """Declare the input `images` (batch, H, W, C). Return it in the first operation's layout: NCHW for feature maps."""
-    images = graph.input(IMAGES, np.float32, (batch, *scenario.image))
-    return graph.node("Transpose", images, perm=[0, 3, 1, 2]) if _has_feature_maps(scenario) else images
+def declare_images(graph: Graph, scenario: spec.Scenario, count: Dim) -> Tensor:
+    """Declare the input `images` (count, H, W, C)."""
+    return graph.input(IMAGES, np.float32, (count, *scenario.image))
 
 
-def add_forward(graph: Graph, operations: list[Operation], x: Tensor) -> Tensor:
-    """Add the forward pass and return the logits."""
+def add_forward(graph: Graph, scenario: spec.Scenario, operations: list[Operation], images: Tensor) -> Tensor:
+    """Add the forward pass from a batch (batch, H, W, C), and return the logits."""
+    x = graph.node("Transpose", images, perm=[0, 3, 1, 2]) if _has_feature_maps(scenario) else images
     for operation in operations:
         x = operation.forward(graph, x)
     return x
@@ -82,7 +82,7 @@ def _has_feature_maps(scenario: spec.Scenario) -> bool:
 
 def _inference(graph: Graph, scenario: spec.Scenario, batch: Dim, activation: spec.Activation) -> bytes:
     operations = [o for o in make_operations(scenario, seed=0) if not isinstance(o, layers.Dropout)]
-    output = add_forward(graph, operations, declare_images(graph, scenario, batch))
+    output = add_forward(graph, scenario, operations, declare_images(graph, scenario, batch))
     if activation == "softmax":
         output = graph.node("Softmax", output, axis=1)
     elif activation == "sigmoid":

@@ -18,6 +18,7 @@ from scenarios.frameworks.onnxruntime.network import add_forward, declare_images
 from scenarios.frameworks.onnxruntime.optimizers import Update, make_update
 
 LABELS, INVERSE_BATCH, LOSS_SUM, CORRECT = "labels", "inverse_batch", "loss_sum", "correct"
+ORDER, LENGTH, OFFSETS, BATCH, POSITION = "order", "length", "offsets", "batch", "position"
 CLIP = 1e-7  # Keras' epsilon
 
 
@@ -37,6 +38,11 @@ class StepGraph:
     Further inputs: `images` (batch, H, W, C), `labels` (batch,), `inverse_batch` (1 / batch) and the scalars of
     `update`. The state includes `loss_sum` and `correct`: each step adds the batch's summed loss and its number of
     correct predictions, both before the update.
+
+    A graph that gathers its batch reads a whole set: `images` (length, H, W, C), `labels` (length,), `order` (length,)
+    with the indices of an epoch, and the scalar `length`. Its batch starts at `position` in the order, and continues
+    with the first index after the last. The state includes the position. Each step adds `batch` to it. Further inputs:
+    the scalar `batch`, and `offsets` (batch,), which are 0, 1, ..., batch - 1.
     """
 
     model: bytes
@@ -44,19 +50,27 @@ class StepGraph:
     update: Update
 
 
-def build_step_graph(scenario: spec.Scenario, seed: int) -> StepGraph:
-    """Return the graph of one training step at any batch size. seed: of the dropout masks."""
+def build_step_graph(
+    scenario: spec.Scenario, seed: int, *, transposes: bool = True, gathers: bool = False
+) -> StepGraph:
+    """Return the graph of one training step at any batch size.
+
+    seed: of the dropout masks. transposes: see `layers.Conv`. gathers: whether the graph gathers its batch.
+    """
     graph, update = Graph(f"{scenario.label} training step"), make_update(scenario.optimizer)
-    images = declare_images(graph, scenario, "batch")
-    labels = graph.input(LABELS, np.int64, ("batch",))
+    count = "length" if gathers else "batch"
+    images, labels = declare_images(graph, scenario, count), graph.input(LABELS, np.int64, (count,))
+    state: dict[str, StateTensor] = {}
+    if gathers:
+        indices, state[POSITION] = _next_indices(graph)
+        images, labels = (graph.node("Gather", tensor, indices) for tensor in (images, labels))
     for name in (INVERSE_BATCH, *update.scalars(step=1)):
         graph.input(name, np.float32, ())
-    operations = _pool_before_relu(make_operations(scenario, seed))
-    logits = add_forward(graph, operations, images)
+    operations = _pool_before_relu(make_operations(scenario, seed, transposes=transposes))
+    logits = add_forward(graph, scenario, operations, images)
     losses, gradient = _loss(graph, scenario, logits, labels)
     gradients = _backward(graph, operations, graph.node("Mul", gradient, INVERSE_BATCH))
 
-    state: dict[str, StateTensor] = {}
     for parameter, layout in layouts(scenario).items():
         slots = [f"{parameter}.{slot}" for slot in update.slots]
         updated = update.apply(graph, parameter, gradients[parameter], slots)
@@ -70,6 +84,14 @@ def build_step_graph(scenario: spec.Scenario, seed: int) -> StepGraph:
         graph.input(name, tensor.dtype, tensor.shape)
         graph.output(tensor.output, tensor.dtype, tensor.shape)
     return StepGraph(graph.serialize(), state, update)
+
+
+def _next_indices(graph: Graph) -> tuple[Tensor, StateTensor]:
+    """Return the indices of the batch, (batch,), and the state of the position in the order."""
+    order, offsets = graph.input(ORDER, np.int64, ("length",)), graph.input(OFFSETS, np.int64, ("batch",))
+    length, batch = (graph.input(name, np.int64, ()) for name in (LENGTH, BATCH))
+    places = graph.node("Mod", graph.node("Add", POSITION, offsets), length)
+    return graph.node("Gather", order, places), StateTensor((), np.int64, graph.node("Add", POSITION, batch))
 
 
 def _pool_before_relu(operations: list[Operation]) -> list[Operation]:

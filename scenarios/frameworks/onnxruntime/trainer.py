@@ -1,6 +1,6 @@
 """Run a training step repeatedly without moving the parameters or the optimizer state."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,10 +67,19 @@ class Trainer:
         """Return tensors of the current state, on the device. The run after the next one overwrites them."""
         return {name: self._sets[self._current][name] for name in names}
 
-    def place(self, images: Images, labels: Labels) -> dict[str, ort.OrtValue]:
-        """Put a batch on the device for `run_placed`. On the CPU the arrays are used in place."""
-        batch = {IMAGES: images, LABELS: labels}
-        return {name: ort.OrtValue.ortvalue_from_numpy(array, self._runtime.device) for name, array in batch.items()}
+    def place(self, images: Images, labels: Labels) -> Callable[[], None]:
+        """Put a batch on the device, on the CPU without a copy. Return a function that runs one step over it."""
+        arrays = {IMAGES: images, LABELS: labels}
+        device = self._runtime.device
+        tensors = {name: ort.OrtValue.ortvalue_from_numpy(array, device) for name, array in arrays.items()}
+
+        def run() -> None:
+            binding = self._binding(len(labels))
+            for name, tensor in tensors.items():
+                binding.bind_ortvalue_input(name, tensor)
+            self._advance(len(labels))
+
+        return run
 
     def prepare(self, images: Images, labels: Labels) -> None:
         """Run batches of this size once without changing the state, so that cuDNN plans its convolutions now.
@@ -87,14 +96,6 @@ class Trainer:
         """Run one step over this batch."""
         self._bind_batch(images, labels)
         self._advance(len(labels))
-
-    def run_placed(self, batch: dict[str, ort.OrtValue]) -> None:
-        """Run one step over a batch that `place` put on the device."""
-        images = batch[LABELS].shape()[0]
-        binding = self._binding(images)
-        for name, tensor in batch.items():
-            binding.bind_ortvalue_input(name, tensor)
-        self._advance(images)
 
     def synchronize(self) -> None:
         """Wait until the device has finished the last run."""
@@ -124,12 +125,15 @@ class Trainer:
         """Return the session for this batch size. Open it if it is missing."""
         key = 0 if self._runtime.device == "cpu" else images
         if key not in self._programs:
-            session = self._runtime.open(self._step.model)
+            session = self._open()
             first, second = self._sets
             self._programs[key] = Program(
                 session, (self._bind(session, first, second), self._bind(session, second, first))
             )
         return self._programs[key]
+
+    def _open(self) -> ort.InferenceSession:
+        return self._runtime.open(self._step.model)
 
     def _bind(
         self, session: ort.InferenceSession, read: dict[str, ort.OrtValue], written: dict[str, ort.OrtValue]

@@ -1,7 +1,7 @@
 """TensorFlow through Keras: the process configuration and the versions.
 
-`model.py` is the stock lane, written like a Keras tutorial. The tuned lane adds `tuned.py` and `fused_optimizers.py`,
-and `settings.py` lists its settings. `kernels.py` finds out what really ran.
+`model.py` is the stock lane, written like a Keras tutorial. The tuned lane adds `tuned.py`, `graph_loop.py` and
+`fused_optimizers.py`, and `settings.py` lists its settings. `kernels.py` finds out what really ran.
 """
 
 import os
@@ -20,8 +20,9 @@ from tensorflow import keras
 from scenarios.adapter import DeviceUnavailable, Images, KernelName, Options, Photos, require_offered
 from scenarios.frameworks import cuda_libraries
 from scenarios.frameworks.tensorflow import kernels, pipelines, settings
+from scenarios.frameworks.tensorflow.graph_loop import GraphLoopModel
 from scenarios.frameworks.tensorflow.model import KerasModel
-from scenarios.frameworks.tensorflow.tuned import GraphLoopModel, TunedModel
+from scenarios.frameworks.tensorflow.tuned import TunedModel
 from scenarios.spec import Scenario
 from scenarios.weights import Weights
 
@@ -72,7 +73,7 @@ class TensorFlowAdapter:
     def build(self, scenario: Scenario, weights: Weights) -> KerasModel:
         require_offered(self.axes, self._options, scenario)
         lane = TunedModel if self._options.lane == "tuned" else KerasModel
-        model = GraphLoopModel if self._options.settings.get("loop") == "graph" else lane
+        model = GraphLoopModel if self._options.settings.get("loop", "fit") != "fit" else lane
         return model(self._options, scenario, weights)
 
     def kernel(self, name: KernelName, size: int) -> Callable[[int], None]:

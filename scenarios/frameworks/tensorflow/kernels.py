@@ -43,11 +43,16 @@ def make_operation(name: KernelName, size: int, device: str, dtype: Any) -> Call
         case "matmul":
             left, right = (tf.cast(uniform(size, size), dtype) for _ in range(2))
             return lambda: tf.linalg.matmul(left, right)
-        case "convolution":
+        case "convolution nchw" | "convolution nhwc":
+            if name == "convolution nchw" and "GPU" not in device:
+                raise NotOffered("TensorFlow's convolutions on the CPU take NHWC only.")
             edge, channels, kernel = probes.EDGE, probes.CHANNELS, probes.KERNEL
             images = tf.cast(uniform(size, edge, edge, channels), dtype)
             weights = tf.cast(uniform(kernel, kernel, channels, channels), dtype)
-            return lambda: tf.nn.conv2d(images, weights, strides=1, padding="SAME")
+            if name == "convolution nchw":
+                images = tf.transpose(images, (0, 3, 1, 2))
+            layout = "NCHW" if name == "convolution nchw" else "NHWC"
+            return lambda: tf.nn.conv2d(images, weights, strides=1, padding="SAME", data_format=layout)
         case "memory" | "launch":
             values = uniform(size // 4 if name == "memory" else size)
             return lambda: tf.negative(values)

@@ -4,11 +4,11 @@ Defaults that change the result are spelled out. The tuned lane overrides parts 
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -167,7 +167,7 @@ class PhotoFeed:
 class KerasModel:
     """The stock lane's `scenarios.adapter.Model`."""
 
-    loop: ClassVar[str] = "fit"  # what calls the training step, for the report
+    loop = "fit"  # what calls the training step, for the report
 
     def __init__(self, options: Options, scenario: Scenario, weights: Weights) -> None:
         self._options, self._scenario = options, scenario
@@ -219,7 +219,8 @@ class KerasModel:
         if self._feed is None or self._fed is not train:
             self._feed, self._fed = self._make_feed(train), train
             self._loader = self._feed.description
-        self._prepare(len(train))
+        batch = self._scenario.batch
+        self._prepare({min(batch, len(train)), len(train) % batch} - {0}, self._step_on_zeros)
         self._seed_dropout(epoch)
         with report_unreadable(train) if isinstance(train, Photos) else nullcontext():
             return self._fit(self._feed.epoch(epoch), len(train), meter)
@@ -303,23 +304,25 @@ class KerasModel:
         """
         return "auto" if self._options.device == "cuda" else False
 
-    def _prepare(self, images_per_epoch: int) -> None:
+    def _prepare(self, sizes: Collection[int], train_step: Callable[[int], object]) -> None:
         """Train a step of each batch size of an epoch, and undo its updates, before a clock runs.
 
         XLA compiles a step for each batch size when it first runs, and TensorFlow's kernels choose cuDNN's algorithms
         for each. Otherwise the short last batch would do so in a measured window.
         """
-        if not (self._model.jit_compile or self._options.device == "cuda"):
+        new = set(sizes) - self._prepared
+        if not new or not (self._model.jit_compile or self._options.device == "cuda"):
             return
-        batch = self._scenario.batch
-        sizes = {min(batch, images_per_epoch), images_per_epoch % batch} - {0} - self._prepared
-        variables = [*self._model.trainable_variables, *self._model.optimizer.variables] if sizes else []
+        variables = [*self._model.trainable_variables, *self._model.optimizer.variables]
         before = [tf.identity(variable.value) for variable in variables]
-        for size in sorted(sizes):
-            self.step(np.zeros((size, *self._scenario.image), np.float32), np.zeros(size, np.int64))
+        for size in sorted(new):
+            train_step(size)
         for variable, value in zip(variables, before, strict=True):
             variable.assign(value)
-        self._prepared |= sizes
+        self._prepared |= new
+
+    def _step_on_zeros(self, size: int) -> None:
+        self.step(np.zeros((size, *self._scenario.image), np.float32), np.zeros(size, np.int64))
 
     def _rounds_to_tf32(self) -> bool:
         """Return whether large products, or float32 steps that run as this model's steps do, round to TF32.

@@ -49,6 +49,11 @@ def decode(photos: Photos, threads: int) -> Any:
     return prefetch(read.batch(READ_BATCH), threads).as_numpy_iterator()
 
 
+def decode_to_bytes(photos: Photos, threads: int) -> Iterator[npt.NDArray[np.uint8]]:
+    """Yield what `decode` gives, one photo (H, W, 3) at a time, rounded to bytes."""
+    return (np.rint(255 * image).astype(np.uint8) for images in decode(photos, threads) for image in images)
+
+
 def read_photos(photos: Photos, threads: int) -> Images:
     """Return all photos in their own order, without augmentation: (N, H, W, 3) float32 in [0, 1].
 

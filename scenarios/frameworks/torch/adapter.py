@@ -39,6 +39,8 @@ class TorchAdapter:
             torch.set_num_interop_threads(1)
         set_float32_rounding("tf32" if options.precision == "tf32" else "ieee")
         torch.manual_seed(options.seed)
+        # cuDNN measures its kernels at the first computation of each shape, instead of guessing the fastest one.
+        torch.backends.cudnn.benchmark = options.settings.get("convolutions") == "benchmarked"
         torch.set_flush_denormal(options.settings.get("denormals") == "flushed")  # threads inherit it when they start
         self._options = options
 

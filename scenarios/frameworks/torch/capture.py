@@ -1,4 +1,4 @@
-"""The tuned lane's captured step: a training step recorded as a CUDA graph, one launch instead of about a hundred."""
+"""The tuned lane's captured steps: a training step recorded as a CUDA graph, one launch instead of about a hundred."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import nn
 
+from scenarios.frameworks.torch.feeds import ResidentFeed
+from scenarios.frameworks.torch.sums import RunningSums
+
 Outputs = tuple[torch.Tensor, torch.Tensor]  # loss, logits
+Step = Callable[[torch.Tensor, torch.Tensor], Outputs]  # from images and labels
 
 WARM_UPS = 3  # from PyTorch's documentation of CUDA graphs: libraries allocate memory and choose kernels in them
 
@@ -27,29 +31,34 @@ def record_graph(work: Callable[[], Outputs]) -> tuple[Callable[[], None], Outpu
     return graph.replay, outputs
 
 
-class CapturedStep:
-    """A training step over batches of one size.
+def record_step(
+    work: Callable[[], Outputs], net: nn.Module, optimizer: torch.optim.Optimizer
+) -> tuple[Callable[[], None], Outputs]:
+    """Record `work`, a training step, as `record_graph` does.
 
     Recording changes neither weights nor the optimizer's state: copies on the device restore both. But it advances
     dropout's random numbers.
+    """
+    before = {tensor: tensor.detach().clone() for tensor in (*net.parameters(), *state_tensors(optimizer))}
+    recorded = record_graph(work)
+    reset_state(optimizer)  # clears state that recording created
+    with torch.no_grad():
+        for tensor, values in before.items():
+            tensor.copy_(values)
+    return recorded
+
+
+class CapturedStep:
+    """A training step over batches of one size, which are copied into the graph's memory.
 
     step: trains on the batch in the tensors that it gets. It must create new gradient tensors in each call.
     """
 
     def __init__(
-        self,
-        step: Callable[[torch.Tensor, torch.Tensor], Outputs],
-        net: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        example: tuple[torch.Tensor, torch.Tensor],
+        self, step: Step, net: nn.Module, optimizer: torch.optim.Optimizer, example: tuple[torch.Tensor, torch.Tensor]
     ) -> None:
         self._images, self._labels = (tensor.clone() for tensor in example)
-        before = {tensor: tensor.detach().clone() for tensor in (*net.parameters(), *state_tensors(optimizer))}
-        self._replay, self._outputs = record_graph(lambda: step(self._images, self._labels))
-        reset_state(optimizer)  # clears state that recording created
-        with torch.no_grad():
-            for tensor, values in before.items():
-                tensor.copy_(values)
+        self._replay, self._outputs = record_step(lambda: step(self._images, self._labels), net, optimizer)
 
     def __call__(self, images: torch.Tensor, labels: torch.Tensor) -> Outputs:
         """Train on this batch. The next call overwrites the returned tensors."""
@@ -57,6 +66,62 @@ class CapturedStep:
         self._labels.copy_(labels)
         self._replay()
         return self._outputs
+
+
+class CapturedEpoch:
+    """Training steps over the full batches of a resident set. A step is one launch, and nothing else, for the host.
+
+    The graph counts the steps, gathers the next batch of the order, trains on it, and keeps its loss and logits.
+
+    step: as in `CapturedStep`. steps: maximum number from one `begin` to the next. placement: of a step, as in
+    `kernels.placement`: the device of its logits, and whether its images were contiguous.
+    """
+
+    def __init__(
+        self,
+        step: Step,
+        net: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        feed: ResidentFeed,
+        batch: int,
+        steps: int,
+        units: int,
+    ) -> None:
+        self.feed, self.batch = feed, batch
+        device, rows = feed.labels.device, max(steps, WARM_UPS)
+        self._order = torch.zeros(rows, batch, dtype=torch.int64, device=device)
+        self._next = torch.zeros(1, dtype=torch.int64, device=device)  # the row of the next step
+        self._losses = torch.zeros(rows, device=device)
+        self._logits = torch.zeros(rows, batch, units, device=device)
+        self._launched = 0
+
+        def work() -> Outputs:
+            images, labels = feed.gather(self._order.index_select(0, self._next).squeeze(0))
+            loss, logits = step(images, labels)
+            self._losses.index_copy_(0, self._next, loss.unsqueeze(0))
+            self._logits.index_copy_(0, self._next, logits.unsqueeze(0))
+            self._next.add_(1)
+            self.placement = logits.device, images.is_contiguous()
+            return loss, logits
+
+        self._replay, _ = record_step(work, net, optimizer)
+
+    def begin(self, order: torch.Tensor) -> None:
+        """Start at the first batch. order: indices of the images, of which those of the full batches are used."""
+        steps = len(order) // self.batch
+        self._order[:steps].copy_(order[: steps * self.batch].view(steps, self.batch))
+        self._next.zero_()
+        self._launched = 0
+
+    def launch(self) -> None:
+        """Train on the next batch."""
+        self._replay()
+        self._launched += 1
+
+    def add_to(self, sums: RunningSums) -> None:
+        """Add the steps since `begin`."""
+        steps = self._launched
+        sums.add_steps(self._losses[:steps], self._logits[:steps], self.feed.labels[self._order[:steps]])
 
 
 def reset_state(optimizer: torch.optim.Optimizer) -> None:

@@ -1,6 +1,7 @@
-"""The tuned lane's feeds: photos that are decoded once, and data that stays on the device."""
+"""The tuned lane's feeds: photos that are decoded once, batches in pinned memory, and data that stays on the device."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -12,12 +13,45 @@ from scenarios.data.photos import PhotoLoader, cache_photos, decode_photos, draw
 from scenarios.frameworks.torch.model import Feed, to_labels, to_nchw
 from scenarios.frameworks.torch.photos import read_photo
 
+Batch = tuple[torch.Tensor, torch.Tensor]  # images (b, C, H, W), labels (b,)
+
+
+@dataclass(frozen=True)
+class ResidentFeed(Feed):
+    """A feed of a set that stays on the device, for a loop that gathers its batches itself.
+
+    draw: starts the epoch of a seed. Returns the order of the images, (N,) indices on the device. gather: returns the
+    batch of (b,) such indices. It reads the same memory in all epochs, so a CUDA graph can hold it. labels: (N,).
+    """
+
+    draw: Callable[[int], torch.Tensor]
+    gather: Callable[[torch.Tensor], Batch]
+    labels: torch.Tensor
+
+
+def resident_feed(
+    description: str,
+    batch: int,
+    labels: torch.Tensor,
+    draw: Callable[[int], torch.Tensor],
+    images_at: Callable[[torch.Tensor], torch.Tensor],
+) -> ResidentFeed:
+    """Return the feed of a set with these labels. images_at: returns the images of (b,) indices."""
+
+    def gather(indices: torch.Tensor) -> Batch:
+        return images_at(indices), labels.index_select(0, indices)
+
+    def batches(seed: int) -> Iterator[Batch]:
+        return map(gather, draw(seed).split(batch))
+
+    return ResidentFeed(description, batches, draw, gather, labels)
+
 
 def cached_photos(photos: Photos, batch: int, threads: int, layout: torch.memory_format) -> Feed:
     """Decode the photos once. The kit's own loader augments them in threads. layout: of the batches."""
     cache = cache_photos(photos, decode_photos(photos, threads, read_photo))
 
-    def batches(seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def batches(seed: int) -> Iterator[Batch]:
         for images, labels in PhotoLoader(photos, batch, seed, 0, threads, cache):
             nchw = torch.from_numpy(images).permute(0, 3, 1, 2)
             yield nchw.contiguous(memory_format=layout), torch.from_numpy(labels)
@@ -25,9 +59,20 @@ def cached_photos(photos: Photos, batch: int, threads: int, layout: torch.memory
     return Feed("kit photo loader over decoded photos, threads", batches)
 
 
+def pinned_photos(photos: Photos, batch: int, threads: int, layout: torch.memory_format, device: torch.device) -> Feed:
+    """Feed as `cached_photos` does, through pinned memory."""
+    cached = cached_photos(photos, batch, threads, layout)
+
+    def batches(seed: int) -> Iterator[Batch]:
+        pinned = ((images.pin_memory(), labels.pin_memory()) for images, labels in cached.batches(seed))
+        return copy_ahead(pinned, device)
+
+    return Feed(f"{cached.description}, pinned memory", batches)
+
+
 def resident_photos(
     photos: Photos, batch: int, threads: int, layout: torch.memory_format, device: torch.device
-) -> Feed:
+) -> ResidentFeed:
     """Decode the photos once, keep them on the device as bytes, and augment them there. layout: of the batches.
 
     Only the order and the maps come from the host. They are drawn as for `cached_photos`.
@@ -36,17 +81,21 @@ def resident_photos(
     for row, photo in zip(pixels, decode_photos(photos, threads, read_photo), strict=True):
         row[:] = photo
     all_images, all_labels = torch.from_numpy(pixels).to(device), to_labels(photos.labels).to(device)
+    maps = torch.zeros(len(photos), 2, 3, device=device)
 
-    def batches(seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def draw(seed: int) -> torch.Tensor:
         order, matrices = draw_epoch(photos, seed, 0)
-        maps = None if matrices is None else torch.from_numpy(normalize_maps(matrices, photos.size)).float().to(device)
-        for indices in torch.from_numpy(order).to(device).split(batch):
-            images = all_images.index_select(0, indices).permute(0, 3, 1, 2).float().div_(255)
-            if maps is not None:
-                images = warp(images, maps.index_select(0, indices))
-            yield images.contiguous(memory_format=layout), all_labels.index_select(0, indices)
+        if matrices is not None:
+            maps.copy_(torch.from_numpy(normalize_maps(matrices, photos.size)))
+        return torch.from_numpy(order).to(device)
 
-    return Feed("decoded photos, gathered and augmented on the device", batches)
+    def images_at(indices: torch.Tensor) -> torch.Tensor:
+        images = all_images.index_select(0, indices).permute(0, 3, 1, 2).float().div_(255)
+        if photos.augment is not None:
+            images = warp(images, maps.index_select(0, indices))
+        return images.contiguous(memory_format=layout)
+
+    return resident_feed("decoded photos, gathered and augmented on the device", batch, all_labels, draw, images_at)
 
 
 def warp(images: torch.Tensor, maps: torch.Tensor) -> torch.Tensor:
@@ -62,16 +111,66 @@ def warp(images: torch.Tensor, maps: torch.Tensor) -> torch.Tensor:
     return F.grid_sample(images, grid, padding_mode="border", align_corners=True)
 
 
-def resident_arrays(train: Arrays, batch: int, layout: torch.memory_format, device: torch.device) -> Feed:
+def resident_arrays(train: Arrays, batch: int, layout: torch.memory_format, device: torch.device) -> ResidentFeed:
     """Keep the whole set on the device, and gather each batch from it by index in one call. layout: of the batches."""
+    rows, to_images = as_rows(train, layout)
+    pixels, all_labels = rows.to(device), to_labels(train.labels).to(device)
+    return resident_feed(
+        "batches gathered from the whole set on the device",
+        batch,
+        all_labels,
+        lambda seed: draw_order(len(train), seed).to(device),
+        lambda indices: to_images(pixels.index_select(0, indices)),
+    )
+
+
+def pinned_arrays(train: Arrays, batch: int, layout: torch.memory_format, device: torch.device) -> Feed:
+    """Gather each batch by index in pinned memory. layout: of the batches."""
+    pixels, to_images = as_rows(train, layout)
+    all_labels = to_labels(train.labels)
+
+    def gather(values: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        pinned = torch.empty(len(indices), *values.shape[1:], dtype=values.dtype, pin_memory=True)
+        return torch.index_select(values, 0, indices, out=pinned)
+
+    def batches(seed: int) -> Iterator[Batch]:
+        parts = draw_order(len(train), seed).split(batch)
+        pinned = ((to_images(gather(pixels, part)), gather(all_labels, part)) for part in parts)
+        return copy_ahead(pinned, device)
+
+    return Feed("batches gathered in pinned memory", batches)
+
+
+def draw_order(images: int, seed: int) -> torch.Tensor:
+    """Return the images' indices in the order of a seed."""
+    return torch.randperm(images, generator=torch.Generator().manual_seed(seed))
+
+
+def as_rows(train: Arrays, layout: torch.memory_format) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
+    """Return the images as rows, (N, H * W * C), and a function from rows to images (b, C, H, W) in the layout."""
     nhwc = layout is torch.channels_last
     images = torch.from_numpy(np.array(train.images)) if nhwc else to_nchw(train.images)
-    shape, pixels, all_labels = images.shape[1:], images.flatten(1).to(device), to_labels(train.labels).to(device)
+    shape = images.shape[1:]
 
-    def batches(seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        order = torch.randperm(len(all_labels), generator=torch.Generator().manual_seed(seed))
-        for indices in order.to(device).split(batch):
-            gathered = pixels.index_select(0, indices).unflatten(1, shape)
-            yield gathered.permute(0, 3, 1, 2) if nhwc else gathered, all_labels.index_select(0, indices)
+    def to_images(rows: torch.Tensor) -> torch.Tensor:
+        batch = rows.unflatten(1, shape)
+        return batch.permute(0, 3, 1, 2) if nhwc else batch
 
-    return Feed("batches gathered from the whole set on the device", batches)
+    return images.flatten(1), to_images
+
+
+def copy_ahead(batches: Iterator[Batch], device: torch.device) -> Iterator[Batch]:
+    """Copy batches from pinned memory to the GPU in a stream of their own, while earlier steps compute.
+
+    The host launches steps ahead of the GPU, so it also starts copies ahead. No memory is reused too early: PyTorch's
+    allocator of pinned memory waits for the copy, and `record_stream` makes the allocator of the GPU wait for the step.
+    """
+    copies = torch.cuda.Stream()
+    for batch in batches:
+        with torch.cuda.stream(copies):
+            images, labels = (tensor.to(device, non_blocking=True) for tensor in batch)
+        steps = torch.cuda.current_stream()
+        steps.wait_stream(copies)
+        images.record_stream(steps)
+        labels.record_stream(steps)
+        yield images, labels

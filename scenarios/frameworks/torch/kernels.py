@@ -40,11 +40,11 @@ def operation(name: KernelName, size: int, device: torch.device, dtype: torch.dt
             left, right = uniform(size, size).to(dtype), uniform(size, size).to(dtype)
             product = torch.empty_like(left)
             return lambda: torch.mm(left, right, out=product)
-        case "convolution":
-            # Channels-last is twice as fast as NCHW on CPUs, and is the layout of tensor cores.
+        case "convolution nchw" | "convolution nhwc":
+            layout = torch.contiguous_format if name == "convolution nchw" else torch.channels_last
             edge, channels, kernel = probes.EDGE, probes.CHANNELS, probes.KERNEL
-            images = uniform(size, channels, edge, edge).to(dtype, memory_format=torch.channels_last)
-            weight = uniform(channels, channels, kernel, kernel).to(dtype, memory_format=torch.channels_last)
+            images = uniform(size, channels, edge, edge).to(dtype, memory_format=layout)
+            weight = uniform(channels, channels, kernel, kernel).to(dtype, memory_format=layout)
             return lambda: F.conv2d(images, weight, padding="same")
         case "memory" | "launch":
             values = uniform(size // 4 if name == "memory" else size)

@@ -3,8 +3,9 @@
 The tuned lane (`tuned.py`) overrides single methods of `TorchModel`.
 """
 
+import contextlib
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -121,6 +122,7 @@ class TorchModel:
         self._loss = loss_function(scenario)
         self._sums = sums.RunningSums(scenario, self._device)
         self._feed: tuple[TrainSet, Feed] | None = None
+        self._prepared: set[int] = set()  # batch sizes
         # `torch.manual_seed` would look for every backend. On a GPU, `_build_net` has created its generator.
         self._dropout_generator = (
             torch.cuda.default_generators[0] if self._device.type == "cuda" else torch.default_generator
@@ -150,16 +152,17 @@ class TorchModel:
         """
         feed = self._feed_for(train)
         self._net.train()
+        self._prepare(feed, len(train))
         seed = int(np.random.SeedSequence([self._options.seed, epoch]).generate_state(1, np.uint64)[0])
         self._dropout_generator.manual_seed(seed)
         self._sums.begin()
         meter.begin()
-        for images, labels in feed.batches(seed):
-            self._sums.add(*self._step(images, labels))
-            if meter.step(len(images)):
-                kernels.synchronize(self._device)
-                if not meter.mark():
-                    break
+        with contextlib.closing(self._train_batches(feed, seed)) as sizes:
+            for size in sizes:
+                if meter.step(size):
+                    kernels.synchronize(self._device)
+                    if not meter.mark():
+                        break
         return self._sums.total()
 
     def resident_steps(self, images: Images, labels: Labels) -> Callable[[int], None]:
@@ -209,6 +212,29 @@ class TorchModel:
     def device_peak_bytes(self) -> int | None:
         return int(torch.cuda.max_memory_allocated()) if self._device.type == "cuda" else None
 
+    def _prepare(self, feed: Feed, images: int) -> None:
+        """Prepare both batch sizes of an epoch over this many images, before a clock runs. No weight changes.
+
+        cuDNN chooses its kernels for each batch size when it first computes with it. Otherwise the short last batch
+        would make it choose in a measured window.
+        """
+        if not self._needs_preparation():
+            return
+        full, last = min(images, self._scenario.batch), images % self._scenario.batch
+        for size in {full, last} - {0} - self._prepared:
+            height, width, channels = self._scenario.image
+            self._prepare_batch(
+                self._to_device(torch.zeros(size, channels, height, width)),
+                torch.zeros(size, dtype=torch.int64, device=self._device),
+            )
+            self._prepared.add(size)
+
+    def _train_batches(self, feed: Feed, seed: int) -> Generator[int]:
+        """Train on one batch of an epoch after the other, and add it to the sums. Yield the size of each."""
+        for images, labels in feed.batches(seed):
+            self._sums.add(*self._step(images, labels))
+            yield len(labels)
+
     def _step(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Train on one batch. Return the mean loss, the logits and the labels, all on the device."""
         if self._moves_batches:
@@ -254,6 +280,13 @@ class TorchModel:
 
     def _reset_optimizer(self) -> None:
         self._optimizer: torch.optim.Optimizer = build_optimizer(self._scenario.optimizer, self._net)
+
+    def _needs_preparation(self) -> bool:
+        return self._options.device != "cpu"
+
+    def _prepare_batch(self, images: torch.Tensor, labels: torch.Tensor) -> None:
+        """Run forward and backward pass on this batch, which is on the device."""
+        self._loss(self._forward(self._net, images), labels).backward()
 
     def _build_feed(self, train: TrainSet) -> Feed:
         return loader_feed(train, self._scenario.batch, self._options.threads)

@@ -51,12 +51,16 @@ class RunningSums:
         steps, batch = self._pending, self._batch
         if not steps:
             return
-        logits, labels = self._logits[:steps, :batch], self._labels[:steps, :batch]
+        self.add_steps(self._losses[:steps], self._logits[:steps, :batch], self._labels[:steps, :batch])
+        self._pending = 0
+
+    def add_steps(self, losses: torch.Tensor, logits: torch.Tensor, labels: torch.Tensor) -> None:
+        """Sum steps of one batch size at once. losses: (steps,); logits: (steps, b, units); labels: (steps, b)."""
+        steps, batch = labels.shape
         predicted = logits[..., 0] > 0 if self._binary else logits.argmax(2)
         self._correct.add_((predicted == labels).sum())
-        self._loss.add_(self._losses[:steps].sum(dtype=torch.float64), alpha=batch)
+        self._loss.add_(losses.sum(dtype=torch.float64), alpha=batch)
         self._images += steps * batch
-        self._pending = 0
 
     def total(self) -> Sums:
         """Return the sums. Waits for the device."""

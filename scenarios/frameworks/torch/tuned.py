@@ -1,14 +1,16 @@
 """The tuned lane: the stock model, with the parts replaced that the settings name."""
 
+from collections.abc import Callable, Generator
 from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import nn
 
-from scenarios.adapter import Arrays, Meter, Options, Photos, Sums, TrainSet
+from scenarios.adapter import Arrays, Images, Labels, Options, Photos, TrainSet
 from scenarios.contract.result import Placement
-from scenarios.frameworks.torch import capture, compilers, feeds, layers, model, optimizers
+from scenarios.frameworks.torch import capture, compilers, feeds, kernels, layers, model, optimizers
+from scenarios.frameworks.torch.sums import SUMMED_STEPS
 from scenarios.spec import Scenario
 from scenarios.weights import Weights
 
@@ -19,22 +21,35 @@ class TunedModel(model.TorchModel):
     def __init__(self, options: Options, scenario: Scenario, weights: Weights) -> None:
         self._settings = options.settings
         self._format = torch.channels_last if self._settings.get("layout") == "nhwc" else torch.preserve_format
+        # The layout of the batches that this lane's own feeds make.
+        self._layout = torch.channels_last if self._format is torch.channels_last else torch.contiguous_format
         self._captures = self._settings.get("step") == "captured"
         self._captured: dict[int, capture.CapturedStep] = {}  # by batch size
+        self._captured_epoch: capture.CapturedEpoch | None = None
+        self._recorded = False  # whether CUDA graphs hold the optimizer's memory
         self._compiles = self._settings.get("network") == "compiled"
-        self._prepared: set[int] = set()  # batch sizes
         super().__init__(options, scenario, weights)
         self._training_net = compilers.compile_net(self._net) if self._compiles else self._net
         self._moves_batches = self._moves_batches or self._format is torch.channels_last
 
-    def train_epoch(self, train: TrainSet, epoch: int, meter: Meter) -> Sums:
-        """Train one epoch as the stock model does, after recording or compiling what the epoch needs."""
-        if self._compiles or self._captures:
-            self._net.train()
-            full, last = min(len(train), self._scenario.batch), len(train) % self._scenario.batch
-            for size in {full, last} - {0} - self._prepared:
-                self._prepare(size)
-        return super().train_epoch(train, epoch, meter)
+    def resident_steps(self, images: Images, labels: Labels) -> Callable[[int], None]:
+        if not self._captures or self._settings.get("feed") != "resident":
+            return super().resident_steps(images, labels)
+        self._net.train()
+        feed = feeds.resident_arrays(Arrays(images, labels), len(labels), self._layout, self._device)
+        epoch, order = self._capture_epoch(feed, SUMMED_STEPS), feed.draw(0).repeat(SUMMED_STEPS)
+
+        def run(steps: int) -> None:
+            self._sums.begin()
+            self._first_step = epoch.placement
+            for first in range(0, steps, SUMMED_STEPS):
+                epoch.begin(order)
+                for _ in range(min(SUMMED_STEPS, steps - first)):
+                    epoch.launch()
+                epoch.add_to(self._sums)
+            kernels.synchronize(self._device)
+
+        return run
 
     def placement(self) -> Placement:
         stock = super().placement()
@@ -46,7 +61,9 @@ class TunedModel(model.TorchModel):
             f"{'compiled' if self._compiles else 'eager'} loop": True,
             f"{package}{kind.__name__}": True,
             "dense kernels updated in the backward pass": any(layer.learning_rate is not None for layer in dense),
-            "steps replayed as a CUDA graph": bool(self._captured),
+            "steps replayed as a CUDA graph": bool(self._captured or self._captured_epoch),
+            "which gathers its batches": bool(self._captured_epoch),
+            "convolutions benchmarked by cuDNN": torch.backends.cudnn.benchmark,
         }
         return replace(
             stock,
@@ -61,7 +78,7 @@ class TunedModel(model.TorchModel):
 
     def _reset_optimizer(self) -> None:
         """Build a new optimizer. Captured steps keep the old one, because they write to its memory."""
-        if self._captured:
+        if self._recorded:
             capture.reset_state(self._optimizer)
         else:
             self._optimizer = optimizers.build_tuned_optimizer(
@@ -69,13 +86,16 @@ class TunedModel(model.TorchModel):
             )
 
     def _build_feed(self, train: TrainSet) -> model.Feed:
-        batch, threads = self._scenario.batch, self._options.threads
-        layout = torch.channels_last if self._format is torch.channels_last else torch.contiguous_format
+        batch, threads, layout = self._scenario.batch, self._options.threads, self._layout
         match self._settings.get("feed"), train:
             case "resident", Arrays():
                 return feeds.resident_arrays(train, batch, layout, self._device)
             case "resident", Photos():
                 return feeds.resident_photos(train, batch, threads, layout, self._device)
+            case "pinned", Arrays():
+                return feeds.pinned_arrays(train, batch, layout, self._device)
+            case "pinned", Photos():
+                return feeds.pinned_photos(train, batch, threads, layout, self._device)
             case "cached", Photos():
                 return feeds.cached_photos(train, batch, threads, layout)
             case _:
@@ -97,27 +117,63 @@ class TunedModel(model.TorchModel):
     def _captured_step(self, images: torch.Tensor, labels: torch.Tensor) -> capture.CapturedStep:
         """Return the step for batches of this size. Record it first if there is none yet."""
         if (size := len(labels)) not in self._captured:
+            self._recorded = True
             self._captured[size] = capture.CapturedStep(
                 super()._train_step, self._net, self._optimizer, (images, labels)
             )
         return self._captured[size]
 
-    def _prepare(self, size: int) -> None:
-        """Record a step, or compile forward and backward pass, for batches of this size before a clock runs.
+    def _capture_epoch(self, feed: feeds.ResidentFeed, steps: int) -> capture.CapturedEpoch:
+        self._recorded = True
+        size = min(self._scenario.batch, len(feed.labels))
+        return capture.CapturedEpoch(
+            super()._train_step, self._net, self._optimizer, feed, size, steps, self._scenario.output.units
+        )
 
-        Otherwise the short last batch would stop an epoch for as long as that takes. No weight changes.
-        """
-        height, width, channels = self._scenario.image
-        images = self._to_device(torch.zeros(size, channels, height, width))
-        labels = torch.zeros(size, dtype=torch.int64, device=self._device)
+    def _epoch_of(self, feed: model.Feed) -> capture.CapturedEpoch | None:
+        """Return the captured epoch of a feed, recorded once. Return None if the host feeds each batch to its step."""
+        if not self._captures or not isinstance(feed, feeds.ResidentFeed):
+            return None
+        if self._captured_epoch is None or self._captured_epoch.feed is not feed:
+            self._captured_epoch = self._capture_epoch(feed, max(1, len(feed.labels) // self._scenario.batch))
+        return self._captured_epoch
+
+    def _train_batches(self, feed: model.Feed, seed: int) -> Generator[int]:
+        epoch = self._epoch_of(feed)
+        return super()._train_batches(feed, seed) if epoch is None else self._launch_batches(epoch, seed)
+
+    def _launch_batches(self, epoch: capture.CapturedEpoch, seed: int) -> Generator[int]:
+        """Train by launches of the captured epoch. The short last batch is fed to a step of its own size."""
+        order = epoch.feed.draw(seed)
+        epoch.begin(order)
+        self._first_step = epoch.placement
+        try:
+            for _ in range(len(order) // epoch.batch):
+                epoch.launch()
+                yield epoch.batch
+        finally:  # also if training stops in mid-epoch
+            epoch.add_to(self._sums)
+        if rest := len(order) % epoch.batch:
+            self._sums.add(*self._step(*epoch.feed.gather(order[-rest:])))
+            yield rest
+
+    def _needs_preparation(self) -> bool:
+        return super()._needs_preparation() or self._compiles or self._captures
+
+    def _prepare(self, feed: model.Feed, images: int) -> None:
+        if epoch := self._epoch_of(feed):
+            self._prepared.add(epoch.batch)
+        super()._prepare(feed, images)
+
+    def _prepare_batch(self, images: torch.Tensor, labels: torch.Tensor) -> None:
+        """Record a step, or compile forward and backward pass."""
         if self._captures:
             self._captured_step(images, labels)
-        else:
-            weights = self.weights()  # the backward pass of `TunedLinear` may change them
-            self._loss(self._forward(self._net, images), labels).backward()
-            for layer in self._parameters:
-                layer.write(weights)
-        self._prepared.add(size)
+            return
+        weights = self.weights()  # the backward pass of `TunedLinear` may change them
+        super()._prepare_batch(images, labels)
+        for layer in self._parameters:
+            layer.write(weights)
 
     def _inference_net(self, batch: int) -> model.Network:
         net = super()._inference_net(batch)

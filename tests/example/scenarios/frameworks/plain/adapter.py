@@ -79,7 +79,7 @@ class PlainAdapter:
                 return repeat(np.negative, [random.random(size // 4, dtype=np.float32)])
             case "launch":
                 return repeat(np.negative, [random.random(size, dtype=np.float32)])
-            case "convolution":
+            case "convolution nchw" | "convolution nhwc":
                 raise NotOffered("NumPy has no convolution.")
             case "upload":
                 raise NotOffered(probes.UPLOAD_ON_CPU)
