@@ -75,19 +75,23 @@ class GateResult:
         return sum(cell.outcome in outcomes for cell in self.cells)
 
     @property
+    def together(self) -> bool:
+        """Return whether all cells together are a regression."""
+        return self.whole is not None and self.whole.regression
+
+    @property
     def alarms(self) -> list[str]:
         """Return the keys of the cells to measure again to confirm a regression."""
-        whole = self.whole is not None and self.whole.regression
         return [
             cell.comparison.key
             for cell in self.cells
-            if cell.outcome is GateOutcome.REGRESSION or (whole and cell.loss is not None)
+            if cell.outcome is GateOutcome.REGRESSION or (self.together and cell.comparison.interval)
         ]
 
     @property
     def exit_code(self) -> int:
         """Return 1 for a regression, else 2 if a cell is refused or lost, else 7 if a cell is inconclusive, else 0."""
-        if self.alarms:
+        if self.together or self.count(GateOutcome.REGRESSION):
             return 1
         if self.count(*UNUSABLE):
             return UsageError.exit_code
@@ -116,7 +120,7 @@ def gate(base: Run, new: Run, max_regression: float) -> GateResult:
     if not comparisons:
         raise UsageError("BASE has no cell with an ok launch.", "Name another run as BASE.")
     changes = {c.key: change for c in comparisons if (change := _change(c)) is not None}
-    several = {key: change for key, change in changes.items() if change.freedom + 1 >= MIN_LAUNCHES}
+    several = {c.key: changes[c.key] for c in comparisons if c.key in changes and _rounds(c) >= MIN_LAUNCHES}
     losses = dict(zip(several, losses_of_each([*several.values()]), strict=True)) if several else {}
     cells = tuple(_judged(c, changes.get(c.key), losses.get(c.key), max_regression) for c in comparisons)
     whole = judge_all([*changes.values()], max_regression) if changes else None
@@ -141,6 +145,12 @@ def _change(comparison: Comparison) -> Change | None:
     if comparison.pairs is not None:
         return changes_of_pairs(comparison.pairs.ratios)
     return changes_of_launches(comparison.new.speeds, comparison.base.speeds)
+
+
+def _rounds(comparison: Comparison) -> int:
+    if comparison.pairs is not None:
+        return len(comparison.pairs.ratios)
+    return min(len(comparison.new.speeds), len(comparison.base.speeds))
 
 
 def _judged(comparison: Comparison, change: Change | None, loss: Loss | None, max_regression: float) -> JudgedCell:

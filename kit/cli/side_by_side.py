@@ -84,14 +84,14 @@ def gate_section(result: GateResult, runs: Sequence[Run]) -> Section:
     if result.count(GateOutcome.INCONCLUSIVE):
         lines.append(f"inconclusive: the data would not have shown a loss of {allowed}. {MORE_ROUNDS}")
     lines.append(
-        f"The gate fails with exit code 1 if a cell (NEW/BASE) or the mean of all cells is slower than allowed, beyond "
-        f"the noise. A cell may lose {allowed}. It fails with exit code 2 if a cell is refused (not comparable) or lost "
-        "(launches that were ok in BASE are not ok in NEW). Otherwise, exit code 7 means inconclusive."
+        f"The gate fails with exit code 1 if a cell loses more than {allowed} of its speed (NEW/BASE), or all cells "
+        "together more than their share, beyond the noise. It fails with exit code 2 if a cell is refused (not "
+        "comparable) or lost (launches that were ok in BASE are not ok in NEW). Exit code 7: inconclusive."
     )
     if not result.paired:
         lines.append(
             "These runs were not measured in the same rounds. If the machine was slower during one of them, the gate "
-            "blames the cells. `kit run --against BASE` measures both in the same rounds."
+            "may fail for that reason. `kit run --against BASE` measures both in the same rounds."
         )
     lines += _whole(result)
     verdict = _verdict(result)
@@ -105,17 +105,18 @@ def _whole(result: GateResult) -> list[str]:
     whole = result.whole
     if whole is None:
         return []
-    return [
-        f"All {format_count(whole.cells, 'cell')} together: {_number(whole.ratio)} times"
-        f"{', slower than allowed' if whole.regression else ''}. A loss of {_percent(whole.allowed)} is allowed. The "
-        f"data would have revealed a loss of {_percent(whole.loss.revealed)} in 80 % of cases."
-    ]
+    slower = ", slower than allowed" if whole.regression else ""
+    line = (
+        f"All cells together ({whole.cells}): {_number(whole.ratio)} times{slower}. They may lose "
+        f"{_percent(whole.allowed)}. A loss of {_percent(whole.loss.revealed)} would have been found in 80 % of cases."
+    )
+    return [line]
 
 
 def _verdict(result: GateResult) -> str:
     counts = Counter(cell.outcome for cell in result.cells)
     failed = [f"{counts[outcome]} {outcome}" for outcome in GateOutcome if outcome in FAILING and counts[outcome]]
-    failed += ["all cells together"] * bool(result.whole and result.whole.regression)
+    failed += ["all cells together"] * result.together
     if failed:
         return f"Failed: {', '.join(failed)}."
     passed = f"{counts[GateOutcome.PASSED]} of {format_count(len(result.cells), 'cell')} passed."
@@ -234,9 +235,7 @@ def _pairing(comparisons: Sequence[Comparison]) -> list[str]:
     if not paired:
         return ["Not measured in the same rounds: an interval does not cover a change of the machine between the runs."]
     dropped = sum(pairs.dropped for pairs in paired)
-    return [f"Dropped, because one of both launches is missing or not ok: {format_count(dropped, 'pair')}"] * bool(
-        dropped
-    )
+    return [f"{format_count(dropped, 'pair')} dropped: one of both launches is missing or not ok."] if dropped else []
 
 
 def _launches(comparison: Comparison) -> int:
