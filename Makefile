@@ -39,10 +39,10 @@ test-cuda-stubs: setup ## run ONNX Runtime's CUDA provider on stub libraries (ne
 	$(BIN)/python -m pytest tests/cuda_stubs
 
 test-docker: setup ## run all container tests, with whole runs (needs Docker)
-	$(BIN)/python -m pytest tests/docker
+	$(BIN)/python -m pytest tests/docker -m "not large"
 
-test-slow: setup ## run the tests that need an otherwise idle machine
-	$(BIN)/python -m pytest tests/slow
+test-slow: setup ## run the tests that need an otherwise idle machine, and those with large images
+	$(BIN)/python -m pytest tests/slow tests/docker/test_cuda_images.py
 
 test-gpu: setup ## run the tests that need an NVIDIA GPU
 	$(BIN)/python -m pytest tests/gpu

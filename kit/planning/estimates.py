@@ -63,8 +63,8 @@ ENVIRONMENTS: dict[Device, dict[str, EnvironmentCost]] = {
     },
     "cuda": {
         "onnxruntime": EnvironmentCost(40, 3_000_000_000),
-        "tensorflow": EnvironmentCost(90, 6_000_000_000),
-        "torch": EnvironmentCost(90, 7_000_000_000),
+        "tensorflow": EnvironmentCost(90, 6_800_000_000),
+        "torch": EnvironmentCost(90, 5_200_000_000),
     },
 }
 
@@ -78,7 +78,7 @@ INFERENCE_S = 4  # latency and throughput windows with their warm-up
 REFERENCE_GFLOPS = 5  # numpy in float64, for the proof
 REFERENCE_PASSES = 8  # passes of the reference in one proof, counted in forward passes
 DOWNLOAD_BYTES_PER_S = 12_500_000  # 100 Mbit/s
-COMPRESSION = 0.4  # bytes of wheels per byte on disk
+COMPRESSION: dict[Device, float] = {"cpu": 0.4, "cuda": 0.55}  # bytes of wheels per byte on disk
 
 
 def start_seconds(framework: str, device: Device) -> float:
@@ -126,7 +126,7 @@ def environment_cost(framework: str, device: Device) -> EnvironmentCost:
     """Return the typical cost to make an environment, with the download. An unknown framework costs the maximum."""
     known = ENVIRONMENTS[device]
     cost = known.get(framework) or max(known.values(), key=lambda c: c.bytes)
-    return EnvironmentCost(cost.seconds + cost.bytes * COMPRESSION / DOWNLOAD_BYTES_PER_S, cost.bytes)
+    return EnvironmentCost(cost.seconds + cost.bytes * COMPRESSION[device] / DOWNLOAD_BYTES_PER_S, cost.bytes)
 
 
 @dataclass(frozen=True)

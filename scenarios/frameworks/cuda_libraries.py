@@ -1,6 +1,10 @@
-"""Versions of the CUDA libraries that this process has loaded. A framework may have been built with others."""
+"""Load CUDA libraries ahead, and read the versions of those that this process has loaded.
+
+A framework may have been built with other versions.
+"""
 
 import ctypes
+import importlib.util
 import os
 import re
 from pathlib import Path
@@ -8,6 +12,18 @@ from pathlib import Path
 MAPS = Path("/proc/self/maps")
 LIBRARY = re.compile(r"(/.*/lib(cudart|cublas|cudnn)(?:-\w+)?\.so[.\d]*)$", re.MULTILINE)
 PROPERTIES = 3  # of `libraryPropertyType` in NVIDIA's library_types.h: major, minor, patch
+
+
+def load_from_wheels(pattern: str) -> None:
+    """Load the libraries with matching file names from NVIDIA's wheels, if these are installed.
+
+    A library whose search path lacks their folder then finds them, because the loader first looks for the name among
+    the libraries that are loaded.
+    """
+    package = importlib.util.find_spec("nvidia")
+    for folder in (package and package.submodule_search_locations) or ():
+        for path in sorted(Path(folder).glob(f"*/lib/{pattern}")):
+            ctypes.CDLL(str(path))
 
 
 def loaded_versions() -> dict[str, str]:

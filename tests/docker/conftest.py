@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -51,16 +53,22 @@ def client(engine: DockerEngine) -> Iterator[docker.APIClient]:
     client.close()
 
 
-@pytest.fixture(scope="session")
-def environment(client: docker.APIClient) -> Iterator[Environment]:
-    """Build an image whose worker is the shell script in the scratch folder."""
-    recipe = f'FROM {Sources.from_environment().base_image}\nENTRYPOINT ["/bin/sh", "/io/worker.sh"]\n'
-    tag = "kit-tests:shell"
+@contextmanager
+def with_shell(client: docker.APIClient, base: str) -> Iterator[Environment]:
+    """Build an image whose worker is the shell script in the scratch folder. Remove it at the end. base: a tag."""
+    recipe = f'FROM {base}\nENTRYPOINT ["/bin/sh", "/io/worker.sh"]\n'
+    tag = f"kit-tests:{re.sub(r'[^a-z0-9.]+', '-', base)}"
     for message in client.build(fileobj=io.BytesIO(recipe.encode()), tag=tag, rm=True, decode=True):
         assert "error" not in message, message["error"]
     image = client.inspect_image(tag)
     yield Environment("tests", "cpu", "image", tag, image["Id"], image["Size"])
     client.remove_image(tag)
+
+
+@pytest.fixture(scope="session")
+def environment(client: docker.APIClient) -> Iterator[Environment]:
+    with with_shell(client, Sources.from_environment().base_image) as environment:
+        yield environment
 
 
 @dataclass

@@ -1,8 +1,9 @@
-"""Test how a worker reads the versions of the CUDA libraries that it has loaded."""
+"""Test how a worker loads CUDA libraries ahead, and reads the versions of those that it has loaded."""
 
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 from pathlib import Path
 from typing import Any
@@ -51,3 +52,20 @@ def test_loaded_libraries_report_their_versions(monkeypatch: pytest.MonkeyPatch,
     assert cuda_libraries.loaded_versions() == {"cuda": "12.9", "cublas": "12.9.3", "cudnn": "9.28.0"}
     maps.write_text(MAPPED.split("\n", 1)[0])
     assert cuda_libraries.loaded_versions() == {}
+
+
+def test_libraries_are_loaded_from_the_wheels_that_are_installed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(ctypes, "CDLL", loaded.append)
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    cuda_libraries.load_from_wheels("libone.so.*")
+    assert loaded == []
+    folder = tmp_path / "nvidia" / "one" / "lib"
+    folder.mkdir(parents=True)
+    for name in ("libone.so.1", "libone.alt.so.1", "libother.so.1"):
+        (folder / name).touch()
+    importlib.invalidate_caches()
+    cuda_libraries.load_from_wheels("libone.so.*")
+    assert loaded == [str(folder / "libone.so.1")]

@@ -119,10 +119,10 @@ SPOILED: list[tuple[dict[str, Any], dict[str, Level], str]] = [
     (gpus(busy=(0,)), {"gpu load": WARNED}, "compute on GPU 0 of 1"),
     ({"folders": (replace(FOLDER, writable=False),)}, {"disk out": FAILED}, "Choose another folder with --out."),
     (free(0.1), {"disk out": FAILED}, "102 MiB free at here Runs may need 200 MiB there. Free disk space."),
-    (cache(1), {"engine docker": WARNED, "disk cache": FAILED}, "Runs may need 31 GiB there."),
-    (cache(29), {"engine docker": WARNED, "disk cache": WARNED}, "29 GiB free"),  # both on both devices, twice
+    (cache(1), {"engine docker": WARNED, "disk cache": FAILED}, "Runs may need 29 GiB there."),
+    (cache(27), {"engine docker": WARNED, "disk cache": WARNED}, "27 GiB free"),  # both on both devices, twice
     (images(1), {"disk images": FAILED}, "--engine local"),
-    (images(14), {"disk images": WARNED}, "15 GiB"),  # both frameworks on both devices
+    (images(13), {"disk images": WARNED}, "14 GiB"),  # both frameworks on both devices
     ({"cpus": Cpus(2, 8, 2.5)}, {"cpus": WARNED}, "a quota of 2.5 CPUs"),
     ({"limit_bytes": GIB}, {"memory": FAILED}, "limited to 1.0 GiB"),
     ({"limit_bytes": 3 * GIB}, {"memory": WARNED}, "out_of_memory"),

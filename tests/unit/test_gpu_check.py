@@ -43,10 +43,20 @@ def test_every_run_of_the_check_can_be_planned(kit: Kit) -> None:
     ],
 )
 def test_a_run_passes_if_its_launches_are_ok_or_skipped_for_a_reason(tmp_path, records, expected):
-    folder = RunFolder.create(tmp_path / "run", examples.plan([examples.planned()]), examples.machine())
+    folder = RunFolder.create(tmp_path / "run", examples.plan([examples.planned()] * bool(records)), examples.machine())
     for record in records:
         folder.save(record)
+    assert gpu_check.judge_records(tmp_path)[0] == FAIL
+    folder.index.touch()
     assert gpu_check.judge_records(tmp_path) == expected
+
+
+def test_a_run_with_a_missing_launch_fails(tmp_path):
+    planned = [examples.planned(), examples.planned(2)]
+    folder = RunFolder.create(tmp_path / "run", examples.plan(planned), examples.machine())
+    folder.save(examples.record())
+    folder.index.touch()
+    assert gpu_check.judge_records(tmp_path) == (FAIL, "1 ok, but launches or the report are missing")
 
 
 @pytest.mark.parametrize(
@@ -61,6 +71,14 @@ def test_a_check_fails_by_its_exit_code_or_its_time(tmp_path, program, limit_s, 
     line = perform(Check("b, c", ("-c", program), limit_s), tmp_path)
     assert (line.name, line.outcome, line.remark) == ("b, c", outcome, remark)
     assert (tmp_path / "b-c.log").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "found", "outcome"), [(0, PASS, PASS), (1, SKIP, SKIP), (1, FAIL, FAIL), (3, PASS, FAIL)]
+)
+def test_exit_code_1_of_a_run_is_for_skipped_cells_if_its_records_pass(tmp_path, code, found, outcome):
+    line = perform(Check("a", ("-c", f"exit({code})"), 60, lambda folder: (found, "")), tmp_path)
+    assert line.outcome == outcome
 
 
 def test_a_check_without_time_or_framework_does_not_start(tmp_path):

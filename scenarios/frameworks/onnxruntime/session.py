@@ -11,6 +11,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import EPFail, Fail, RuntimeExc
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
 from scenarios.adapter import DeviceUnavailable, NotOffered, Options
+from scenarios.frameworks import cuda_libraries
 from scenarios.frameworks.onnxruntime.graph import Graph
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
@@ -104,6 +105,11 @@ class Runtime:
         if self._provider not in ort.get_available_providers():
             raise DeviceUnavailable(f"onnxruntime {ort.__version__} is built without CUDA; install onnxruntime-gpu.")
         ort.preload_dlls()  # CUDA and cuDNN from their wheels
+        cuda_libraries.load_from_wheels("libnvrtc-builtins.so.*")  # NVRTC 13.0 does not find it in its own folder
+        try:
+            ctypes.CDLL("libcuda.so.1")  # ONNX Runtime names this cause only in the log
+        except OSError as error:
+            raise DeviceUnavailable(f"ONNX Runtime cannot use CUDA here: {error}") from error
         graph = Graph("matrix product")
         left, right = (graph.input(name, np.float32, (8, 8)) for name in ("left", "right"))
         graph.output(graph.node("MatMul", left, right), np.float32, (8, 8))

@@ -41,6 +41,10 @@ class TensorFlowAdapter:
     axes = staticmethod(settings.axes)
 
     def __init__(self, options: Options) -> None:
+        if options.device == "cuda":
+            # TensorFlow registers no GPU unless it can open cuSOLVER. In release 2.21, the search path of the library
+            # that opens it (libtensorflow_framework.so.2) lacks the folder of its wheel.
+            cuda_libraries.load_from_wheels("libcusolver.so.*")
         gpus = tf.config.list_physical_devices("GPU")
         if options.device == "cuda" and not gpus:
             built = "was built with CUDA" if tf.test.is_built_with_cuda() else "was built without CUDA"
