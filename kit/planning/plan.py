@@ -12,6 +12,7 @@ from kit.model.plan import (
     MAX_EPOCHS,
     MAX_LAUNCHES,
     MAX_MEMORY_BYTES,
+    MAX_ROUNDS,
     MAX_S,
     MAX_THREADS,
     MIN_MEMORY_BYTES,
@@ -43,7 +44,8 @@ class Options:
     engine: name of the engine. environment: interpreter of `--env`, or "". epochs: only for the full profile; default:
     the published number. budget_s, pinned: see Plan. timeout_s: limit for one launch; default: from an estimate.
     memory_bytes, threads, gpus: default: what the machine has when the run starts. tune_s: duration of the search for
-    the settings of one cell; default: a minute, or more if processes start slowly.
+    the settings of one cell; default: a minute, or more if processes start slowly. rounds: number of launches of each
+    cell; default: that of the profile, which may then add more.
     """
 
     engine: str
@@ -60,6 +62,7 @@ class Options:
     identify: bool = False
     tune_s: float | None = None
     pinned: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    rounds: int | None = None
 
 
 def make_plan(
@@ -75,17 +78,28 @@ def make_plan(
 
     Raise UsageError for an unknown name, for a number out of range, and for options that contradict each other.
     """
-    profile = find_profile(options.profile)
-    _check_numbers(options, selection, profile)
     cells = select_cells(selection, scenarios, frameworks)
-    if (count := len(cells) * profile.launches) > MAX_LAUNCHES:
-        raise UsageError(
-            f"The selection has {count:,} launches, but a run has at most {MAX_LAUNCHES:,}.", "Select fewer cells."
-        )
     named = selection.devices is not None
+    return plan_cells(cells, options, scenarios, named=named, run=run, created_at=created_at)
+
+
+def plan_cells(
+    cells: Sequence[Cell], options: Options, scenarios: Scenarios, *, named: bool, run: str, created_at: str
+) -> Plan:
+    """Return the plan of a run of these cells. named: whether a cell that cannot run is an error.
+
+    Raise UsageError for a number out of range, and for options that contradict each other.
+    """
+    profile = find_profile(options.profile)
+    _check_numbers(options, cells, profile)
+    rounds = options.rounds or profile.launches
+    if (count := len(cells) * rounds) > MAX_LAUNCHES:
+        raise UsageError(
+            f"The selection has {count:,} launches, but a run has at most {MAX_LAUNCHES:,}.",
+            "Select fewer cells or rounds.",
+        )
     launches = [
-        PlannedLaunch(cell=cell, launch=number, named=named)
-        for number, cell in _order(cells, profile.launches, options.seed)
+        PlannedLaunch(cell=cell, launch=number, named=named) for number, cell in _order(cells, rounds, options.seed)
     ]
     longest = max(planned_seconds(launch, profile, options.epochs, scenarios) for launch in launches)
     pinned = _pinned(options, cells)
@@ -100,7 +114,7 @@ def make_plan(
         seed=options.seed,
         data=options.data,
         epochs=options.epochs,
-        budget_s=options.budget_s or (DEFAULT_BUDGET_S if profile.precise else None),
+        budget_s=options.budget_s or (DEFAULT_BUDGET_S if profile.precise and not options.rounds else None),
         timeout_s=options.timeout_s or min(TIMEOUT_BASE_S + max(TIMEOUT_FACTOR * longest, search_s), MAX_S),
         memory_bytes=options.memory_bytes,
         threads=options.threads,
@@ -109,10 +123,11 @@ def make_plan(
         launches=launches,
         tune_s=options.tune_s,
         pinned=pinned,
+        rounds=options.rounds,
     )
 
 
-def _check_numbers(options: Options, selection: Selection, profile: Profile) -> None:
+def _check_numbers(options: Options, cells: Sequence[Cell], profile: Profile) -> None:
     if options.epochs is not None and profile.budget is not None:
         raise UsageError(
             f"--epochs does not apply to the profile {profile.name}, because it does not train whole epochs.",
@@ -123,7 +138,11 @@ def _check_numbers(options: Options, selection: Selection, profile: Profile) -> 
             f"--budget does not apply to the profile {profile.name}, because its number of launches is fixed.",
             "Add --profile standard, or remove --budget.",
         )
-    if options.tune_s is not None and "tuned" not in (selection.lanes or ()):
+    if options.budget_s is not None and options.rounds is not None:
+        raise UsageError(
+            "--budget does not apply to a fixed number of rounds.", "Remove --budget, or --rounds and --against."
+        )
+    if options.tune_s is not None and all(cell.lane != "tuned" for cell in cells):
         raise UsageError("--tune does not apply to the stock lane.", "Add --lane tuned, or remove --tune.")
     ranges: tuple[tuple[str, float | None, float, float, Callable[[float], str]], ...] = (
         ("--epochs", options.epochs, 1, MAX_EPOCHS, "{:,}".format),
@@ -131,6 +150,7 @@ def _check_numbers(options: Options, selection: Selection, profile: Profile) -> 
         ("--tune", options.tune_s, MIN_S, MAX_S, format_duration),
         ("--budget", options.budget_s, MIN_S, MAX_S, format_duration),
         ("--memory", options.memory_bytes, MIN_MEMORY_BYTES, MAX_MEMORY_BYTES, format_bytes),
+        ("--rounds", options.rounds, 1, MAX_ROUNDS, "{:,}".format),
         ("--threads", options.threads, 1, MAX_THREADS, "{:,}".format),
         ("--seed", options.seed, 0, MAX_SEED, "{:,}".format),
     )
