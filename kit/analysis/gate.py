@@ -80,6 +80,11 @@ class GateResult:
         return self.whole is not None and self.whole.regression
 
     @property
+    def alarm(self) -> bool:
+        """Return whether a cell or all cells together are a regression."""
+        return self.together or self.count(GateOutcome.REGRESSION) > 0
+
+    @property
     def alarms(self) -> list[str]:
         """Return the keys of the cells to measure again to confirm a regression."""
         return [
@@ -91,11 +96,21 @@ class GateResult:
     @property
     def exit_code(self) -> int:
         """Return 1 for a regression, else 2 if a cell is refused or lost, else 7 if a cell is inconclusive, else 0."""
-        if self.together or self.count(GateOutcome.REGRESSION):
-            return 1
+        return 1 if self.alarm else self.code_without_alarms
+
+    @property
+    def code_without_alarms(self) -> int:
+        """Return the exit code if all regressions had passed."""
         if self.count(*UNUSABLE):
             return UsageError.exit_code
         return INCONCLUSIVE_CODE if self.count(GateOutcome.INCONCLUSIVE) else 0
+
+
+def exit_code_after(first: GateResult, fresh: GateResult) -> int:
+    """Return the exit code if the cells with an alarm were measured again: 1 only if the fresh rounds raise an alarm,
+    too. Otherwise it is the more severe code of both results without the alarms."""
+    codes = {first.code_without_alarms, fresh.code_without_alarms}
+    return 1 if fresh.alarm else next(code for code in (UsageError.exit_code, INCONCLUSIVE_CODE, 0) if code in codes)
 
 
 def gate(base: Run, new: Run, max_regression: float) -> GateResult:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kit.analysis.comparison import ABSENT, CellResult, CellStatus, Comparison, GroupMean, group_means
 from kit.analysis.differences import Difference, Severity
-from kit.analysis.gate import FAILING, GateOutcome, GateResult, JudgedCell, Whole
+from kit.analysis.gate import FAILING, GateOutcome, GateResult, JudgedCell, Whole, exit_code_after
 from kit.analysis.intervals import MIN_LAUNCHES, Interval, Verdict
 from kit.analysis.summaries import short_names
 from kit.cli.console import Column
@@ -61,7 +61,7 @@ def comparison_section(comparisons: Sequence[Comparison], runs: Sequence[Run], n
     verdicts = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
     lines = [f"{format_count(len(shown), 'cell')}: {verdicts}"] if shown else []
     if counts[Verdict.UNKNOWN]:
-        lines.append("unknown: a single launch or round has no interval. Measure with --profile standard.")
+        lines.append("unknown: a single launch or round has no interval. Measure more --rounds.")
     lines += [_mean(mean) for mean in group_means(comparisons)]
     lines += _pairing(shown)
     lines += _shared_notes(shown, names, titles)
@@ -91,7 +91,8 @@ def gate_section(result: GateResult, runs: Sequence[Run]) -> Section:
     if not result.paired:
         lines.append(
             "These runs were not measured in the same rounds. If the machine was slower during one of them, the gate "
-            "may fail for that reason. `kit run --against BASE` measures both in the same rounds."
+            "may fail for that reason. `kit run --against BASE` measures both in the same rounds. --confirm measures "
+            "again what raises an alarm."
         )
     lines += _whole(result)
     verdict = _verdict(result)
@@ -99,6 +100,15 @@ def gate_section(result: GateResult, runs: Sequence[Run]) -> Section:
     columns = [*_columns(*titles, "Ratio", "Gate")]
     columns.insert(-1, Column("Reveals", number=True))
     return Section(columns, rows, _wrapped([*lines, verdict]))
+
+
+def confirmation_lines(first: GateResult, fresh: GateResult) -> list[str]:
+    """Return the outcome of the gate after the cells with an alarm were measured again."""
+    counts = len(first.alarms), len(fresh.alarms)
+    if fresh.alarm:
+        return _wrap(f"Failed: the fresh rounds confirm {counts[1]} of {format_count(counts[0], 'alarm')}.")
+    found = "Not failed" if exit_code_after(first, fresh) else "Passed"
+    return _wrap(f"{found}: the fresh rounds do not confirm the alarm ({format_count(counts[0], 'cell')}).")
 
 
 def _whole(result: GateResult) -> list[str]:

@@ -5,7 +5,7 @@ The results are two run folders next to each other. The plan of each names the o
 environments is called the base, and its id ends in BASE_SUFFIX.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from kit.engines.base import Engine
 from kit.execution.resolve import find_earlier
@@ -54,13 +54,22 @@ def require_same_place(folder: RunFolder, engine: str, machine: Machine) -> None
         )
 
 
+def require_ok(folder: RunFolder, records: Sequence[Record], keys: Collection[str]) -> None:
+    """Raise UsageError if one of these cells has no record. records: see `ok_records`."""
+    if missing := sorted({*keys} - {record.key for record in records}):
+        raise UsageError(
+            f"The run {folder.plan.run} has no ok launch of {missing[0]:.200}.", "Name a run in which the cell is ok."
+        )
+
+
 def reusing(plan: Plan, folder: RunFolder, records: Sequence[Record]) -> Plan:
     """Return the plan with the environments and the settings of an earlier run. records: see `ok_records`.
 
-    Raise UsageError if the run used more than one environment for a framework on a device, and for a digest or a
+    Raise UsageError if a cell has no record, if the run used more than one environment for a framework on a device, and for a digest or a
     setting that is not valid: the run may come from a stranger.
     """
     run, keys = folder.plan.run, {launch.key for launch in plan.launches}
+    require_ok(folder, records, keys)
     environments: dict[str, str] = {}
     pinned: dict[str, dict[str, str]] = {}
     for record in records:

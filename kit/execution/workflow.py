@@ -123,6 +123,7 @@ def prepare_again(base: RunFolder, new: RunFolder, keys: Sequence[str], rounds: 
     engine, note = registry.choose(new.plan.engine, interpreter, sources)
     _require_same_place(engine, base, new)
     of_new, of_base = paired_runs.ok_records(new), paired_runs.ok_records(base)
+    paired_runs.require_ok(new, of_new, keys)
     cells = [cell for cell in paired_runs.cells(new, of_new) if cell.key in keys]
     asked = new.plan
     options = Options(

@@ -144,22 +144,33 @@ def _check_numbers(options: Options, cells: Sequence[Cell], profile: Profile) ->
         )
     if options.tune_s is not None and all(cell.lane != "tuned" for cell in cells):
         raise UsageError("--tune does not apply to the stock lane.", "Add --lane tuned, or remove --tune.")
+    if options.rounds is not None:
+        check_rounds(options.rounds)
     ranges: tuple[tuple[str, float | None, float, float, Callable[[float], str]], ...] = (
         ("--epochs", options.epochs, 1, MAX_EPOCHS, "{:,}".format),
         ("--timeout", options.timeout_s, MIN_S, MAX_S, format_duration),
         ("--tune", options.tune_s, MIN_S, MAX_S, format_duration),
         ("--budget", options.budget_s, MIN_S, MAX_S, format_duration),
         ("--memory", options.memory_bytes, MIN_MEMORY_BYTES, MAX_MEMORY_BYTES, format_bytes),
-        ("--rounds", options.rounds, 1, MAX_ROUNDS, "{:,}".format),
         ("--threads", options.threads, 1, MAX_THREADS, "{:,}".format),
         ("--seed", options.seed, 0, MAX_SEED, "{:,}".format),
     )
     for name, value, low, high, show in ranges:
-        if value is not None and not low <= value <= high:
-            raise UsageError(
-                f"{name} must be between {show(low)} and {show(high)}, but is {show(value)}.",
-                f"Choose a value in this range, or remove {name} to use the default.",
-            )
+        if value is not None:
+            _check_range(name, value, low, high, show)
+
+
+def check_rounds(rounds: int) -> None:
+    """Raise UsageError if a run cannot have this number of rounds."""
+    _check_range("--rounds", rounds, 1, MAX_ROUNDS, "{:,}".format)
+
+
+def _check_range(name: str, value: float, low: float, high: float, show: Callable[[float], str]) -> None:
+    if not low <= value <= high:
+        raise UsageError(
+            f"{name} must be between {show(low)} and {show(high)}, but is {show(value)}.",
+            f"Choose a value in this range, or remove {name} to use the default.",
+        )
 
 
 def _pinned(options: Options, cells: Sequence[Cell]) -> dict[str, dict[str, str]]:
