@@ -65,8 +65,8 @@ def require_ok(folder: RunFolder, records: Sequence[Record], keys: Collection[st
 def reusing(plan: Plan, folder: RunFolder, records: Sequence[Record]) -> Plan:
     """Return the plan with the environments and the settings of an earlier run. records: see `ok_records`.
 
-    Raise UsageError if a cell has no record, if the run used more than one environment for a framework on a device, and for a digest or a
-    setting that is not valid: the run may come from a stranger.
+    Raise UsageError if a cell has no record, if the run used more than one environment for a framework on a device, and
+    for a digest or a setting that is not valid: the run may come from a stranger.
     """
     run, keys = folder.plan.run, {launch.key for launch in plan.launches}
     require_ok(folder, records, keys)

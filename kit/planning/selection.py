@@ -95,12 +95,13 @@ def narrow_cells(selection: Selection, cells: Sequence[Cell], run: str) -> list[
         ("--batch", selection.batches, lambda cell: cell.batch),
     )
     chosen = [cell for cell in cells if all(wanted is None or name(cell) in wanted for _, wanted, name in parts)]
-    for option, wanted, name in parts:
-        if missing := sorted({*map(str, wanted or ())} - {str(name(cell)) for cell in chosen}):
-            raise UsageError(
-                f"The run {run} has no ok launch of a cell with {option} {missing[0]:.100} that fits the selection.",
-                f"Select cells that are ok in that run. `kit report {run}` shows them.",
-            )
+    for among, suffix in ((cells, ""), (chosen, " and the other selected names")):
+        for option, wanted, name in parts:
+            if missing := sorted({*map(str, wanted or ())} - {str(name(cell)) for cell in among}):
+                raise UsageError(
+                    f"The run {run} has no ok launch of a cell with {option} {missing[0]:.100}{suffix}.",
+                    f"Select cells that are ok in that run. `kit report {run}` shows them.",
+                )
     return chosen
 
 
