@@ -78,6 +78,7 @@ bench: setup ## measure the overhead of kit (90 minutes; BENCH_PAIRS=4)
 	$(BIN)/python -m benchmarks.container --pairs $(BENCH_PAIRS)
 	$(BIN)/python -m benchmarks.sampler_cost
 	$(BIN)/python -m benchmarks.coverage
+	$(BIN)/python -m benchmarks.gate_power
 
 bench-tuned: setup ## measure the tuned lane and the image pipeline (hours)
 	$(BIN)/python -m benchmarks.pipeline --pairs $(BENCH_PAIRS)

@@ -1,128 +1,186 @@
-"""Simulate how often the kit's intervals contain the true value if launches stop once the interval is narrow.
+"""Simulate how often the kit's intervals contain the true value, and how often equal frameworks are called different.
 
-`python -m benchmarks.coverage` prints two lines of JSON for each condition: one for the intervals of cells, one for
-those of ratios. It uses the functions that runs use. A simulated launch has its own speed, and windows that vary around
-it. The value of a launch is the median of its windows, as in a real launch. All spreads are standard deviations of
-logarithms.
+`python -m benchmarks.coverage` prints a line of JSON for each simulated machine (`benchmarks.machines`) and rule:
+
+- `blocks`: the rule of runs. The three frameworks of a block run directly one after the other, in random order, and
+  the block stops as a whole. Ratios are computed from pairs.
+- `cells`: an older rule. Each cell stops on its own, and all launches count as independent.
+
+All frameworks have the same speed, except in the lines about power, where one is slower. The functions are those that
+runs use.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import fmean, median
 
 import numpy as np
-import numpy.typing as npt
 
+from benchmarks.machines import MACHINES, Machine
 from benchmarks.pairs import print_line
-from kit.analysis.intervals import MIN_LAUNCHES, Interval, cell_interval, is_narrow, ratio_interval
+from kit.analysis.correlation import correlation
+from kit.analysis.intervals import (
+    CONFIDENCE,
+    MIN_LAUNCHES,
+    TARGET,
+    Interval,
+    Verdict,
+    cell_interval,
+    holm,
+    is_narrow_ratio,
+    paired_interval,
+    paired_p_value,
+    ratio_interval,
+)
 
-SPEED = 1000.0  # true images/s of every cell
-WINDOWS = 80  # per launch: 20 s of steady training in windows of 0.25 s
-POOL = 20_000  # precomputed medians of windows, from which launches draw
+FRAMEWORKS = "abc"
+MAX_ROUNDS = 40
+BLOCKS = 2000  # simulated blocks of a line
+SCENARIOS = 6  # of a run
 SEED = 0
+SLOWDOWN = math.log(0.9)  # of one framework, in the lines about power
+POWER_ROUNDS = 5
 
-REPETITIONS = 6000  # cells per condition
-SPREADS = (0.01, 0.02, 0.03, 0.04, 0.05, 0.08)
-WINDOW_SPREADS = (0.01, 0.1)
-# Beyond 0.5 a distribution counts as moderately skewed (M. G. Bulmer, Principles of Statistics).
-SKEWNESSES = (0.0, 0.5)
-SMALL_BUDGET = 10  # launches
-FIXED_LAUNCHES = (2, 3, 5, 10, 30)
+Launches = list[tuple[str, float]]  # framework and speed, in the order of time
 
 
 @dataclass(frozen=True)
-class Condition:
-    """What is simulated.
+class Outcome:
+    """What a rule concluded about one block.
 
-    sd: spread between launches. windows_sd: spread within a launch. skewness: of the launches' speeds, from a gamma
-    distribution whose long tail is on the slow side. max_launches: number of launches that the budget allows. fixed:
-    make that number of launches; otherwise the stopping rule decides."""
+    ratios: of the pairs of frameworks. cells: of the frameworks. labelled: whether the intervals of the cells are said
+    to describe only the observed period. winner: whether a framework was named the fastest. launches: their number.
+    """
 
-    sd: float
-    windows_sd: float
-    skewness: float = 0.0
-    max_launches: int = 100
-    fixed: bool = False
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The result for a condition. kind: cell or ratio. coverage: share of intervals that contain the true value.
-    launches_mean: mean number of launches per cell. n: number of intervals."""
-
-    kind: str
-    coverage: float
-    launches_mean: float
-    n: int
+    ratios: tuple[Interval, ...]
+    cells: tuple[Interval, ...]
+    labelled: bool
+    winner: bool
+    launches: int
 
 
-def simulate(condition: Condition, repetitions: int, generator: np.random.Generator) -> tuple[Finding, Finding]:
-    """Return the findings for the intervals of cells, and for those of ratios of two cells of the same speed.
-    repetitions: number of cells. Each cell is the numerator of one ratio and the denominator of another."""
-    speeds = _speeds(condition, repetitions, generator).tolist()
-    cells = [_made(row, condition) for row in speeds]
-    mean = sum(map(len, cells)) / len(cells)
-    pairs = [(cell, cells[index - 1]) for index, cell in enumerate(cells)]
-    covered = sum(_contains(cell_interval(cell), SPEED) for cell in cells)
-    covered_ratios = sum(_contains(ratio_interval(*pair), 1.0) for pair in pairs)
-    return (
-        Finding("cell", covered / len(cells), mean, len(cells)),
-        Finding("ratio", covered_ratios / len(pairs), mean, len(pairs)),
+Rule = Callable[[Launches], Outcome]
+
+
+def simulated(machine: Machine, generator: np.random.Generator, slowdown: float = 0.0) -> Launches:
+    """Return the launches of MAX_ROUNDS rounds. slowdown: of framework a, as a logarithm."""
+    errors = iter(machine(generator, MAX_ROUNDS * len(FRAMEWORKS)))
+    orders = generator.permuted(np.tile(list(FRAMEWORKS), (MAX_ROUNDS, 1)), axis=1)
+    return [
+        (str(name), math.exp(next(errors) + (slowdown if name == "a" else 0.0))) for order in orders for name in order
+    ]
+
+
+def by_blocks(launches: Launches, rounds: int | None = None) -> Outcome:
+    """Apply the rule of runs. rounds: make this number of rounds; None: until all ratios are narrow."""
+    speeds = _by_framework(launches)
+    pairs = [
+        [over / under for over, under in zip(speeds[one], speeds[other], strict=True)]
+        for one, other in combinations(FRAMEWORKS, 2)
+    ]
+    enough = (n for n in range(MIN_LAUNCHES, MAX_ROUNDS) if all(is_narrow_ratio(ratios[:n]) for ratios in pairs))
+    made = rounds or next(enough, MAX_ROUNDS)
+    pairs = [ratios[:made] for ratios in pairs]
+    found = correlation(launches[: made * len(FRAMEWORKS)])
+    adjusted = holm([paired_p_value(ratios) for ratios in pairs])
+    significant = {pair for pair, p in zip(combinations(FRAMEWORKS, 2), adjusted, strict=True) if p < 1 - CONFIDENCE}
+    leader = max(FRAMEWORKS, key=lambda name: median(speeds[name][:made]))
+    return Outcome(
+        tuple(filter(None, map(paired_interval, pairs))),
+        tuple(filter(None, (cell_interval(own[:made]) for own in speeds.values()))),
+        labelled=found is not None and found.significant,
+        winner=sum(leader in pair for pair in significant) == len(FRAMEWORKS) - 1,
+        launches=made,
     )
 
 
-def conditions() -> list[Condition]:
-    """Return all conditions: the stopping rule with a large and a small budget, and fixed numbers of launches."""
-    stopped = [
-        Condition(sd, windows_sd, skewness)
-        for skewness in SKEWNESSES
-        for windows_sd in WINDOW_SPREADS
-        for sd in SPREADS
-    ]
-    early = [Condition(sd, 0.03, skewness, SMALL_BUDGET) for skewness in SKEWNESSES for sd in SPREADS]
-    fixed = [Condition(0.03, 0.03, skewness, n, fixed=True) for skewness in SKEWNESSES for n in FIXED_LAUNCHES]
-    return stopped + early + fixed
+def by_cells(launches: Launches, rounds: int | None = None) -> Outcome:
+    """Apply the older rule: Student's widened interval for a cell, which stops on its own. Welch's for a ratio."""
+    cells = {}
+    for name, own in _by_framework(launches).items():
+        enough = (n for n in range(MIN_LAUNCHES, MAX_ROUNDS) if _student(own[:n]).half_width <= TARGET)
+        cells[name] = own[: rounds or next(enough, MAX_ROUNDS)]
+    ratios = {pair: ratio_interval(cells[pair[0]], cells[pair[1]]) for pair in combinations(FRAMEWORKS, 2)}
+    leader = max(FRAMEWORKS, key=lambda name: fmean(map(math.log, cells[name])))
+    verdicts = [interval.verdict for pair, interval in ratios.items() if interval and leader in pair]
+    return Outcome(
+        tuple(filter(None, ratios.values())),
+        tuple(map(_student, cells.values())),
+        labelled=False,
+        winner=Verdict.TIE not in verdicts,
+        launches=max(map(len, cells.values())),
+    )
 
 
-def lines() -> Iterator[dict[str, Any]]:
-    """Yield the lines to print."""
-    generator = np.random.default_rng(SEED)
-    for condition in conditions():
-        for finding in simulate(condition, REPETITIONS, generator):
-            yield {"bench": "coverage", **asdict(condition), **asdict(finding)}
+def line(machine: str, rule: Rule, outcomes: Sequence[Outcome]) -> dict[str, object]:
+    """Return the line of JSON for the outcomes of equal frameworks. Half-widths and shares are in percent.
+
+    cells_or_labelled: share of cells whose interval contains the speed of a typical launch, or is labelled. winner:
+    share of blocks in which one was named the fastest. winner_in_run: share of runs of SCENARIOS blocks with one.
+    """
+    ratios = [interval for outcome in outcomes for interval in outcome.ratios]
+    cells = [(interval, outcome.labelled) for outcome in outcomes for interval in outcome.cells]
+    winner = fmean(outcome.winner for outcome in outcomes)
+    return {
+        "bench": "coverage",
+        "machine": machine,
+        "rule": rule.__name__,
+        "ratios": _percent(_contains_1(interval) for interval in ratios),
+        "ratio_half_width": round(100 * median(interval.half_width for interval in ratios), 1),
+        "false_differences": _percent(interval.verdict is not Verdict.TIE for interval in ratios),
+        "winner": round(100 * winner, 1),
+        "winner_in_run": round(100 * (1 - (1 - winner) ** SCENARIOS), 1),
+        "cells": _percent(_contains_1(interval) for interval, _ in cells),
+        "labelled": _percent(labelled for _, labelled in cells),
+        "cells_or_labelled": _percent(_contains_1(interval) or labelled for interval, labelled in cells),
+        "cell_half_width": round(100 * median(interval.half_width for interval, _ in cells), 1),
+        "launches": round(fmean(outcome.launches for outcome in outcomes), 1),
+    }
 
 
-def _speeds(condition: Condition, cells: int, generator: np.random.Generator) -> npt.NDArray[np.float64]:
-    """Return the values of launches in images/s, shape (cells, max_launches)."""
-    size = (cells, condition.max_launches)
-    if condition.skewness:
-        shape = 4 / condition.skewness**2  # the skewness of a gamma distribution is 2 / sqrt(shape)
-        deviations = (shape - generator.standard_gamma(shape, size)) / math.sqrt(shape)
-    else:
-        deviations = generator.standard_normal(size)
-    pool = np.median(generator.normal(0.0, condition.windows_sd, (POOL, WINDOWS)), axis=1)
-    values: npt.NDArray[np.float64] = SPEED * np.exp(condition.sd * deviations + generator.choice(pool, size))
-    return values
+def power_line(machine: str, rule: Rule, outcomes: Sequence[Outcome]) -> dict[str, object]:
+    """Return the line about how often a slower framework is found in POWER_ROUNDS rounds."""
+    found = _percent(interval.high < 1 for outcome in outcomes for interval in outcome.ratios[:2])
+    return {"bench": "power", "machine": machine, "rule": rule.__name__, "slower_by": "10 %", "found": found}
 
 
-def _made(speeds: Sequence[float], condition: Condition) -> Sequence[float]:
-    """Return the launches that are made."""
-    if not condition.fixed:
-        for count in range(MIN_LAUNCHES, condition.max_launches):
-            if is_narrow(speeds[:count]):
-                return speeds[:count]
-    return speeds
+def _by_framework(launches: Launches) -> dict[str, list[float]]:
+    return {name: [speed for own, speed in launches if own == name] for name in FRAMEWORKS}
 
 
-def _contains(interval: Interval | None, truth: float) -> bool:
-    return interval is not None and interval.low <= truth <= interval.high
+def _student(speeds: Sequence[float]) -> Interval:
+    """Return Student's interval with the widening for the stopping rule, which is the one of pairs."""
+    interval = paired_interval(speeds)
+    assert interval is not None
+    return interval
+
+
+def _contains_1(interval: Interval) -> bool:
+    return interval.low <= 1 <= interval.high
+
+
+def _percent(outcomes: Iterable[bool]) -> float:
+    return round(100 * fmean(outcomes), 1)
+
+
+def main() -> None:
+    """Print all lines."""
+    argparse.ArgumentParser(prog="benchmarks.coverage", description=__doc__).parse_args()  # --help only
+    for name, machine in MACHINES.items():
+        for rule in (by_cells, by_blocks):
+            generator = np.random.default_rng(SEED)
+            print_line(line(name, rule, [rule(simulated(machine, generator)) for _ in range(BLOCKS)]))
+    for name in ("normal, 5 %", "two speeds"):
+        for rule in (by_cells, by_blocks):
+            generator = np.random.default_rng(SEED)
+            slowed = [rule(simulated(MACHINES[name], generator, SLOWDOWN), POWER_ROUNDS) for _ in range(BLOCKS)]
+            print_line(power_line(name, rule, slowed))
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(prog="benchmarks.coverage", description=__doc__).parse_args()  # --help only
-    for line in lines():
-        print_line(line)
+    main()

@@ -39,10 +39,12 @@ def half_of(launch: int) -> Half:
 
 
 def half_plan(plan: Plan, half: Half) -> Plan:
-    """Return the plan of run A or B, in the same order, with launches numbered from 1."""
+    """Return the plan of run A or B, in the same order, with launches numbered from 1. It names the other run."""
+    other = "b" if half == "a" else "a"
     chosen = [launch for launch in plan.launches if half_of(launch.launch) == half]
     renumbered = [launch.model_copy(update={"launch": _number(launch.launch)}) for launch in chosen]
-    return plan.model_copy(update={"run": f"{plan.run}-{half}", "launches": renumbered})
+    changes = {"run": f"{plan.run}-{half}", "against": f"{plan.run}-{other}", "launches": renumbered}
+    return plan.model_copy(update=changes)
 
 
 def half_records(records: Sequence[Record], half: Half) -> list[Record]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kit.datasets.service import ResolvedData
 from kit.execution.campaign import resumable, run_campaign
+from kit.execution.paired_runs import paired
 from kit.model.device_code import DeviceCode
 from kit.model.environment import Framework
 from kit.model.launch import Completion
@@ -37,6 +38,16 @@ def new_run(path, selection=SMALL, **options):
         created_at="2026-01-01T00:00:00+00:00",
     )
     return RunFolder.create(path, plan, examples.machine())
+
+
+def new_pair(path, selection=ONE, **options):
+    """Return the folder of a new run, and of a base that uses the environments of an earlier run."""
+    plan = make_plan(
+        selection, Options("fake", **options), catalog.scenarios(), FRAMEWORKS, run="r1", created_at="2026-01-01"
+    )
+    earlier = {"/".join(launch.environment_key): "sha256:0" for launch in plan.launches}
+    plans = paired(plan, plan.model_copy(update={"environments": earlier}))
+    return tuple(RunFolder.create(path / each.run, each, examples.machine()) for each in plans)
 
 
 def execute(folder, engine, resolve=synthetic_data, **options):

@@ -30,7 +30,8 @@ class FakeEngine:
 
     worker: function that each launch calls. on_call: called with the name of each call; it may raise. refused: reason
     by (framework, device). launched, probed, tuned: key and launch number of each finished launch, probe or search.
-    running: run ids of existing containers. A killed launch leaves its container.
+    running: run ids of existing containers. A killed launch leaves its container. digest: of the
+    environments that are prepared. gone: digests of environments that were removed.
     """
 
     worker: Worker = works
@@ -43,6 +44,8 @@ class FakeEngine:
     probed: list[tuple[str, int]] = field(default_factory=list)
     tuned: list[tuple[str, int]] = field(default_factory=list)
     limits: list[Limits] = field(default_factory=list)
+    digest: str = "sha256:0"
+    gone: set[str] = field(default_factory=set)
 
     def _called(self, name: str) -> None:
         self.calls.append(name)
@@ -60,7 +63,13 @@ class FakeEngine:
 
     def prepare(self, framework: Framework, device: Device, progress: Progress) -> Environment:
         self._called(f"prepare {framework.name} {device}")
-        return Environment(framework.name, device, "image", f"kit-{framework.name}:{device}", "sha256:0")
+        return Environment(framework.name, device, "image", f"kit-{framework.name}:{device}", self.digest)
+
+    def find(self, framework: Framework, device: Device, digest: str) -> Environment | None:
+        self._called(f"find {framework.name} {device} {digest}")
+        if digest in self.gone:
+            return None
+        return Environment(framework.name, device, "image", f"kit-{framework.name}:{device}", digest)
 
     def launch(
         self,

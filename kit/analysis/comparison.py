@@ -1,19 +1,20 @@
 """Compare the same cells in two runs or on two machines: ratios with intervals. No input or output.
 
 A ratio is the training images/s of the new run over those of the base, from the `ok` launches of each run.
-`kit.analysis.differences` defines which cells are comparable. An interval covers only the variation between the
+`kit.analysis.differences` defines which cells are comparable. If both runs were measured in the same rounds
+(`kit run --against`), ratios are computed from pairs. Otherwise an interval covers only the variation between the
 launches of each run. If the machine was slower during a whole run, the runs differ by more than the interval says.
 """
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from statistics import geometric_mean
 
 from kit.analysis.differences import Difference, Severity, differences
-from kit.analysis.intervals import Interval, Verdict, ratio_interval, t_interval
+from kit.analysis.intervals import Interval, Verdict, paired_interval, ratio_interval, t_interval, typical
 from kit.analysis.measured_launch import measured_launches
-from kit.analysis.summaries import speeds
+from kit.analysis.pairing import Pairs, Rates, pair, rates
 from kit.model.record import Record
 from kit.model.run import Run
 
@@ -34,20 +35,25 @@ class CellStatus(IntEnum):
 class CellResult:
     """One cell in one run.
 
-    speeds: training images/s of the `ok` launches, in the order of their numbers. failures: `status: message` of the
+    rates: training images/s of the `ok` launches by round. failures: `status: message` of the
     other launches without duplicates, or ABSENT if the cell has no record. synthetic: whether a launch used synthetic
     data.
     """
 
     status: CellStatus
-    speeds: tuple[float, ...]
+    rates: Rates
     failures: tuple[str, ...]
     synthetic: bool
 
     @property
+    def speeds(self) -> tuple[float, ...]:
+        """Return the training images/s of the `ok` launches, in the order of the rounds."""
+        return tuple(self.rates.values())
+
+    @property
     def images_per_s(self) -> float | None:
-        """Return the geometric mean over launches, the estimate of the intervals. Return None if no launch is ok."""
-        return statistics.geometric_mean(self.speeds) if self.speeds else None
+        """Return the speed of a typical launch, or None if no launch is ok."""
+        return typical(self.speeds) if self.rates else None
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class Comparison:
     """One cell in two runs.
 
     ratio: new over base, None if the verdict is REFUSED or MISSING. interval: of the ratio, None also if a run has only
-    one launch.
+    one launch, or if there is only one pair. pairs: None if the runs were not measured in the same rounds.
     """
 
     key: str
@@ -65,6 +71,7 @@ class Comparison:
     ratio: float | None
     interval: Interval | None
     differences: tuple[Difference, ...]
+    pairs: Pairs | None = None
 
     @property
     def flagged(self) -> bool:
@@ -116,11 +123,17 @@ def _compare_cell(key: str, base: Run, new: Run) -> Comparison:
     found = tuple(differences(measured_launches(_ok(key, base)), measured_launches(_ok(key, new))))
     if any(difference.severity is Severity.REFUSED for difference in found):
         return Comparison(key, old, now, Verdict.REFUSED, None, None, found)
-    interval = ratio_interval(now.speeds, old.speeds)
-    if interval is None:
-        ratio = statistics.geometric_mean(now.speeds) / statistics.geometric_mean(old.speeds)
-        return Comparison(key, old, now, Verdict.UNKNOWN, ratio, None, found)
-    return Comparison(key, old, now, interval.verdict, interval.estimate, interval, found)
+    pairs = pair(now.rates, old.rates) if measured_together(base, new) else None
+    interval = paired_interval(pairs.ratios) if pairs else ratio_interval(now.speeds, old.speeds)
+    if interval:
+        return Comparison(key, old, now, interval.verdict, interval.estimate, interval, found, pairs)
+    ratio = pairs.ratios[0] if pairs and pairs.ratios else geometric_mean(now.speeds) / geometric_mean(old.speeds)
+    return Comparison(key, old, now, Verdict.UNKNOWN, ratio, None, found, pairs)
+
+
+def measured_together(base: Run, new: Run) -> bool:
+    """Return whether one run was measured against the other one, in the same rounds."""
+    return new.plan.against == base.plan.run or base.plan.against == new.plan.run
 
 
 def _ok(key: str, run: Run) -> list[Record]:
@@ -138,7 +151,7 @@ def _cell_result(key: str, run: Run) -> CellResult:
     failed = tuple(failures) if ok or others else (ABSENT,)
     return CellResult(
         partial_or_ok if ok else CellStatus.NOT_OK,
-        tuple(speeds(ok)),
+        rates(ok),
         failed,
         any(record.synthetic for record in ok),
     )

@@ -1,20 +1,25 @@
 """Judge whether a run is slower than another one by more than is allowed. No input or output."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import fmean
 
-from kit.analysis.comparison import CellStatus, Comparison, GroupMean, compare, group_means
-from kit.analysis.intervals import Verdict
+from kit.analysis.comparison import CellStatus, Comparison, compare, measured_together
+from kit.analysis.intervals import MIN_LAUNCHES, Verdict
+from kit.analysis.losses import Change, Loss, changes_of_launches, changes_of_pairs, loss_of_all, losses_of_each
 from kit.model.errors import UsageError
 from kit.model.run import Run
+
+INCONCLUSIVE_CODE = 7  # exit code
 
 
 class GateOutcome(StrEnum):
     """The outcome of the gate for a cell of the base; see `gate`."""
 
     PASSED = "pass"
-    NOISY = "noisy"
-    NOT_JUDGED = "not judged"
+    INCONCLUSIVE = "inconclusive"
     REGRESSION = "regression"
     REFUSED = "refused"
     LOST = "lost"
@@ -22,80 +27,154 @@ class GateOutcome(StrEnum):
 
 UNUSABLE = {GateOutcome.REFUSED, GateOutcome.LOST}  # the base can be judged, but the new run cannot
 FAILING = {GateOutcome.REGRESSION, *UNUSABLE}
-JUDGED = {GateOutcome.PASSED, GateOutcome.NOISY, GateOutcome.REGRESSION}
+
+
+@dataclass(frozen=True)
+class JudgedCell:
+    """A cell of the base. loss: None if it has too few launches for a test."""
+
+    comparison: Comparison
+    outcome: GateOutcome
+    loss: Loss | None = None
+
+
+@dataclass(frozen=True)
+class Whole:
+    """All cells together.
+
+    ratio: geometric mean of the cells' ratios, new over base. cells: their number. allowed: loss of the mean, as a
+    share.
+    """
+
+    ratio: float
+    cells: int
+    loss: Loss
+    allowed: float
+
+    @property
+    def regression(self) -> bool:
+        """Return whether all together are slower than allowed, beyond the noise."""
+        return self.loss.significant and self.ratio < 1 - self.allowed
 
 
 @dataclass(frozen=True)
 class GateResult:
     """The outcome of the gate.
 
-    cells: the cells of the base, each with its outcome. groups: groups of cells that together are slower than allowed.
+    cells: the cells of the base. whole: None if no cell can be tested. paired: whether both runs were measured in the
+    same rounds.
     """
 
     max_regression: float
-    cells: tuple[tuple[Comparison, GateOutcome], ...]
-    groups: tuple[GroupMean, ...]
+    cells: tuple[JudgedCell, ...]
+    whole: Whole | None
+    paired: bool
 
-    def count(self, outcomes: set[GateOutcome]) -> int:
+    def count(self, *outcomes: GateOutcome) -> int:
         """Return the number of cells that have one of these outcomes."""
-        return sum(outcome in outcomes for _, outcome in self.cells)
+        return sum(cell.outcome in outcomes for cell in self.cells)
+
+    @property
+    def together(self) -> bool:
+        """Return whether all cells together are a regression."""
+        return self.whole is not None and self.whole.regression
+
+    @property
+    def alarm(self) -> bool:
+        """Return whether a cell or all cells together are a regression."""
+        return self.together or self.count(GateOutcome.REGRESSION) > 0
+
+    @property
+    def alarms(self) -> list[str]:
+        """Return the keys of the cells to measure again to confirm a regression."""
+        return [
+            cell.comparison.key
+            for cell in self.cells
+            if cell.outcome is GateOutcome.REGRESSION or (self.together and cell.comparison.interval)
+        ]
 
     @property
     def exit_code(self) -> int:
-        """Return 1 if a cell or a group regressed, else 2 if a cell is refused or lost, else 0."""
-        if self.count({GateOutcome.REGRESSION}) or self.groups:
-            return 1
-        return UsageError.exit_code if self.count(UNUSABLE) else 0
+        """Return 1 for a regression, else 2 if a cell is refused or lost, else 7 if a cell is inconclusive, else 0."""
+        return 1 if self.alarm else self.code_without_alarms
+
+    @property
+    def code_without_alarms(self) -> int:
+        """Return the exit code if all regressions had passed."""
+        if self.count(*UNUSABLE):
+            return UsageError.exit_code
+        return INCONCLUSIVE_CODE if self.count(GateOutcome.INCONCLUSIVE) else 0
+
+
+def exit_code_after(first: GateResult, fresh: GateResult) -> int:
+    """Return the exit code if the cells with an alarm were measured again: 1 only if the fresh rounds raise an alarm,
+    too. Otherwise it is the more severe code of both results without the alarms."""
+    codes = {first.code_without_alarms, fresh.code_without_alarms}
+    return 1 if fresh.alarm else next(code for code in (UsageError.exit_code, INCONCLUSIVE_CODE, 0) if code in codes)
 
 
 def gate(base: Run, new: Run, max_regression: float) -> GateResult:
     """Judge every cell that has an `ok` launch in the base.
 
-    max_regression: the allowed loss of speed, as a share of the base's speed.
+    max_regression: the allowed loss of speed, as a share of the base's speed. A cell is a REGRESSION if its ratio is
+    below 1 - max_regression, and if the loss is more than noise (`kit.analysis.losses`). If it is not, but the data
+    would not have revealed a loss of max_regression, the cell is INCONCLUSIVE, as is a cell with fewer than
+    MIN_LAUNCHES rounds or launches in a run. Fewer rounds would raise false alarms on a machine with two speeds.
 
-    A cell is a regression if both hold: its ratio is below 1 - max_regression, and its whole interval is below 1. If
-    only the first holds, the cell is NOISY and passes: only more launches can decide.
+    Many cells can each be slower within the noise, but together slower beyond it. So all n cells together are a
+    regression if their mean loses more than max_regression / sqrt(n), beyond the noise. The noise of a mean is smaller
+    by the same factor.
 
-    Other rules are worse. If the whole interval had to be below 1 - max_regression, a true regression just over
-    max_regression would pass with any number of launches. If only the estimate counted, one unchanged noisy cell would
-    fail in every few runs. If only the interval counted, some of many cells would fail by chance: with 18 unchanged
-    cells, the probability that at least one interval lies below 1 is 1 - 0.975^18 = 37 %. To require both guards
-    against this if max_regression exceeds the noise: if both runs reached the 2.5 % of the standard profile, a ratio is
-    known to 3.5 %, and an unchanged cell falls by 5 % by chance at most once in 400 cases.
-
-    Many cells can each be slower within the noise, but together slower beyond it. So a mean over cells (`group_means`)
-    is a regression by the same rule.
+    On a simulated machine, at most 5 % of unchanged runs raise an alarm if both runs were measured in the same rounds
+    (`python -m benchmarks.gate_power`). If they were not, a machine that is slower during one run raises false alarms.
 
     A cell does not pass if it is refused, has no `ok` launch in the new run, or lacks launches there that the base has.
-    Otherwise the gate would pass a run that lost cells. A cell with only one launch in a run is not judged. Raise
-    UsageError if no cell is judged and none fails.
+    Otherwise the gate would pass a run that lost cells. Raise UsageError if the base has no cell with an ok launch.
     """
-    cells = tuple((c, _outcome(c, max_regression)) for c in compare(base, new) if c.base.speeds)
-    groups = tuple(
-        mean
-        for mean in group_means([comparison for comparison, _ in cells])
-        if mean.interval.verdict is Verdict.SLOWER and mean.interval.estimate < 1 - max_regression
-    )
-    result = GateResult(max_regression, cells, groups)
-    if not result.count(JUDGED | FAILING):
-        if not cells:
-            raise UsageError("BASE has no cell with an ok launch.", "Name another run as BASE.")
-        raise UsageError(
-            "No cell can be judged: each has only one launch in a run, so the noise is unknown.",
-            "Measure both runs again with --profile standard.",
-        )
-    return result
+    comparisons = [comparison for comparison in compare(base, new) if comparison.base.speeds]
+    if not comparisons:
+        raise UsageError("BASE has no cell with an ok launch.", "Name another run as BASE.")
+    changes = {c.key: change for c in comparisons if (change := _change(c)) is not None}
+    several = {c.key: changes[c.key] for c in comparisons if c.key in changes and _rounds(c) >= MIN_LAUNCHES}
+    losses = dict(zip(several, losses_of_each([*several.values()]), strict=True)) if several else {}
+    cells = tuple(_judged(c, changes.get(c.key), losses.get(c.key), max_regression) for c in comparisons)
+    whole = judge_all([*changes.values()], max_regression) if changes else None
+    return GateResult(max_regression, cells, whole, measured_together(base, new))
 
 
-def _outcome(comparison: Comparison, max_regression: float) -> GateOutcome:
-    slower = comparison.interval is not None and comparison.interval.estimate < 1 - max_regression
-    if slower and comparison.verdict is Verdict.SLOWER:  # even if some of its launches failed
-        return GateOutcome.REGRESSION
+def judge_all(changes: Sequence[Change], max_regression: float) -> Whole:
+    """Judge all cells together, at least one."""
+    ratio = math.exp(fmean(change.mean for change in changes))
+    return Whole(ratio, len(changes), loss_of_all(changes), max_regression / math.sqrt(len(changes)))
+
+
+def is_regression(change: Change, loss: Loss, max_regression: float) -> bool:
+    """Return whether a cell is slower than allowed, beyond the noise."""
+    return loss.significant and math.exp(change.mean) < 1 - max_regression
+
+
+def _change(comparison: Comparison) -> Change | None:
+    """Return the change of a comparable cell, or None if a run or the pairs have too few launches for a variance."""
+    if comparison.interval is None:
+        return None
+    if comparison.pairs is not None:
+        return changes_of_pairs(comparison.pairs.ratios)
+    return changes_of_launches(comparison.new.speeds, comparison.base.speeds)
+
+
+def _rounds(comparison: Comparison) -> int:
+    if comparison.pairs is not None:
+        return len(comparison.pairs.ratios)
+    return min(len(comparison.new.speeds), len(comparison.base.speeds))
+
+
+def _judged(comparison: Comparison, change: Change | None, loss: Loss | None, max_regression: float) -> JudgedCell:
+    if change and loss and is_regression(change, loss, max_regression):  # even if some of its launches failed
+        return JudgedCell(comparison, GateOutcome.REGRESSION, loss)
     if comparison.verdict is Verdict.REFUSED:
-        return GateOutcome.REFUSED
+        return JudgedCell(comparison, GateOutcome.REFUSED)
     new, base = comparison.new, comparison.base
     if new.status < base.status or (new.status is CellStatus.PARTIAL and len(new.speeds) == 1 < len(base.speeds)):
-        return GateOutcome.LOST
-    if comparison.interval is None:
-        return GateOutcome.NOT_JUDGED
-    return GateOutcome.NOISY if slower else GateOutcome.PASSED
+        return JudgedCell(comparison, GateOutcome.LOST, loss)
+    revealing = loss is not None and loss.revealed <= max_regression
+    return JudgedCell(comparison, GateOutcome.PASSED if revealing else GateOutcome.INCONCLUSIVE, loss)

@@ -1,32 +1,43 @@
-"""Compute confidence intervals from independent launches, and decide whether a cell has enough launches. No input or
-output.
+"""Compute confidence intervals from launches, and decide whether there are enough launches. No input or output.
 
-All estimates use the logarithms of speeds, because errors of speeds are ratios. So an estimate is a geometric mean, and
-the interval of a ratio is the interval of a difference. The sample consists of launches, not of the windows of one
-launch (A. Georges, D. Buytaert, L. Eeckhout, Statistically Rigorous Java Performance Evaluation, OOPSLA 2007). Launches
-are assumed to be independent.
+The sample consists of launches, not of the windows of one launch (A. Georges, D. Buytaert, L. Eeckhout, Statistically
+Rigorous Java Performance Evaluation, OOPSLA 2007).
 
-A cell is launched until its interval is narrow. This rule tends to stop too early, when the first launches happen to
-agree. Student's interval at that moment covers less than its nominal 95 % (Y. S. Chow, H. Robbins, On the Asymptotic
-Theory of Fixed-Width Sequential Confidence Intervals for the Mean, Ann. Math. Stat. 36, 1965; N. Starr, The Performance
-of a Sequential Procedure, the same 37, 1966). The ratio of two such cells is covered in 90 % of the cases. The deficit
-falls with one over the number of launches, and a fixed number of further launches makes up for it (G. Simons, On the
-Cost of Not Knowing the Variance, the same 39, 1968). `_widening` expresses this correction as a factor. So the
-correction also holds if a budget ends the launches earlier, or if their number was fixed in advance. The constants of
-the factor come from a simulation. `python -m benchmarks.coverage` repeats it with the functions of this module.
-docs/decisions/0009 has the table and the alternatives.
+A ratio of two cells of one run is computed from pairs: the launches of both in the same round ran directly one after
+the other, so a machine that changes its speed in the course of a run changes both. The estimate is the geometric mean
+of the ratios of the rounds, with Student's interval on their logarithms, because errors of speeds are ratios. Launches
+of runs that were not measured together cannot be paired; their ratio gets Welch's interval.
+
+The speed of one cell is the median of its launches: the speed of a typical launch. From MIN_LAUNCHES on, its interval
+consists of order statistics (W. R. Thompson, On Confidence Ranges for the Median, Ann. Math. Stat. 7, 1936). It makes
+no assumption about the distribution, which may have outliers on one side. It assumes independent launches.
+`kit.analysis.correlation` tests this.
+
+Launching stops once intervals are narrow. This rule tends to stop too early, when the first launches happen to agree.
+Student's interval at that moment covers less than its nominal 95 % (Y. S. Chow, H. Robbins, On the Asymptotic Theory of
+Fixed-Width Sequential Confidence Intervals for the Mean, Ann. Math. Stat. 36, 1965; N. Starr, The Performance of a
+Sequential Procedure, the same 37, 1966). The deficit falls with one over the number of launches, and a fixed number of
+further launches makes up for it (G. Simons, On the Cost of Not Knowing the Variance, the same 39, 1968). `_widening`
+expresses this correction as a factor. So the correction also holds if a budget ends the launches earlier, or if their
+number was fixed in advance. `python -m benchmarks.coverage` repeats the simulations with the functions of this module.
+docs/decisions/0009 and 0014 have the tables and the alternatives.
 """
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scipy.special import stdtrit
+from scipy.special import bdtr, stdtr, stdtrit
 
 CONFIDENCE = 0.95
 MIN_LAUNCHES = 5
-TARGET = 0.025  # half-width of the interval, relative to the estimate
+TARGET = 0.025  # half-width of the interval of a cell, relative to the estimate
+RATIO_TARGET = 0.035  # of a ratio: two independent cells with TARGET
+
+# Of the interval of a median. With 5 launches, it can only be the range of the values, which has 93.75 %.
+MEDIAN_CONFIDENCE = 0.93
 
 # Chow and Robbins' rule lacks about this many launches if a cell has many. With few launches the rule has had few
 # chances to stop too early. LARGEST_AT is the number of launches at which the correction is largest.
@@ -39,7 +50,7 @@ MAX_LOGARITHM = 300.0  # e^300 is larger than any speed, and does not overflow
 class Verdict(StrEnum):
     """The conclusion of comparing two cells.
 
-    TIE: the interval of the ratio contains 1. UNKNOWN: there is no interval, because a side has only one launch.
+    TIE: the interval of the ratio contains 1. UNKNOWN: there is no interval, because there is only one launch or pair.
     REFUSED: the cells are not comparable. MISSING: a side has no launch that is ok.
     """
 
@@ -61,8 +72,8 @@ class Interval:
 
     @property
     def half_width(self) -> float:
-        """Return the half-width relative to the estimate. The upper side counts, because it is the larger one."""
-        return self.high / self.estimate - 1
+        """Return the half-width relative to the estimate, on the longer side."""
+        return max(self.high / self.estimate, 2 - self.low / self.estimate) - 1
 
     @property
     def verdict(self) -> Verdict:
@@ -84,29 +95,80 @@ class _Mean:
 def t_interval(values: Sequence[float]) -> Interval | None:
     """Return Student's interval of the geometric mean, or None for fewer than 2 values.
 
-    values: above 0. Their number must not depend on them: use `cell_interval` for launches. Raise ValueError if a value
-    is not above 0.
+    values: above 0. Their number must not depend on them. Raise ValueError if a value is not above 0.
     """
     return _interval(_mean(values)) if len(values) > 1 else None
 
 
-def cell_interval(values: Sequence[float]) -> Interval | None:
-    """Return the interval of a cell, or None for fewer than 2 values.
+def typical(values: Sequence[float]) -> float:
+    """Return the speed of a typical launch: the median; for an even number, the geometric mean of the middle two.
 
-    It is Student's interval, widened to correct for the stopping rule. values: images/s of the launches, above 0. Raise
-    ValueError if a value is not above 0.
+    values: at least one, not below 0.
     """
-    return _interval(_widened_mean(values)) if len(values) > 1 else None
+    low, high = statistics.median_low(values), statistics.median_high(values)
+    return low if low == high else math.sqrt(low) * math.sqrt(high)
+
+
+def cell_interval(values: Sequence[float]) -> Interval | None:
+    """Return the interval of the typical speed of a cell, or None for fewer than 2 values.
+
+    Below MIN_LAUNCHES, no interval of order statistics reaches the confidence, so it is Student's interval. values:
+    images/s of independent launches, above 0. Raise ValueError if a value is not above 0.
+    """
+    count = len(values)
+    if count < 2:
+        return None
+    if count < MIN_LAUNCHES:
+        student = _interval(_mean(values))
+        return Interval(typical(values), student.low, student.high)
+    omitted = _omitted(count)
+    ordered = sorted(values)
+    return Interval(typical(values), ordered[omitted], ordered[-1 - omitted])
+
+
+def paired_interval(ratios: Sequence[float]) -> Interval | None:
+    """Return the interval of the ratio of two cells from the ratio in each round, or None for fewer than 2.
+
+    It is Student's interval, widened to correct for the stopping rule. Raise ValueError if a ratio is not above 0.
+    """
+    return _interval(_widened_mean(ratios)) if len(ratios) > 1 else None
+
+
+def paired_p_value(ratios: Sequence[float]) -> float:
+    """Return the two-sided p value of the test that belongs to `paired_interval`: below 0.05 if it excludes 1.
+
+    Return 1 for fewer than 2 ratios. Raise ValueError if a ratio is not above 0.
+    """
+    if len(ratios) < 2:
+        return 1.0
+    mean = _widened_mean(ratios)
+    if mean.error == 0:
+        return float(mean.value == 0)
+    return 2 * float(stdtr(mean.freedom, -abs(mean.value) / math.sqrt(mean.error)))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return adjusted p values that hold together: the chance of any false rejection stays below the level.
+
+    Source: S. Holm, A Simple Sequentially Rejective Multiple Test Procedure, Scand. J. Statist. 6, 1979.
+    """
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
 
 
 def ratio_interval(numerator: Sequence[float], denominator: Sequence[float]) -> Interval | None:
-    """Return the interval of the ratio of two cells, or None if either has fewer than 2 values.
+    """Return the interval of the ratio of two cells that were not measured in the same rounds.
 
-    It is Welch's t interval with Satterthwaite's degrees of freedom (B. L. Welch, Biometrika 34, 1947). The errors are
-    widened as for the cells. Arguments as in `cell_interval`. Raise ValueError if a value is not above 0.
+    Return None if either has fewer than 2 values. It is Welch's t interval with Satterthwaite's degrees of freedom
+    (B. L. Welch, Biometrika 34, 1947). The errors are widened as for pairs. Arguments as in `cell_interval`. Raise
+    ValueError if a value is not above 0.
 
-    The coverage is the nominal one from 5 launches on each side on. With 2 launches on one side and many on the other
-    it is below 90 %, because the degrees of freedom are then estimated from 2 values. With 2 on both sides it is 98 %.
+    The coverage is the nominal one from 5 independent launches on each side on. With 2 launches on one side and many on
+    the other it is below 90 %, because the degrees of freedom are then estimated from 2 values. With 2 on both sides it
+    is 98 %.
     """
     if len(numerator) < 2 or len(denominator) < 2:
         return None
@@ -118,12 +180,32 @@ def ratio_interval(numerator: Sequence[float], denominator: Sequence[float]) -> 
 
 
 def is_narrow(values: Sequence[float]) -> bool:
-    """Return whether launching can stop: at least MIN_LAUNCHES, and a half-width of at most TARGET.
+    """Return whether a cell has enough launches: at least MIN_LAUNCHES, and a half-width of at most TARGET.
 
     values: as in `cell_interval`.
     """
     interval = cell_interval(values)
     return interval is not None and len(values) >= MIN_LAUNCHES and interval.half_width <= TARGET
+
+
+def is_narrow_ratio(ratios: Sequence[float]) -> bool:
+    """Return whether a pair has enough rounds: at least MIN_LAUNCHES, and a half-width of at most RATIO_TARGET.
+
+    ratios: as in `paired_interval`.
+    """
+    interval = paired_interval(ratios)
+    return interval is not None and len(ratios) >= MIN_LAUNCHES and interval.half_width <= RATIO_TARGET
+
+
+def _omitted(count: int) -> int:
+    """Return how many of the smallest and of the largest values lie outside of the interval of a median.
+
+    The number of values below the true median has a binomial distribution with probability 0.5.
+    """
+    omitted = 0
+    while 1 - 2 * bdtr(omitted + 1, count, 0.5) >= MEDIAN_CONFIDENCE:
+        omitted += 1
+    return omitted
 
 
 def _mean(values: Sequence[float]) -> _Mean:

@@ -1,16 +1,26 @@
-"""Summarize records into cells and ratios, with intervals. No input or output.
+"""Summarize records into cells, ratios and contests of frameworks, with intervals. No input or output.
 
 The unit of statistics is the launch, never a window of one launch. `kit.analysis.intervals` computes the intervals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import TYPE_CHECKING, Any, Literal
 
-from kit.analysis.intervals import Interval, Verdict, cell_interval, ratio_interval
+from kit.analysis.intervals import (
+    CONFIDENCE,
+    Interval,
+    Verdict,
+    cell_interval,
+    holm,
+    paired_interval,
+    paired_p_value,
+    typical,
+)
+from kit.analysis.pairing import Rates, pair, rates
 from kit.model.record import Record
 from kit.model.run import CELL_COLUMNS, MEASURED_COLUMNS, Run
 from scenarios.contract.cell import Cell
@@ -24,11 +34,12 @@ if TYPE_CHECKING:
 class CellSummary:
     """The results of one cell over its `ok` launches, None if no launch is ok.
 
-    Numbers are medians over launches, except images_per_s: it is the estimate of `interval`, a geometric mean.
+    Numbers are medians over launches. images_per_s is the estimate of `interval` (`typical`).
 
     launches: number of ok launches. attempts: number of all launches. interval: of the training images/s, None if there
-    is only one launch. lowest, highest: images/s of the slowest and the fastest launch. projected: no whole epoch was
-    timed. inference_batch: images per call in the throughput measurement.
+    is only one launch. If launches are correlated (`kit.analysis.correlation`), it describes only the period of the
+    run. lowest, highest: images/s of the slowest and the fastest launch. projected: no whole epoch was timed.
+    inference_batch: images per call in the throughput measurement.
 
     The following come from the first ok launch, and are None or empty unless it trained whole epochs. test_accuracy,
     test_loss: after the last epoch. curve: (epoch, train accuracy, test accuracy).
@@ -73,8 +84,10 @@ PAIRS: tuple[tuple[RatioKind, tuple[str, ...], tuple[str, str]], ...] = (
 class Ratio:
     """The training images/s of one cell over those of another one.
 
-    The cells have the same kind of data, and are equal except for the field that `kind` names. interval: None if either
-    cell has only one launch.
+    The cells have the same kind of data, and are equal except for the field that `kind` names. ratio: geometric mean of
+    the ratios in the rounds in which both were measured, or the quotient of both speeds if there is no such round.
+    interval: None for fewer than two such rounds. rounds: their number. dropped: number of rounds that lack one of
+    both.
     """
 
     kind: RatioKind
@@ -82,6 +95,8 @@ class Ratio:
     denominator: CellSummary
     ratio: float
     interval: Interval | None
+    rounds: int
+    dropped: int
 
     @property
     def verdict(self) -> Verdict:
@@ -89,10 +104,23 @@ class Ratio:
         return self.interval.verdict if self.interval else Verdict.UNKNOWN
 
 
-def speeds(records: Sequence[Record]) -> list[float]:
-    """Return the training images/s of the ok launches of one cell, in the order of their numbers."""
-    ok = sorted((record for record in records if record.ok), key=lambda record: record.launch)
-    return [record.result.training.images_per_s for record in ok if record.result and record.result.training]
+@dataclass(frozen=True)
+class Contest:
+    """The frameworks that trained the same network in the same way.
+
+    leader: the cell with the highest speed. ratios: the leader over each other cell. named: whether the data support
+    that the leader is the fastest: it is ahead of each other cell with p < 0.05, adjusted by `holm` for all pairs of
+    these cells. Several single ratios, each with its own interval, would name one of equal frameworks too often.
+    """
+
+    leader: CellSummary
+    ratios: tuple[Ratio, ...]
+    named: bool
+
+    @property
+    def unknown(self) -> bool:
+        """Return whether a cell has too few launches for a verdict."""
+        return any(ratio.verdict is Verdict.UNKNOWN for ratio in self.ratios)
 
 
 def summarize(run: Run) -> list[CellSummary]:
@@ -120,8 +148,8 @@ def _numbers(ok: pd.DataFrame, records: Sequence[Record]) -> dict[str, Any]:
     assert first.training
     assert first.inference
     numbers: dict[str, Any] = {name: float(ok[name].median()) for name in MEASURED_COLUMNS}
-    if interval := cell_interval(speeds(records)):
-        numbers |= {"images_per_s": interval.estimate, "interval": interval}
+    if speeds := [*rates(records).values()]:
+        numbers |= {"images_per_s": typical(speeds), "interval": cell_interval(speeds)}
     numbers |= {
         "lowest": float(ok["images_per_s"].min()),
         "highest": float(ok["images_per_s"].max()),
@@ -138,45 +166,63 @@ def _numbers(ok: pd.DataFrame, records: Sequence[Record]) -> dict[str, Any]:
 
 
 def ratios(summaries: Sequence[CellSummary], records: Sequence[Record]) -> list[Ratio]:
-    """Return the ratio of every pair of cells worth comparing.
+    """Return cuda over cpu and tuned over stock, for all pairs of cells that differ in nothing else.
 
-    The pairs are cuda over cpu, tuned over stock, and for cells that differ only in the framework the fastest one over
-    each other one. records: those of the summaries.
-
-    Each interval is for a single pair. The fastest framework is chosen from the same launches. So among three equal
-    frameworks it is called faster than another one in more than one of forty cases.
+    records: those of the summaries. Each interval is for a single pair.
     """
-    measured = [summary for summary in summaries if summary.images_per_s]
-    pairs: list[tuple[RatioKind, CellSummary, CellSummary]] = []
-    for kind, fields, values in PAIRS:
-        for group in _groups(measured, fields):
-            pairs += [
-                (kind, over, under)
-                for over, under in permutations(group, 2)
-                if (getattr(over.cell, kind), getattr(under.cell, kind)) == values
-            ]
-    for group in _groups(measured, ("framework",)):
-        fastest = max(group, key=lambda s: s.images_per_s or 0.0)
-        pairs += [("framework", fastest, other) for other in group if other is not fastest]
-    launches = {summary.key: speeds([r for r in records if r.key == summary.key]) for summary in measured}
-    return [_ratio(kind, over, under, launches) for kind, over, under in pairs]
+    by_round = _by_round(records)
+    return [
+        _ratio(kind, over, under, by_round)
+        for kind, fields, values in PAIRS
+        for group in _groups(summaries, fields)
+        for over, under in permutations(group, 2)
+        if (getattr(over.cell, kind), getattr(under.cell, kind)) == values
+    ]
+
+
+def contests(summaries: Sequence[CellSummary], records: Sequence[Record]) -> list[Contest]:
+    """Return a contest for each group of at least two cells that differ only in the framework. Arguments: see
+    `ratios`."""
+    by_round, found = _by_round(records), []
+    for group in _groups(summaries, ("framework",)):
+        if len(group) < 2:
+            continue
+        leader, *others = sorted(group, key=lambda s: s.images_per_s or 0.0, reverse=True)
+        ratios = [_ratio("framework", leader, other, by_round) for other in others]
+        rest = [pair(by_round[one.key], by_round[other.key]) for one, other in combinations(others, 2)]
+        of_leader = [pair(by_round[leader.key], by_round[other.key]) for other in others]
+        p_values = holm([paired_p_value(pairs.ratios) for pairs in (*of_leader, *rest)])
+        ahead = [r.ratio > 1 and p < 1 - CONFIDENCE for r, p in zip(ratios, p_values, strict=False)]
+        found.append(Contest(leader, tuple(ratios), all(ahead)))
+    return found
+
+
+def _by_round(records: Sequence[Record]) -> dict[str, Rates]:
+    cells: dict[str, list[Record]] = {}
+    for record in records:
+        cells.setdefault(record.key, []).append(record)
+    return {key: rates(own) for key, own in cells.items()}
 
 
 def _groups(summaries: Sequence[CellSummary], without: Sequence[str]) -> list[list[CellSummary]]:
-    """Return groups of cells that have the same kind of data and are equal except for these fields."""
+    """Return groups of measured cells that have the same kind of data and are equal except for these fields."""
     names = [name for name in CELL_COLUMNS if name not in without]
     groups: dict[tuple[object, ...], list[CellSummary]] = {}
     for summary in summaries:
+        if not summary.images_per_s:
+            continue
         common = (summary.synthetic, *(getattr(summary.cell, name) for name in names))
         groups.setdefault(common, []).append(summary)
     return list(groups.values())
 
 
-def _ratio(kind: RatioKind, over: CellSummary, under: CellSummary, launches: dict[str, list[float]]) -> Ratio:
+def _ratio(kind: RatioKind, over: CellSummary, under: CellSummary, by_round: Mapping[str, Rates]) -> Ratio:
     assert over.images_per_s
     assert under.images_per_s
-    interval = ratio_interval(launches[over.key], launches[under.key])
-    return Ratio(kind, over, under, over.images_per_s / under.images_per_s, interval)
+    pairs = pair(by_round[over.key], by_round[under.key])
+    interval = paired_interval(pairs.ratios)
+    once = pairs.ratios[0] if pairs.ratios else over.images_per_s / under.images_per_s
+    return Ratio(kind, over, under, interval.estimate if interval else once, interval, len(pairs.ratios), pairs.dropped)
 
 
 def short_names(cells: Sequence[Cell]) -> list[str]:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from operator import itemgetter
 
 from kit.analysis import warning_rules
+from kit.analysis.correlation import correlation, speeds_in_time
 from kit.analysis.measured_launch import MeasuredLaunch, measured_launches, power_capped
 from kit.analysis.warning_rules import trend, values
 from kit.model.formatting import format_percent as percent
@@ -34,6 +35,7 @@ class WarningCode(StrEnum):
     STEAL = "steal"
     NO_STEADY_STATE = "no_steady_state"
     DRIFT = "drift"
+    CORRELATED = "correlated"
     NOISY = "noisy"
     SLOW_FIRST_LAUNCH = "slow_first_launch"
     OUTLIERS = "outliers"
@@ -71,6 +73,8 @@ REMEDIES: Mapping[WarningCode, str] = {
     WarningCode.STEAL: "Use an instance with dedicated CPUs, or measure when its host is less busy.",
     WarningCode.NO_STEADY_STATE: "Measure for longer (--profile standard), and find out what does not settle.",
     WarningCode.DRIFT: "Find out what heats up or fills up (clocks, temperature, memory, load), then measure again.",
+    WarningCode.CORRELATED: "Compare cells of one run by their ratios, which come from pairs. Measure again at another "
+    "time to see how much the speeds change.",
     WarningCode.NOISY: "Leave the machine idle, fix its clocks if possible, or measure more launches.",
     WarningCode.SLOW_FIRST_LAUNCH: "Measure again, because files and caches are warm then.",
     WarningCode.OUTLIERS: "Compare the host samples and logs of these launches with the others, then measure again.",
@@ -122,6 +126,7 @@ def _of_run(
         (WarningCode.MIXED_VERSIONS, _other_machine(run)),
         (WarningCode.POWER_CAP, _power_cap(run.machine, launches)),
         (WarningCode.DRIFT, _drift_of_run(cells)),
+        (WarningCode.CORRELATED, _correlated(run.records)),
         (WarningCode.UNDER_QUOTA, _under_quota(run.machine, launches)),
         (WarningCode.OLD_DRIVER, _old_driver(run.machine, launches)),
         *((WarningCode.DIFFERENT_LIBRARIES, cause) for cause in _different_libraries(launches)),
@@ -191,6 +196,16 @@ def _drift_of_run(cells: Mapping[str, Sequence[MeasuredLaunch]]) -> str | None:
     return (
         f"The speed changed by {percent(change, signed=True)} over the {len(relative)} launches of the run "
         f"(Mann-Kendall test, p < {warning_rules.TREND_P})."
+    )
+
+
+def _correlated(records: Sequence[Record]) -> str | None:
+    found = correlation(speeds_in_time(records))
+    if found is None or not found.significant:
+        return None
+    return (
+        f"Launches that follow each other have similar errors (lag-1 autocorrelation {found.value:.2f} over "
+        f"{found.launches} launches). So the interval of a speed (±) describes only the period of this run."
     )
 
 

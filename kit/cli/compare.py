@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kit.cli import options
-from kit.cli.console import print_json, print_notes, print_table, print_text, show
-from kit.cli.values import parse_share
+from kit.cli.console import print_json, print_notes, print_table, print_text, show_progress
+from kit.cli.values import parse_share, parse_whole
+from kit.model.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kit.model.run import Run
 
 app = typer.Typer()
+
+CONFIRM_ROUNDS = 8
 
 BaseRun = Annotated[str, typer.Argument(metavar="BASE", help="Base run: its folder, or its id below reports/.")]
 
@@ -56,30 +61,73 @@ def gate(
             show_default=False,
         ),
     ] = 0.05,
+    allow_inconclusive: Annotated[
+        bool, typer.Option("--allow-inconclusive", help="End with exit code 0 instead of 7.")
+    ] = False,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Measure cells that raise an alarm again. Fail only if they confirm it.")
+    ] = False,
+    rounds: Annotated[
+        int | None,
+        typer.Option(metavar="N", parser=parse_whole, help=f"With --confirm: rounds. Default: {CONFIRM_ROUNDS}."),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Fail if a run is slower than another by more than the noise.
 
-    A cell fails if its speed is below that of BASE by more than --max-regression and the whole 95 % interval of the
-    ratio is below 1. The same rule holds for the mean over the cells of a framework on a device. With many cells,
-    some intervals are below 1 by chance. The default of 5 % guards against this, but 0 % does not.
+    First, all cells are judged together. Then, each cell is judged relative to the others. For each cell the table
+    shows the smallest loss that the data would have revealed in 80 % of cases.
 
-    Exit code 1: a cell or a mean fails. Exit code 2: nothing fails, but a cell is not comparable or no longer ok, or no
-    cell has enough launches.
+    With --confirm, an alarm is not enough: fresh quick launches of its cells, in the environments of both runs and in
+    the same rounds, must raise it again.
+
+    Exit code 1: a cell, or all cells together, became slower than allowed. Exit code 2: nothing is slower, but a cell
+    is not comparable or no longer ok. Exit code 7: the data could not have shown the allowed loss.
     """
+    from kit.analysis.gate import INCONCLUSIVE_CODE, exit_code_after
     from kit.analysis.gate import gate as judge
     from kit.cli import side_by_side
+    from kit.planning.plan import check_rounds
 
+    if rounds is not None and not confirm:
+        raise UsageError("--rounds applies to fresh rounds only.", "Add --confirm, or remove --rounds.")
+    if rounds is not None:
+        check_rounds(rounds)
     runs = _read(base, new)
     judged = judge(runs[0], runs[1], max_regression)
-    show(as_json, side_by_side.gate_json(judged, runs), *side_by_side.gate_section(judged, runs))
-    raise typer.Exit(judged.exit_code)
+    code, document = judged.exit_code, side_by_side.gate_json(judged, runs)
+    if not as_json:
+        print_table(*side_by_side.gate_section(judged, runs))
+    if confirm and judged.alarm:
+        fresh_runs = _measure_again(
+            (base, new), judged.alarms, CONFIRM_ROUNDS if rounds is None else rounds, quiet=as_json
+        )
+        fresh = judge(*fresh_runs, max_regression)
+        code = exit_code_after(judged, fresh)
+        document |= {"exit_code": code, "confirmation": side_by_side.gate_json(fresh, fresh_runs)}
+        if not as_json:
+            print_notes(["", f"Measured again: {' and '.join(run.plan.run for run in fresh_runs)}", ""])
+            section = side_by_side.gate_section(fresh, fresh_runs)
+            print_table(section.columns, section.rows, section.notes + side_by_side.confirmation_lines(judged, fresh))
+    if as_json:
+        print_json(document)
+    raise typer.Exit(0 if allow_inconclusive and code == INCONCLUSIVE_CODE else code)
+
+
+def _measure_again(names: tuple[str, str], keys: Sequence[str], rounds: int, *, quiet: bool) -> tuple[Run, Run]:
+    """Measure cells of two runs in fresh rounds, and return these runs. They are next to the second one."""
+    from kit.execution import workflow
+
+    base, new = map(options.open_run, names)
+    prepared = workflow.prepare_again(base, new, keys, rounds, options.Packages().sources())
+    with show_progress(quiet=quiet) as progress:
+        outcome = workflow.start(prepared, new.path.parent, progress)
+    assert outcome.base is not None
+    return outcome.base.analysis.run, outcome.analysis.run
 
 
 def _read(*names: str) -> list[Run]:
     """Read runs. Raise UsageError if a run is named twice, because a gate would always pass it."""
-    from kit.model.errors import UsageError
-
     runs: dict[str, Run] = {}
     for name in names:
         folder = options.open_run(name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kit.cli import options
-from kit.cli.console import print_json, print_table, show, show_progress
+from kit.cli.console import print_json, print_notes, print_table, show, show_progress
 from kit.cli.groups import OUTPUT, with_groups
 from kit.model.errors import UsageError
 
@@ -31,7 +31,7 @@ def plan(measuring: options.Measuring, packages: options.Packages, as_json: opti
     from kit.cli import prepared_run
     from kit.execution import workflow
 
-    prepared = workflow.prepare(measuring.selection(), measuring.options(), packages.sources())
+    prepared = workflow.prepare(measuring.selection(), measuring.options(), packages.sources(), measuring.earlier())
     rows = prepared_run.rows(prepared)
     show(as_json, prepared_run.as_json(prepared), prepared_run.COLUMNS, rows, prepared.summary())
 
@@ -81,7 +81,9 @@ def run(
         _refuse_others(context)
     elif retry_failed:
         raise UsageError("--retry-failed needs an earlier run.", "Name that run with --resume RUN.")
-    elif not measuring.everything and all(part is None for part in vars(measuring.selection()).values()):
+    elif not (measuring.everything or measuring.against) and all(
+        part is None for part in vars(measuring.selection()).values()
+    ):
         raise UsageError(
             "Nothing is selected.",
             "Run everything with `kit run --all`, or a selection, for example with `kit run --scenario mnist-cnn`. "
@@ -93,7 +95,7 @@ def run(
             folder = options.open_run(resume, out)
             outcome = workflow.resume_run(folder, measuring.env, sources, progress, retry_failed=retry_failed)
         else:
-            prepared = workflow.prepare(measuring.selection(), measuring.options(), sources)
+            prepared = workflow.prepare(measuring.selection(), measuring.options(), sources, measuring.earlier(out))
             outcome = workflow.start(prepared, out, progress)
     _show(outcome, as_json=as_json)
     raise typer.Exit(outcome.exit_code)
@@ -125,11 +127,21 @@ def _refuse_others(context: typer.Context) -> None:
 
 
 def _show(outcome: FinishedRun, *, as_json: bool) -> None:
-    from kit.cli import results
+    from kit.analysis.comparison import compare
+    from kit.cli import results, side_by_side
 
-    analysis = outcome.analysis
+    analysis, base = outcome.analysis, outcome.base
+    runs = [base.analysis.run, analysis.run] if base else []
+    comparisons = compare(*runs) if runs else []
     if as_json:
-        print_json(results.as_json(outcome))
-    else:
-        notes = [*results.notes(analysis), *results.warned(analysis.warnings), *results.next_steps(outcome)]
-        print_table(results.COLUMNS, results.table(analysis), [*notes, f"Report: {outcome.report}"])
+        found = results.as_json(outcome)
+        if base:
+            found |= {"base": results.as_json(base), **side_by_side.comparison_json(runs, [comparisons])}
+        print_json(found)
+        return
+    notes = [*results.notes(analysis), *results.warned(analysis.warnings), *results.next_steps(outcome)]
+    reports = [f"Report: {outcome.report}", *([f"Report of the base: {base.report}"] if base else [])]
+    print_table(results.COLUMNS, results.table(analysis), [*notes, *reports])
+    if base:
+        print_notes(["", *side_by_side.legend(runs), ""])
+        print_table(*side_by_side.comparison_section(comparisons, runs, 1))

@@ -40,6 +40,7 @@ Frameworks = Annotated[list[str] | None, option(SELECT, "NAME", "Framework. Repe
 Devices = Annotated[list[str] | None, option(SELECT, "NAME", f"{Device.listed()}. Repeatable.", Device)]
 Engine = Annotated[str, option(MACHINE, "NAME", "auto, docker, podman or local.")]
 Env = Annotated[str, option(MACHINE, "PYTHON", "Local engine: interpreter with the packages, or `system`.")]
+Rounds = Annotated[int | None, option(DURATION, "N", "Launches per cell. Default: those of the profile.", parse_whole)]
 Out = Annotated[Path, option(OUTPUT, "FOLDER", "Folder for runs.", parse_folder)]
 Json = Annotated[bool, option(OUTPUT, None, "Print JSON and no progress.", flag="--json")]
 RunName = Annotated[str, Argument(metavar="RUN", help="Folder of the run, or its id below reports/.")]
@@ -90,7 +91,16 @@ class Measuring:
     settings: Annotated[Path | None, option(SELECT, "FILE", "Tuned lane: use settings that `kit settings` wrote.")] = (
         None
     )
+    against: Annotated[
+        str,
+        option(
+            SELECT,
+            "RUN",
+            "Also measure RUN's environments and settings, in the same rounds. Default selection: its cells.",
+        ),
+    ] = ""
     profile: Annotated[str, option(DURATION, "NAME", f"{Profile.listed()}.", Profile)] = "quick"
+    rounds: Rounds = None
     epochs: Annotated[
         int | None, option(DURATION, "N", "Full profile: epochs instead of the published number.", parse_whole)
     ] = None
@@ -165,7 +175,12 @@ class Measuring:
             identify=self.identify,
             tune_s=self.tune,
             pinned=read_pins(self.settings) if self.settings else {},
+            rounds=self.rounds,
         )
+
+    def earlier(self, out: Path = DEFAULT_OUT) -> RunFolder | None:
+        """Return the run of `--against`, None without it. Raise UsageError if there is no such run."""
+        return open_run(self.against, out) if self.against else None
 
 
 def _given(names: Sequence[str] | None) -> tuple[str, ...] | None:

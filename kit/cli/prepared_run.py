@@ -27,6 +27,7 @@ def as_json(prepared: PreparedRun) -> dict[str, Any]:
         "engine": prepared.plan.engine,
         "engine_note": prepared.note,
         "profile": prepared.plan.profile,
+        "base": prepared.base.run if prepared.base else None,
         "seconds": round(prepared.seconds),
         "disk_bytes": prepared.disk_bytes,
         "timeout_s": prepared.plan.timeout_s,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kit.analysis.comparison import ABSENT, CellResult, CellStatus, Comparison, GroupMean, group_means
 from kit.analysis.differences import Difference, Severity
-from kit.analysis.gate import FAILING, JUDGED, GateOutcome, GateResult
+from kit.analysis.gate import FAILING, GateOutcome, GateResult, JudgedCell, Whole, exit_code_after
 from kit.analysis.intervals import MIN_LAUNCHES, Interval, Verdict
 from kit.analysis.summaries import short_names
 from kit.cli.console import Column
@@ -22,6 +22,7 @@ from scenarios.contract.reasons import Status
 WIDTH = 80
 FLAGGED = "!"
 MAX_SHOWN = 3  # cells, or pairs of values, in one line; --json has all
+MORE_ROUNDS = f"Measure more rounds, at least {MIN_LAUNCHES}, or allow a larger loss."
 LABELS = {Severity.REFUSED: "Refused", Severity.FLAGGED: f"{FLAGGED} Flagged", Severity.NOTED: "Also differs"}
 
 Titles = tuple[str, str]  # names of base and new
@@ -60,8 +61,9 @@ def comparison_section(comparisons: Sequence[Comparison], runs: Sequence[Run], n
     verdicts = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
     lines = [f"{format_count(len(shown), 'cell')}: {verdicts}"] if shown else []
     if counts[Verdict.UNKNOWN]:
-        lines.append("unknown: a single launch in a run has no interval. Measure with --profile standard.")
+        lines.append("unknown: a single launch or round has no interval. Measure more --rounds.")
     lines += [_mean(mean) for mean in group_means(comparisons)]
+    lines += _pairing(shown)
     lines += _shared_notes(shown, names, titles)
     if neither := [comparison for comparison in comparisons if comparison not in shown]:
         skipped = sum(map(_skipped, neither))
@@ -74,29 +76,70 @@ def comparison_section(comparisons: Sequence[Comparison], runs: Sequence[Run], n
 def gate_section(result: GateResult, runs: Sequence[Run]) -> Section:
     """Return every cell that has an ok launch in the base.
 
-    The notes have differences, the reasons why cells are lost, the rule, and the outcome.
+    The notes have differences, the reasons why cells are lost, what the data could reveal, the rule, and the outcome.
     """
     names, titles = _names(runs), ("BASE", "NEW")
-    lines = _shared_notes([comparison for comparison, _ in result.cells], names, titles)
-    if result.count({GateOutcome.NOISY}):
-        lines.append("noisy: slower than allowed, but within the noise. Only more launches can decide.")
-    if result.count({GateOutcome.NOT_JUDGED}):
-        lines.append("not judged: a single launch in a run has no interval. Measure with --profile standard.")
+    lines = _shared_notes([cell.comparison for cell in result.cells], names, titles)
+    allowed = f"{100 * result.max_regression:.3g} %"
+    if result.count(GateOutcome.INCONCLUSIVE):
+        lines.append(f"inconclusive: the data would not have shown a loss of {allowed}. {MORE_ROUNDS}")
     lines.append(
-        f"The gate fails with exit code 1 if a cell is slower by more than {100 * result.max_regression:.3g} % and the "
-        "whole 95 % interval of its ratio (NEW/BASE) is below 1. It fails with exit code 2 if a cell is refused (not "
-        "comparable) or lost (launches that were ok in BASE are not ok in NEW)."
+        f"The gate fails with exit code 1 if a cell loses more than {allowed} of its speed (NEW/BASE), or all cells "
+        "together more than their share, beyond the noise. It fails with exit code 2 if a cell is refused (not "
+        "comparable) or lost (launches that were ok in BASE are not ok in NEW). Exit code 7: inconclusive."
     )
-    lines += [f"Slower than allowed as a group: {_mean(mean)}." for mean in result.groups]
-    counts = Counter(outcome for _, outcome in result.cells if outcome in FAILING)
-    failed = ", ".join(
-        [f"{n} {outcome}" for outcome, n in counts.most_common()]
-        + [f"{format_count(len(result.groups), 'group')} of cells"] * bool(result.groups)
+    if not result.paired:
+        lines.append(
+            "These runs were not measured in the same rounds. If the machine was slower during one of them, the gate "
+            "may fail for that reason. `kit run --against BASE` measures both in the same rounds. --confirm measures "
+            "again what raises an alarm."
+        )
+    lines += _whole(result)
+    verdict = _verdict(result)
+    rows = [_gate_row(cell, names) for cell in result.cells]
+    columns = [*_columns(*titles, "Ratio", "Gate")]
+    columns.insert(-1, Column("Reveals", number=True))
+    return Section(columns, rows, _wrapped([*lines, verdict]))
+
+
+def confirmation_lines(first: GateResult, fresh: GateResult) -> list[str]:
+    """Return the outcome of the gate after the cells with an alarm were measured again."""
+    counts = len(first.alarms), len(fresh.alarms)
+    if fresh.alarm:
+        return _wrap(f"Failed: the fresh rounds confirm {counts[1]} of {format_count(counts[0], 'alarm')}.")
+    found = "Not failed" if exit_code_after(first, fresh) else "Passed"
+    return _wrap(f"{found}: the fresh rounds do not confirm the alarm ({format_count(counts[0], 'cell')}).")
+
+
+def _whole(result: GateResult) -> list[str]:
+    whole = result.whole
+    if whole is None:
+        return []
+    slower = ", slower than allowed" if whole.regression else ""
+    line = (
+        f"All cells together ({whole.cells}): {_number(whole.ratio)} times{slower}. They may lose "
+        f"{_percent(whole.allowed)}. A loss of {_percent(whole.loss.revealed)} would have been found in 80 % of cases."
     )
-    verdict = f"Failed: {failed}" if failed else "Passed"
-    lines.append(f"{verdict}; {result.count(JUDGED)} of {format_count(len(result.cells), 'cell')} judged.")
-    rows = [_row(comparison, outcome, names) for comparison, outcome in result.cells]
-    return Section(_columns(*titles, "Ratio", "Gate"), rows, _wrapped(lines))
+    return [line]
+
+
+def _verdict(result: GateResult) -> str:
+    counts = Counter(cell.outcome for cell in result.cells)
+    failed = [f"{counts[outcome]} {outcome}" for outcome in GateOutcome if outcome in FAILING and counts[outcome]]
+    failed += ["all cells together"] * result.together
+    if failed:
+        return f"Failed: {', '.join(failed)}."
+    passed = f"{counts[GateOutcome.PASSED]} of {format_count(len(result.cells), 'cell')} passed."
+    return f"Inconclusive: {passed}" if counts[GateOutcome.INCONCLUSIVE] else f"Passed: {passed}"
+
+
+def _gate_row(cell: JudgedCell, names: Mapping[str, str]) -> list[str]:
+    *row, outcome = _row(cell.comparison, cell.outcome, names)
+    return [*row, _percent(cell.loss.revealed) if cell.loss else "", outcome]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def comparison_json(runs: Sequence[Run], all_comparisons: Sequence[Sequence[Comparison]]) -> dict[str, Any]:
@@ -121,8 +164,13 @@ def gate_json(result: GateResult, runs: Sequence[Run]) -> dict[str, Any]:
         "runs": [_run_json(run) for run in runs],
         "max_regression": result.max_regression,
         "exit_code": result.exit_code,
-        "cells": [_cell_json(comparison) | {"outcome": outcome} for comparison, outcome in result.cells],
-        "groups": [_mean_json(mean) for mean in result.groups],
+        "paired": result.paired,
+        "whole": _whole_json(result.whole),
+        "cells": [
+            _cell_json(cell.comparison)
+            | {"outcome": cell.outcome, "revealed": cell.loss.revealed if cell.loss else None}
+            for cell in result.cells
+        ],
     }
 
 
@@ -189,6 +237,17 @@ def _shared_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], t
     return lines + _difference_notes(comparisons, names, titles) + _failure_notes(comparisons, names, titles)
 
 
+def _pairing(comparisons: Sequence[Comparison]) -> list[str]:
+    """Return whether the runs are paired, and how many rounds were dropped."""
+    paired = [comparison.pairs for comparison in comparisons if comparison.pairs is not None]
+    if not comparisons:
+        return []
+    if not paired:
+        return ["Not measured in the same rounds: an interval does not cover a change of the machine between the runs."]
+    dropped = sum(pairs.dropped for pairs in paired)
+    return [f"{format_count(dropped, 'pair')} dropped: one of both launches is missing or not ok."] if dropped else []
+
+
 def _launches(comparison: Comparison) -> int:
     return min(len(comparison.base.speeds), len(comparison.new.speeds))
 
@@ -247,6 +306,7 @@ def _cell_json(comparison: Comparison) -> dict[str, Any]:
         "verdict": comparison.verdict,
         "ratio": comparison.ratio,
         "interval": _interval_json(comparison.interval),
+        "pairs": None if comparison.pairs is None else asdict(comparison.pairs),
         "base": _result_json(comparison.base),
         "new": _result_json(comparison.new),
         "differences": [asdict(difference) for difference in comparison.differences],
@@ -266,6 +326,18 @@ def _result_json(cell: CellResult) -> dict[str, Any]:
 def _mean_json(mean: GroupMean) -> dict[str, Any]:
     interval = _interval_json(mean.interval)
     return {"group": mean.group, "cells": mean.cells, "ratio": mean.interval.estimate, "interval": interval}
+
+
+def _whole_json(whole: Whole | None) -> dict[str, Any] | None:
+    if whole is None:
+        return None
+    return {
+        "ratio": whole.ratio,
+        "cells": whole.cells,
+        "allowed": whole.allowed,
+        "revealed": whole.loss.revealed,
+        "regression": whole.regression,
+    }
 
 
 def _interval_json(interval: Interval | None) -> list[float] | None:

@@ -33,6 +33,13 @@ class Engine(Protocol):
     def prepare(self, framework: Framework, device: Device, progress: Progress) -> Environment:
         """Build or find the environment. Raise ImageError, DiskError or EngineError."""
 
+    def find(self, framework: Framework, device: Device, digest: str) -> Environment | None:
+        """Return the environment with this digest, which an earlier run used, or None if it no longer exists.
+
+        The digest may come from a stranger, so only environments that kit made are found, and the interpreter that the
+        user named with `--env`. Raise EngineError or DiskError.
+        """
+
     def launch(
         self,
         environment: Environment,

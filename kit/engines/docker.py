@@ -83,6 +83,11 @@ class DockerEngine:
         with self.daemon.errors():
             return self._builder.ensure(framework, device, progress)
 
+    def find(self, framework: Framework, device: Device, digest: str) -> Environment | None:
+        """Return the image with this id if kit built it for the framework, else None."""
+        with self.daemon.errors():
+            return self._builder.find(framework, device, digest)
+
     def launch(
         self,
         environment: Environment,

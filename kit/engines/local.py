@@ -87,6 +87,13 @@ class LocalEngine:
         found = self._probe(framework)
         return Environment(framework.name, device, "system", str(found.executable), found.digest)
 
+    def find(self, framework: Framework, device: Device, digest: str) -> Environment | None:
+        """Return the named interpreter if it still has the packages of this digest, else the environment of the lock
+        with this digest, else None."""
+        if self._interpreter and (found := self._probe(framework)).digest == digest:
+            return Environment(framework.name, device, "system", str(found.executable), digest)
+        return uv_environments.find(framework, device, digest)
+
     def launch(
         self,
         environment: Environment,

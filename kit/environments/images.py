@@ -80,6 +80,16 @@ class ImageBuilder:
         *_, worker = build_context.layers(framework, device, str(base["Id"]))
         return self.daemon.find_image(worker.tag) is not None
 
+    def find(self, framework: Framework, device: Device, digest: str) -> Environment | None:
+        """Return the image with this id if it was built for the framework, else None."""
+        image = self.daemon.find_image(digest)
+        if image is None or image["Id"] != digest:  # the daemon also finds images by the beginning of their id
+            return None
+        if (image["Config"]["Labels"] or {}).get(IMAGE_LABEL) != framework.name:
+            return None
+        reference = str(next(iter(image["RepoTags"] or ()), digest))
+        return Environment(framework.name, device, "image", reference, digest, int(image["Size"]))
+
     def remove_leftovers(self) -> list[str]:
         """Remove what stopped builds left: containers with their volumes, and images without a tag. Return a line for
         each. No build may be running."""

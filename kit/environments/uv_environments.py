@@ -65,9 +65,13 @@ def ensure(framework: Framework, device: Device, sources: Sources, assets: Path,
                 with progress.task(f"Environment {framework.title} on {device}") as task:
                     _make(framework, home, lock, sources, assets, task)
                 write_atomic(marker, json.dumps({"size_bytes": _size(home)}))
-            with disk_errors(marker, did="read"):
-                size = json.loads(marker.read_text(encoding="utf-8"))["size_bytes"]
-    return Environment(framework.name, device, "venv", str(home / "bin" / "python"), digest, size)
+            return _environment(framework, device, digest, home)
+
+
+def find(framework: Framework, device: Device, digest: str) -> Environment | None:
+    """Return the environment of the lock with this SHA-256, or None if it no longer exists. Raise DiskError."""
+    home = _home(framework, device, digest)
+    return _environment(framework, device, digest, home) if (home / MARKER).exists() else None
 
 
 def exists(framework: Framework, device: Device) -> bool:
@@ -80,7 +84,19 @@ def _place(framework: Framework, device: Device) -> tuple[Path, str, Path]:
     with disk_errors(framework.folder, did="read"):
         lock = lock_file(framework, device)
         digest = hashlib.sha256(lock.read_bytes()).hexdigest()
-    return lock, digest, folder() / f"{framework.name}-{device}-{digest[:12]}"
+    return lock, digest, _home(framework, device, digest)
+
+
+def _home(framework: Framework, device: Device, digest: str) -> Path:
+    return folder() / f"{framework.name}-{device}-{digest[:12]}"
+
+
+def _environment(framework: Framework, device: Device, digest: str, home: Path) -> Environment:
+    """Return a complete environment."""
+    marker = home / MARKER
+    with disk_errors(marker, did="read"):
+        size = json.loads(marker.read_text(encoding="utf-8"))["size_bytes"]
+    return Environment(framework.name, device, "venv", str(home / "bin" / "python"), digest, size)
 
 
 def remove_all() -> list[str]:

@@ -3,26 +3,26 @@
 Whatever ends the process, the records of finished launches are on disk. `--resume` runs the launches without a record.
 """
 
+import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TypeGuard, TypeVar
 
-from kit.datasets.service import ResolvedData
 from kit.engines.base import Engine
-from kit.execution import launch_requests, tuned_settings
+from kit.execution import tuned_settings
 from kit.execution.interrupts import interrupts
-from kit.execution.launch import ReadyLaunch, RunContext, UnstartedLaunch, run_launch, unstarted_record
-from kit.execution.resolve import FindData, ResolvedLaunch, Resolver, require_named
+from kit.execution.launch import ReadyLaunch, RunContext, run_launch
+from kit.execution.resolve import DataSets, FindData, Resolver, require_named
 from kit.execution.schedule import next_round
+from kit.execution.side import Side
 from kit.execution.tuned_settings import TunedSettings
 from kit.host import gpus, machine_lock
 from kit.host.gpu_choice import choose_gpus
 from kit.host.limits import launch_limits
 from kit.host.machine import usable_cpus
 from kit.host.paths import cache_folder
-from kit.model.environment import Environment, EnvironmentKey
+from kit.model.environment import EnvironmentKey
 from kit.model.errors import EngineError, Interrupted
 from kit.model.machine import Machine
 from kit.model.plan import Plan, PlannedLaunch
@@ -33,10 +33,9 @@ from kit.storage.files import disk_faults
 from kit.storage.reference_cache import ReferenceCache
 from kit.storage.run_folder import RunFolder
 from kit.storage.tuning_cache import TuningCache
-from scenarios.contract.reasons import Code, Reason, Status
-from scenarios.contract.request import Request
+from scenarios.contract.reasons import Code, Status
 
-T = TypeVar("T")
+SideLaunch = tuple[Side, ReadyLaunch]
 
 MACHINE_CHANGED = "The machine or its software changed since this run began. Each record describes its machine."
 
@@ -48,18 +47,21 @@ def run_campaign(
     find_data: FindData,
     progress: Progress,
     *,
+    base: RunFolder | None = None,
     retry_failed: bool = False,
 ) -> list[Record]:
-    """Run what the plan of the folder still lacks and return all records. Call it from the main thread: it handles
+    """Run what the plan of the folder still lacks and return all its records. Call it from the main thread: it handles
     signals.
 
-    machine: as it is now. find_data: `kit.datasets.service.resolve`. retry_failed: also repeat, as further launches,
-    what ended neither `ok` nor skipped. Raise EngineError if another run is measuring, if a cell on a named device
+    machine: as it is now. find_data: `kit.datasets.service.resolve`. base: another run with the same launches, which is
+    measured in the same rounds (`kit.execution.against`). retry_failed: also repeat, as further launches, what ended
+    neither `ok` nor skipped. Raise EngineError if another run is measuring, if a cell on a named device
     cannot run, or if the engine is lost. Raise DiskError, and UsageError for a scenario that the catalog no longer has.
     Raise KeyboardInterrupt after a signal. Wrap this in `resumable`. The records made until then are kept.
     """
     with interrupts.handled(), machine_lock.measuring(folder.plan.run):
-        _Campaign(folder, engine, machine, find_data, progress).run(retry_failed=retry_failed)
+        folders = [folder, base] if base else [folder]
+        _Campaign(folders, engine, machine, find_data, progress).run(retry_failed=retry_failed)
     return folder.records()
 
 
@@ -110,113 +112,111 @@ def exit_code(plan: Plan, records: Sequence[Record]) -> int:
     return codes.pop() if len(codes) == 1 and not ok else 1
 
 
+def exit_code_of_both(one: int, other: int) -> int:
+    """Return the exit code of two runs that were measured together: that of the failed one, or 1 if both failed for
+    different reasons."""
+    codes = {one, other} - {0}
+    return codes.pop() if len(codes) == 1 else min(1, len(codes))
+
+
 class _Campaign:
-    """The launches of one process, under the lock of the machine."""
+    """The launches of one process, under the lock of the machine. Each belongs to a side, that is, to one folder."""
 
     def __init__(
         self,
-        folder: RunFolder,
+        folders: Sequence[RunFolder],
         engine: Engine,
         machine: Machine,
         find_data: FindData,
         progress: Progress,
     ) -> None:
-        plan = folder.plan
-        self.folder, self.plan, self.engine = folder, plan, engine
-        self.progress = progress
+        plan = folders[0].plan
+        self.plan, self.engine, self.progress = plan, engine, progress
         self.profile = find_profile(plan.profile)
-        self.limits = launch_limits(plan, usable_cpus(), machine.memory_limit_bytes)
-        self.gpus = choose_gpus(plan)
-        gpu = gpus.named(self.gpus[0]) if self.gpus else None
-        self.settings = TunedSettings(folder, TuningCache(cache_folder() / "tuning", machine, gpu, plan), progress)
-        self.resolver = Resolver(plan, engine, machine, gpu, find_data, folder.records(), progress)
-        self.probed: set[str] = set()
-        self.context = RunContext(
-            run=plan.run,
+        limits, gpu_ids = launch_limits(plan, usable_cpus(), machine.memory_limit_bytes), choose_gpus(plan)
+        gpu = gpus.named(gpu_ids[0]) if gpu_ids else None
+        data = DataSets(plan, find_data, [record for folder in folders for record in folder.records()], progress)
+        context = RunContext(
+            run=plan.run,  # also for the other folder: `kit clean` removes nothing that belongs to the lock's holder
             profile=plan.profile,
             identify=plan.identify,
             machine=machine,
             engine=engine,
             references=ReferenceCache(cache_folder() / "reference"),
-            warnings=() if machine.id == folder.machine.id else (MACHINE_CHANGED,),
         )
+        self.sides = [
+            Side(
+                folder,
+                context if machine.id == folder.machine.id else replace(context, warnings=(MACHINE_CHANGED,)),
+                Resolver(folder.plan, engine, machine, gpu, data, progress),
+                TunedSettings(folder, TuningCache(cache_folder() / "tuning", machine, gpu, folder.plan), progress),
+                limits,
+                gpu_ids,
+            )
+            for folder in folders
+        ]
 
     def run(self, *, retry_failed: bool) -> None:
         """Run all launches, round by round."""
-        self.folder.clean()
+        for side in self.sides:
+            side.folder.clean()
         for leftover in self.engine.sweep(lambda run: False):  # this process has the lock, so no other run is alive
             self.progress.line(f"Removed what a dead run left: {leftover}")
         for launches in self._rounds(retry_failed=retry_failed):
-            resolved = [each for each in self.resolver.resolve(launches) if self._has_started(each)]
-            self._tune(resolved)
-            ready = [launch for each in resolved if self._has_started(launch := self._ready(each))]
+            resolved = [(side, side.resolve(own)) for side, own in zip(self.sides, launches, strict=True)]
+            searches = [(side, search) for side, own in resolved for search in side.searches(own)]
+            for side, search, record in self._run("Tuning", searches):
+                side.settings.take(record, search.environment)
+            ready = [(side, side.ready(own)) for side, own in resolved]
             if self.profile.ceilings:
-                self._probe(ready)
-            for _ in self._run("Measuring", ready):
-                pass
+                self._run_all("Probing", [(side, probe) for side, own in ready for probe in side.probes(own)])
+            self._run_all("Measuring", self._in_pairs([(side, launch) for side, own in ready for launch in own]))
 
-    def _rounds(self, *, retry_failed: bool) -> Iterator[list[PlannedLaunch]]:
-        """Return what the plan still lacks. Then, in the standard profile, return the rounds that the records need."""
-        lacking = self.folder.missing() + (self.folder.retries() if retry_failed else [])
-        if lacking:
+    def _rounds(self, *, retry_failed: bool) -> Iterator[list[list[PlannedLaunch]]]:
+        """Return what each side still lacks. Then, in the standard profile, return the rounds that the records need.
+
+        A failed launch is retried on all sides, because a retry without its partner would not be a pair.
+        """
+        folders = [side.folder for side in self.sides]
+        retries = dict.fromkeys(launch for folder in folders for launch in folder.retries()) if retry_failed else ()
+        if any(lacking := [[*folder.missing(), *retries] for folder in folders]):
             yield lacking
-        while self.profile.precise and (launches := next_round(self.plan, self.folder.records())):
-            yield launches
+        while self.profile.precise and self.plan.rounds is None:
+            if not (launches := next_round(self.plan, folders[0].records())):
+                return
+            yield [launches]
 
-    def _has_started(self, launch: T | UnstartedLaunch) -> TypeGuard[T]:
-        """Save the record of a launch that cannot start."""
-        if isinstance(launch, UnstartedLaunch):
-            self.folder.save(unstarted_record(self.context, launch))
-            return False
-        return True
-
-    def _tune(self, launches: list[ResolvedLaunch]) -> None:
-        """Search for the settings of the tuned cells that have none yet."""
-        searches = [
-            self._make_ready(request, launch.environment, launch.data)
-            for launch in self.settings.missing(launches)
-            if (request := self.settings.look_up(self._request(launch, {}), launch.environment))
+    def _in_pairs(self, launches: Sequence[SideLaunch]) -> list[SideLaunch]:
+        """Return the launches in the order of the plan, followed by the retries. Both sides of a launch are neighbors,
+        in random order."""
+        places: dict[tuple[str, int], list[SideLaunch]] = {(x.key, x.launch): [] for x in self.plan.launches}
+        for side, launch in launches:
+            places.setdefault((launch.request.cell.key, launch.request.launch), []).append((side, launch))
+        return [
+            launch
+            for (key, number), own in places.items()
+            for launch in random.Random(f"{self.plan.seed}/{number}/{key}").sample(own, len(own))
         ]
-        for search, record in self._run("Tuning", searches):
-            self.settings.take(record, search.environment)
 
-    def _ready(self, launch: ResolvedLaunch) -> ReadyLaunch | UnstartedLaunch:
-        settings = self.settings.of(launch.planned.cell)
-        if isinstance(settings, Reason):
-            return UnstartedLaunch(launch.planned, settings)
-        return self._make_ready(self._request(launch, settings), launch.environment, launch.data)
-
-    def _probe(self, launches: Sequence[ReadyLaunch]) -> None:
-        """Probe the ceilings of what these launches run on. A failed probe costs no cell. --resume tries it again if a
-        launch is missing."""
-        records = self.folder.records("probe")
-        self.probed |= {record.key for record in records if record.ok}
-        tries = Counter(record.key for record in records)
-        probes = []
-        for launch in launches:
-            request = launch_requests.probing(self.plan, launch.request.cell, len(self.limits.cpus))
-            if request.cell.key not in self.probed:
-                self.probed.add(request.cell.key)
-                request = replace(request, launch=1 + tries[request.cell.key])
-                probes.append(self._make_ready(request, launch.environment))
-        for _ in self._run("Probing", probes):
+    def _run_all(self, label: str, launches: Sequence[SideLaunch]) -> None:
+        for _ in self._run(label, launches):
             pass
 
-    def _run(self, label: str, launches: Sequence[ReadyLaunch]) -> Iterator[tuple[ReadyLaunch, Record]]:
+    def _run(self, label: str, launches: Sequence[SideLaunch]) -> Iterator[tuple[Side, ReadyLaunch, Record]]:
         """Run one launch after the other. Save each record at once, then yield it."""
         if not launches:
             return
         with self.progress.task(label, total=len(launches), unit="launches") as task:
-            for launch in launches:
+            for side, launch in launches:
                 task.describe(launch.request.cell.key)
-                self.folder.require_space()
+                side.folder.require_space()
                 with interrupts.deferred():
-                    record = run_launch(self.context, launch, interrupts.pending)
-                    self.folder.save(record)
-                yield launch, record
+                    record = run_launch(side.context, launch, interrupts.pending)
+                    side.folder.save(record)
+                yield side, launch, record
                 if interrupts.pending():
                     raise KeyboardInterrupt
-                self.progress.line(_describe(record))
+                self.progress.line(_describe(record) + (" (base)" if side is not self.sides[0] else ""))
                 task.advance(1)
                 if record.reason is not None and record.reason.code is Code.ENGINE_FAILED:
                     self._require_engine()
@@ -226,31 +226,8 @@ class _Campaign:
         try:
             self.engine.describe()
         except EngineError as error:
-            remedy = f"{error.remedy} Then continue with `{self.folder.resume_command}`."
+            remedy = f"{error.remedy} Then continue with `{self.sides[0].folder.resume_command}`."
             raise EngineError(error.message, remedy) from error
-
-    def _make_ready(self, request: Request, environment: Environment, data: ResolvedData | None = None) -> ReadyLaunch:
-        """Return a launch that can start. data: None for a probe, which needs none.
-
-        A launch sees only the GPUs that it computes on. So only these are sampled, and a container, which sorts its
-        GPUs by their PCI bus, cannot compute on another one.
-        """
-        used = request.cell.devices if request.cell.device == "cuda" else 0
-        return ReadyLaunch(
-            request=request,
-            environment=environment,
-            limits=replace(self.limits, gpus=self.gpus[:used]),
-            data=data.folder if data else None,
-            data_note=data.note if data else "",
-            work=self.folder.work(request),
-            log=self.folder.log(request),
-        )
-
-    def _request(self, launch: ResolvedLaunch, settings: Mapping[str, str]) -> Request:
-        threads = len(self.limits.cpus)
-        return launch_requests.measuring(
-            self.plan, launch.planned, launch.scenario, launch.data.kind, threads, settings
-        )
 
 
 def _describe(record: Record) -> str:

@@ -15,6 +15,7 @@ from kit.model.plan import Plan, PlannedLaunch
 from kit.model.progress import Progress
 from kit.model.record import Record
 from kit.planning import catalog
+from scenarios.contract.cell import Device
 from scenarios.contract.reasons import Code, Reason
 from scenarios.spec import Scenario
 
@@ -63,35 +64,63 @@ def require_named(launches: Sequence[PlannedLaunch], refused: Mapping[Environmen
             )
 
 
+def find_earlier(engine: Engine, framework: Framework, device: Device, digest: str) -> Environment:
+    """Return the environment with this digest, which an earlier run used. Raise ImageError if it no longer exists."""
+    if found := engine.find(framework, device, digest):
+        return found
+    raise ImageError(
+        f"The environment of {framework.title} on {device} that the earlier run used is gone: {digest}.",
+        "Build it again with the kit version of that run, or select other frameworks. If it was an interpreter whose "
+        "packages have not changed since, name it with --env.",
+    )
+
+
+class DataSets:
+    """The data sets of a run, or of two runs that are measured together. Each one is looked up once."""
+
+    def __init__(self, plan: Plan, find_data: FindData, records: Sequence[Record], progress: Progress) -> None:
+        """Start with the records of earlier launches: a resumed run keeps the kind of data that it began with."""
+        self._kind, self._find, self._progress = plan.data, find_data, progress
+        self._found: dict[str, ResolvedData | Reason] = {}
+        scenarios = catalog.scenarios()
+        started = {record.key: record for record in records if record.image and record.request}
+        self._begun = {
+            catalog.find_scenario(launch, scenarios).dataset: started[launch.key]
+            for launch in plan.launches
+            if launch.key in started
+        }
+
+    def find(self, name: str) -> ResolvedData | Reason:
+        """Return a data set, or why it is not available."""
+        if name not in self._found:
+            self._found[name] = self._look_up(name)
+        return self._found[name]
+
+    def _look_up(self, name: str) -> ResolvedData | Reason:
+        begun = self._begun.get(name)
+        if begun is not None and begun.synthetic:
+            return ResolvedData("synthetic", None, begun.data_note)
+        try:
+            return self._find(name, "real" if begun else self._kind, self._progress)
+        except DataError as error:
+            code = Code.DATA_CORRUPT if isinstance(error, CorruptDataError) else Code.DATA_UNAVAILABLE
+            return Reason.of(code, error.message, error.remedy)
+
+
 class Resolver:
-    """Resolve the launches of one run. Each environment and each data set is looked up or made once."""
+    """Resolve the launches of one run. Each environment is looked up or made once."""
 
     def __init__(
-        self,
-        plan: Plan,
-        engine: Engine,
-        machine: Machine,
-        gpu: Gpu | None,
-        find_data: FindData,
-        records: Sequence[Record],
-        progress: Progress,
+        self, plan: Plan, engine: Engine, machine: Machine, gpu: Gpu | None, data: DataSets, progress: Progress
     ) -> None:
-        """Start with the records of earlier launches: a resumed run keeps the kind of data that it began with.
-
-        gpu: the first GPU of CUDA launches, None if it is unknown.
-        """
+        """gpu: the first GPU of CUDA launches, None if it is unknown."""
         self._plan, self._engine, self._machine, self._progress = plan, engine, machine, progress
         self._gpu = gpu
-        self._find_data = find_data
+        self._data = data
         self._frameworks = catalog.frameworks()
         self._scenarios = catalog.scenarios()
         self._refused = refusals(plan, engine, self._frameworks)
         self._environments: dict[EnvironmentKey, Environment | Reason] = {}
-        self._data: dict[str, ResolvedData | Reason] = {}
-        started = {record.key: record for record in records if record.image and record.request}
-        self._begun = {
-            self._scenario(launch).dataset: started[launch.key] for launch in plan.launches if launch.key in started
-        }
 
     def resolve(self, launches: Sequence[PlannedLaunch]) -> list[ResolvedLaunch | UnstartedLaunch]:
         """Resolve launches. All of this happens before anything is measured, so that measuring has the machine alone.
@@ -106,8 +135,8 @@ class Resolver:
             return UnstartedLaunch(launch, self._skip_reason(launch.environment_key, why))
         if launch.cell.device == "cuda" and self._gpu and (reason := self._gpu_reason(launch, self._gpu)):
             return UnstartedLaunch(launch, reason)
-        scenario = self._scenario(launch)
-        data = self._data_of(scenario.dataset)
+        scenario = catalog.find_scenario(launch, self._scenarios)
+        data = self._data.find(scenario.dataset)
         if isinstance(data, Reason):
             return UnstartedLaunch(launch, data)
         environment = self._environment_of(launch.environment_key)
@@ -142,33 +171,17 @@ class Resolver:
             return None
         return Reason.of(Code.NOT_OFFERED, lack[0], "Choose another GPU with --gpus.")
 
-    def _data_of(self, name: str) -> ResolvedData | Reason:
-        if name not in self._data:
-            self._data[name] = self._look_up_data(name)
-        return self._data[name]
-
-    def _look_up_data(self, name: str) -> ResolvedData | Reason:
-        begun = self._begun.get(name)
-        if begun is not None and begun.synthetic:
-            return ResolvedData("synthetic", None, begun.data_note)
-        try:
-            return self._find_data(name, "real" if begun else self._plan.data, self._progress)
-        except DataError as error:
-            code = Code.DATA_CORRUPT if isinstance(error, CorruptDataError) else Code.DATA_UNAVAILABLE
-            return Reason.of(code, error.message, error.remedy)
-
     def _environment_of(self, key: EnvironmentKey) -> Environment | Reason:
         if key not in self._environments:
             self._environments[key] = self._make_environment(key)
         return self._environments[key]
 
     def _make_environment(self, key: EnvironmentKey) -> Environment | Reason:
-        framework, device = key
+        framework, device = self._frameworks[key[0]], key[1]
         try:
-            return self._engine.prepare(self._frameworks[framework], device, self._progress)
+            if digest := self._plan.earlier_environment(key):
+                return find_earlier(self._engine, framework, device, digest)
+            return self._engine.prepare(framework, device, self._progress)
         except ImageError as error:
-            self._progress.line(f"{framework} {device}: {error}")
+            self._progress.line(f"{framework.name} {device}: {error}")
             return Reason.of(Code.IMAGE_FAILED, error.message, error.remedy)
-
-    def _scenario(self, launch: PlannedLaunch) -> Scenario:
-        return catalog.find_scenario(launch, self._scenarios)

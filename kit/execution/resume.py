@@ -32,10 +32,11 @@ def require_known(folder: RunFolder) -> None:
         find_profile(folder.plan.profile)
     for index, launch in enumerate(folder.plan.launches):
         with naming_field(folder, f"launches.{index}.cell"):
-            _require_known(launch, scenarios, frameworks)
+            require_known_launch(launch, scenarios, frameworks)
 
 
-def _require_known(launch: PlannedLaunch, scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> None:
+def require_known_launch(launch: PlannedLaunch, scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> None:
+    """Raise UsageError if this kit cannot run a launch, whose cell comes from a file."""
     cell = launch.cell
     if cell.framework not in frameworks:
         raise unknown("framework", cell.framework, frameworks)

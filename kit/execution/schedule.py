@@ -1,53 +1,74 @@
-"""Decide which cells of the standard profile get another launch. No input or output.
+"""Decide which blocks of the standard profile get another round. No input or output.
 
 The decision depends only on the plan and the records, so a resumed run continues where it stopped.
 """
 
 import math
-from collections.abc import Sequence
+import random
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 from statistics import fmean
 
-from kit.analysis.intervals import cell_interval, is_narrow
-from kit.analysis.summaries import speeds
-from kit.model.plan import Plan, PlannedLaunch
+from kit.analysis.correlation import correlation, speeds_in_time
+from kit.analysis.intervals import cell_interval, is_narrow, is_narrow_ratio, paired_interval
+from kit.analysis.pairing import pair, rates
+from kit.model.plan import Plan, PlannedLaunch, block_of
 from kit.model.record import Record
 from scenarios.contract.reasons import Status
 
+Cells = Mapping[PlannedLaunch, Sequence[Record]]  # the last planned launch of each cell, and the cell's records
+
 
 def next_round(plan: Plan, records: Sequence[Record]) -> list[PlannedLaunch]:
-    """Return the next round: one launch of every planned cell whose interval is wide (`is_narrow`), the widest first.
+    """Return the next round: one launch of every cell of each block that is not precise, the least precise block first.
 
-    The list is empty if no interval is wide, or if the budget has no time left. A cell needs two `ok` launches to have
-    an interval. It gets no more launches if one was skipped, or if at least as many failed as were `ok`. A launch fits
-    into `plan.budget_s` if the seconds spent, the expected seconds of the launches before it in the round, and its own
-    do not exceed the budget. A launch is expected to take as long as the other launches of its cell on average.
+    The list is empty if all blocks are precise, or if the budget has no time left. A block is precise if each ratio of
+    two of its cells is narrow (`is_narrow_ratio`). A block of one cell is precise if the cell is narrow (`is_narrow`)
+    and the launches of the run are not correlated. A cell with fewer than two `ok` launches has no interval. It gets no
+    more launches, nor does a cell of which one was skipped, or at least as many failed as were `ok`. A round of a block
+    fits into `plan.budget_s` if the seconds spent, the expected seconds of the blocks before it, and its own do not
+    exceed the budget. A launch is expected to take as long as the other launches of its cell on average.
     """
-    last: dict[str, PlannedLaunch] = {}
-    for launch in plan.launches:
-        if launch.key not in last or launch.launch > last[launch.key].launch:
-            last[launch.key] = launch
-    wide = []
-    for key, launch in last.items():
-        own = [record for record in records if record.key == key]
-        if (half_width := _half_width_if_wide(own)) is not None:
-            number = 1 + max(launch.launch, *(record.launch for record in own))
-            expected_s = fmean(record.seconds for record in own)
-            wide.append((half_width, expected_s, launch.model_copy(update={"launch": number})))
+    blocks: dict[tuple[str, ...], dict[PlannedLaunch, list[Record]]] = {}
+    for launch in {launch.key: launch for launch in plan.launches}.values():
+        own = [record for record in records if record.key == launch.key]
+        if _can_continue(own):
+            blocks.setdefault(block_of(launch.cell), {})[launch] = own
+    found = correlation(speeds_in_time(records))
+    correlated = found is not None and found.significant
+    widths = {block: _half_width_if_wide(cells, correlated=correlated) for block, cells in blocks.items()}
+    wide = {block: width for block, width in widths.items() if width is not None}
     left_s = math.inf if plan.budget_s is None else plan.budget_s - sum(record.seconds for record in records)
-    chosen = []
-    for _, expected_s, launch in sorted(wide, key=lambda each: each[0], reverse=True):
+    chosen: list[PlannedLaunch] = []
+    for block in sorted(wide, key=wide.__getitem__, reverse=True):
+        cells = blocks[block]
+        expected_s = sum(fmean(record.seconds for record in own) for own in cells.values())
         if expected_s <= left_s:
             left_s -= expected_s
-            chosen.append(launch)
+            chosen += _round(plan.seed, cells)
     return chosen
 
 
-def _half_width_if_wide(records: Sequence[Record]) -> float | None:
-    """Return the half-width of a cell that needs another launch, else None."""
-    measured = speeds(records)
-    interval = cell_interval(measured)
-    failing = len(measured) <= len(records) - len(measured)
-    skipped = any(record.status is Status.SKIPPED for record in records)
-    if interval is None or failing or skipped or is_narrow(measured):
-        return None
-    return interval.half_width
+def _can_continue(records: Sequence[Record]) -> bool:
+    ok, skipped = len(rates(records)), any(record.status is Status.SKIPPED for record in records)
+    return ok > 1 and not skipped and ok > len(records) - ok
+
+
+def _half_width_if_wide(cells: Cells, *, correlated: bool) -> float | None:
+    """Return the largest half-width in a block that is not precise, else None."""
+    if len(cells) == 1:
+        values = [*rates(next(iter(cells.values()))).values()]
+        interval = cell_interval(values)
+        assert interval is not None, "a cell that can continue has two rates"
+        return interval.half_width if correlated or not is_narrow(values) else None
+    by_cell = [rates(own) for own in cells.values()]
+    ratios = [pair(one, other).ratios for one, other in combinations(by_cell, 2)]
+    wide = [found for found in ratios if not is_narrow_ratio(found)]
+    return max((i.half_width if (i := paired_interval(found)) else math.inf for found in wide), default=None)
+
+
+def _round(seed: int, cells: Cells) -> list[PlannedLaunch]:
+    """Return one launch of each cell, all with the same number, in random order."""
+    number = 1 + max(record.launch for own in cells.values() for record in own)
+    launches = [launch.model_copy(update={"launch": number}) for launch in cells]
+    return random.Random(f"{seed}/{number}/{launches[0].cell.label}").sample(launches, len(launches))

@@ -1,7 +1,7 @@
 """Keep the settings of a run's tuned cells: pinned by a file, found by an earlier run, or searched in this run."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kit.execution.launch_requests import tuning
 from kit.execution.resolve import ResolvedLaunch
@@ -33,7 +33,7 @@ class TunedSettings:
         """Return the settings of a cell whose search is done, or why it failed. The stock lane has no settings."""
         return self._found.get(cell.key, {})
 
-    def missing(self, launches: list[ResolvedLaunch]) -> list[ResolvedLaunch]:
+    def missing(self, launches: Sequence[ResolvedLaunch]) -> list[ResolvedLaunch]:
         """Return one launch for each tuned cell that still needs a search."""
         tuned = {launch.planned.key: launch for launch in launches if launch.planned.cell.lane == "tuned"}
         return [launch for key, launch in tuned.items() if key not in self._found]

@@ -1,10 +1,12 @@
 """Prepare, start and resume runs, write their reports, and build environments."""
 
+import shutil
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from kit.analysis.run_analysis import RunAnalysis, analyze_run
 from kit.datasets import service
@@ -12,23 +14,26 @@ from kit.engines import registry
 from kit.engines.base import Engine
 from kit.environments import interpreters
 from kit.environments.package_sources import Sources
-from kit.execution import campaign, resolve, resume
+from kit.execution import campaign, paired_runs, resolve, resume
 from kit.execution.launch import now
 from kit.host import machine, machine_lock
 from kit.model.environment import Environment, EnvironmentKey
 from kit.model.errors import DataError, EngineError, KitError, UsageError
 from kit.model.formatting import format_bytes, format_duration
-from kit.model.plan import Plan
-from kit.model.progress import PlainProgress, Progress, Tee
+from kit.model.machine import Machine
+from kit.model.plan import Plan, PlannedLaunch
+from kit.model.progress import PlainProgress, Progress, Silent, Tee
 from kit.planning import catalog
 from kit.planning.catalog import find_scenario
 from kit.planning.estimates import DOWNLOAD_BYTES_PER_S, Estimate, estimate
-from kit.planning.plan import Options, make_plan
-from kit.planning.selection import Selection, pick
+from kit.planning.plan import Options, make_plan, plan_cells
+from kit.planning.profiles import find_profile
+from kit.planning.selection import Selection, narrow_cells, pick
 from kit.storage.files import disk_errors
 from kit.storage.run_folder import UNWRITABLE, RunFolder
 from kit.storage.run_names import new_run_id
 from scenarios.catalog import Scenarios
+from scenarios.contract.cell import Cell
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ class Downloads:
 @dataclass(frozen=True)
 class PreparedRun:
     """A run before it starts. note: which engine was chosen, and why. refusals: why the cells of an environment are
-    skipped."""
+    skipped. base: the plan of the run that is measured in the same rounds, if there is one."""
 
     plan: Plan
     engine: Engine
@@ -50,6 +55,7 @@ class PreparedRun:
     refusals: Mapping[EnvironmentKey, str]
     estimate: Estimate
     downloads: Downloads
+    base: Plan | None = None
 
     @property
     def seconds(self) -> float:
@@ -77,29 +83,101 @@ class PreparedRun:
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run after it ended. exit_code: see `campaign.exit_code`."""
+    """A run after it ended. exit_code: see `campaign.exit_code`. base: the run that was measured in the same rounds, if
+    there is one. Then the exit code is that of both."""
 
     folder: Path
     report: Path
     analysis: RunAnalysis
     exit_code: int
+    base: Self | None = None
 
 
-def prepare(selection: Selection, options: Options, sources: Sources) -> PreparedRun:
+def prepare(selection: Selection, options: Options, sources: Sources, against: RunFolder | None = None) -> PreparedRun:
     """Choose the engine, make the plan and estimate its cost. Nothing is built. options.engine may be `auto`.
 
-    Raise UsageError for invalid names and numbers, and EngineError if the engine is not available.
+    against: an earlier run. Its environments are measured, too, in the same rounds. Then the selection narrows its `ok`
+    cells, and the number of rounds is fixed. Raise UsageError for invalid names and numbers, and for an earlier run
+    that cannot be measured again here. Raise EngineError if the engine is not available, and ImageError if an
+    environment of the earlier run is gone.
     """
+    if against is not None and options.engine == "auto":
+        options = replace(options, engine=against.plan.engine)
     engine, note = registry.choose(options.engine, options.environment, sources)
     scenarios, frameworks = catalog.scenarios(), catalog.frameworks()
     interpreter = interpreters.find(options.environment) if options.environment else ""
     resolved = replace(options, engine=engine.name, environment=interpreter)
+    if against is not None:
+        paired = _plan_against(selection, resolved, engine, against)
+        return _prepared(engine, f"{note} Half of the launches use the environments of {against.plan.run}.", *paired)
     plan = make_plan(selection, resolved, scenarios, frameworks, run=new_run_id(), created_at=now())
+    return _prepared(engine, note, plan)
+
+
+def prepare_again(base: RunFolder, new: RunFolder, keys: Sequence[str], rounds: int, sources: Sources) -> PreparedRun:
+    """Prepare quick launches of cells of two runs, in the environments of each run and in the same rounds.
+
+    keys: of cells that are `ok` in both runs. Raise as `prepare` does.
+    """
+    interpreter = resume.choose_interpreter(new, "", Silent())
+    engine, note = registry.choose(new.plan.engine, interpreter, sources)
+    _require_same_place(engine, base, new)
+    of_new, of_base = paired_runs.ok_records(new), paired_runs.ok_records(base)
+    paired_runs.require_ok(new, of_new, keys)
+    cells = [cell for cell in paired_runs.cells(new, of_new) if cell.key in keys]
+    asked = new.plan
+    options = Options(
+        engine.name,
+        interpreter,
+        seed=asked.seed,
+        data=asked.data,
+        memory_bytes=asked.memory_bytes,
+        threads=asked.threads,
+        gpus=asked.gpus,
+        identify=asked.identify,
+        rounds=rounds,
+    )
+    plan = _plan_earlier(cells, options)
+    plans = paired_runs.reusing(plan, new, of_new), paired_runs.reusing(plan, base, of_base)
+    return _prepared(engine, note, *paired_runs.paired(*plans))
+
+
+def _plan_against(selection: Selection, options: Options, engine: Engine, against: RunFolder) -> tuple[Plan, Plan]:
+    """Return the plans of the run and of its base."""
+    _require_same_place(engine, against)
+    records = paired_runs.ok_records(against)
+    cells = narrow_cells(selection, paired_runs.cells(against, records), against.plan.run)
+    fixed = replace(
+        options, rounds=find_profile(options.profile).launches if options.rounds is None else options.rounds
+    )
+    plan = _plan_earlier(cells, fixed)
+    return paired_runs.paired(plan, paired_runs.reusing(plan, against, records))
+
+
+def _plan_earlier(cells: Sequence[Cell], options: Options) -> Plan:
+    """Return the plan of cells of an earlier run, which may come from a stranger."""
+    scenarios, frameworks = catalog.scenarios(), catalog.frameworks()
+    for cell in cells:
+        resume.require_known_launch(PlannedLaunch(cell=cell, launch=1, named=True), scenarios, frameworks)
+    return plan_cells(cells, options, scenarios, named=True, run=new_run_id(), created_at=now())
+
+
+def _require_same_place(engine: Engine, *runs: RunFolder) -> None:
+    here = machine.describe(engine.describe(), identify=False)
+    for run in runs:
+        paired_runs.require_same_place(run, engine.name, here)
+
+
+def _prepared(engine: Engine, note: str, plan: Plan, base: Plan | None = None) -> PreparedRun:
+    scenarios, frameworks = catalog.scenarios(), catalog.frameworks()
     refusals = resolve.refusals(plan, engine, frameworks)
+    plans = [plan, base] if base else [plan]
+    for each in plans:
+        paired_runs.require_environments(each, engine, frameworks)
     needed = {launch.environment_key for launch in plan.launches} - refusals.keys()
-    ready = {(name, device) for name, device in needed if engine.ready(frameworks[name], device)}
-    cost = estimate(plan, scenarios, ready=ready, left_out=refusals.keys())
-    return PreparedRun(plan, engine, note, refusals, cost, _downloads(plan, scenarios))
+    ready = {key for key in needed if plan.earlier_environment(key) or engine.ready(frameworks[key[0]], key[1])}
+    cost = estimate(plan, scenarios, ready=ready, left_out=refusals.keys(), runs=len(plans))
+    return PreparedRun(plan, engine, note, refusals, cost, _downloads(plan, scenarios), base)
 
 
 def start(prepared: PreparedRun, out: Path, progress: Progress) -> FinishedRun:
@@ -111,14 +189,35 @@ def start(prepared: PreparedRun, out: Path, progress: Progress) -> FinishedRun:
     machine.require_supported()
     here = machine.describe(prepared.engine.describe(), prepared.plan.identify)
     campaign.require_startable(prepared.plan, here, prepared.refusals)
-    folder = RunFolder.create(out / prepared.plan.run, prepared.plan, here)
+    folder, base = _create(prepared, out, here)
     with _logged(folder, progress) as logged:
         for line in prepared.summary():
             logged.line(line)
         if prepared.plan.environment:
             resume.remember_interpreter(prepared.plan, prepared.plan.environment, logged)
-        campaign.run_campaign(folder, prepared.engine, here, service.resolve, logged)
-        return report(folder)
+        campaign.run_campaign(folder, prepared.engine, here, service.resolve, logged, base=base)
+        return _finished(folder, base)
+
+
+def _create(prepared: PreparedRun, out: Path, here: Machine) -> tuple[RunFolder, RunFolder | None]:
+    """Make the folder of the run and that of its base, or none of both."""
+    if prepared.base is None:
+        return RunFolder.create(out / prepared.plan.run, prepared.plan, here), None
+    base = RunFolder.create(out / prepared.base.run, prepared.base, here)
+    try:
+        return RunFolder.create(out / prepared.plan.run, prepared.plan, here), base
+    except BaseException:  # also Ctrl-C
+        shutil.rmtree(base.path, ignore_errors=True)
+        raise
+
+
+def _finished(folder: RunFolder, base: RunFolder | None) -> FinishedRun:
+    """Write the reports of a run and of its base."""
+    finished = report(folder)
+    if base is None:
+        return finished
+    other = report(base)
+    return replace(finished, base=other, exit_code=campaign.exit_code_of_both(finished.exit_code, other.exit_code))
 
 
 def _require_folder(out: Path) -> None:
@@ -139,14 +238,17 @@ def _require_folder(out: Path) -> None:
 def resume_run(
     folder: RunFolder, environment: str, sources: Sources, progress: Progress, *, retry_failed: bool
 ) -> FinishedRun:
-    """Resume a stopped run, and write its report. environment: interpreter of `--env`, or "".
+    """Resume a stopped run, and the one that is measured in the same rounds. Write the reports.
 
-    Raise UsageError if this kit cannot run the plan, or if the user did not name the interpreter of the plan. Raise
-    whatever campaign.run_campaign and campaign.resumable raise.
+    environment: interpreter of `--env`, or "". Raise UsageError if this kit cannot run the plan, or if the user did not
+    name the interpreter of the plan. Raise whatever campaign.run_campaign and campaign.resumable raise.
     """
+    folder, base = paired_runs.open_pair(folder)
+    folders = [folder, base] if base else [folder]
     with _logged(folder, progress) as logged:
         machine.require_supported()
-        resume.require_known(folder)
+        for each in folders:
+            resume.require_known(each)
         interpreter = resume.choose_interpreter(folder, environment, logged)
         with resume.naming_field(folder, "engine"):
             engine, note = registry.choose(folder.plan.engine, interpreter, sources)
@@ -154,9 +256,10 @@ def resume_run(
         if folder.plan.identify:
             logged.line("The results will name this host, its user and its GPUs: the run began with --identify.")
         here = machine.describe(engine.describe(), folder.plan.identify)
-        resume.require_possible(folder, here)
-        campaign.run_campaign(folder, engine, here, service.resolve, logged, retry_failed=retry_failed)
-        return report(folder)
+        for each in folders:
+            resume.require_possible(each, here)
+        campaign.run_campaign(folder, engine, here, service.resolve, logged, base=base, retry_failed=retry_failed)
+        return _finished(folder, base)
 
 
 @contextmanager

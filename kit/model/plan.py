@@ -19,10 +19,13 @@ MAX_MEMORY_BYTES = 1 << 50
 MAX_THREADS = 8192  # the maximum number of CPUs of a Linux kernel for x86-64 (NR_CPUS)
 MAX_EPOCHS = 10_000  # the published numbers are 5 to 25
 MAX_LAUNCHES = 10_000  # of a plan; at 10 s each, they take more than a day
+MAX_ROUNDS = 1000
 
 # The id of a run is also the name of its folder and of files.
 RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]
 Seconds = Annotated[float, Field(ge=MIN_S, le=MAX_S)]
+# An image's id, or a hash of packages. It never names another place, because a plan may come from a stranger.
+Digest = Annotated[str, Field(pattern=r"^(sha256:)?[0-9a-f]{1,64}$")]
 
 
 def _check_settings(settings: dict[str, str]) -> dict[str, str]:
@@ -55,6 +58,14 @@ class PlannedLaunch(Part):
         return self.cell.framework, self.cell.device
 
 
+def block_of(cell: Cell) -> tuple[str, str]:
+    """Return the scenario and the device of a cell. Cells that have the same ones are a block.
+
+    In each round of a run, they run directly one after the other, in random order. So they can be compared in pairs.
+    """
+    return cell.label, cell.device_label
+
+
 def _check_each_once(launches: list[PlannedLaunch]) -> list[PlannedLaunch]:
     counts = Counter((launch.key, launch.launch) for launch in launches)
     if twice := [f"{key} #{number}" for (key, number), count in counts.items() if count > 1]:
@@ -70,7 +81,10 @@ class Plan(Document):
     for what the machine has when the run starts. identify: whether records may name host and user. budget_s: limit for
     the duration of all launches, after which the standard profile adds no more; None for no limit. tune_s: duration of
     the search for a tuned cell's settings; None for the default, which depends on how fast processes start. pinned:
-    settings of tuned cells for which no search is needed.
+    settings of tuned cells for which no search is needed. against: id of the run that was measured in the same rounds,
+    or None. rounds: number of launches of each cell, after which the standard profile adds no more; None for the number
+    of the profile. environments: digest by `framework/device` of environments that an earlier run used and that this
+    run uses again. The others are those of today's packages.
     """
 
     run: RunId
@@ -90,6 +104,13 @@ class Plan(Document):
     budget_s: Seconds | None
     tune_s: Seconds | None
     pinned: dict[str, Settings]
+    against: RunId | None = None
+    rounds: Annotated[int, Field(ge=1, le=MAX_ROUNDS)] | None = None
+    environments: dict[str, Digest] = Field(default_factory=dict)
+
+    def earlier_environment(self, key: EnvironmentKey) -> str | None:
+        """Return the digest of the environment of an earlier run that the plan uses again, or None."""
+        return self.environments.get("/".join(key))
 
     @model_validator(mode="after")
     def _pins_planned_cells(self) -> Self:

@@ -139,11 +139,17 @@ class Estimate:
 
 
 def estimate(
-    plan: Plan, scenarios: Scenarios, ready: Collection[EnvironmentKey] = (), left_out: Collection[EnvironmentKey] = ()
+    plan: Plan,
+    scenarios: Scenarios,
+    ready: Collection[EnvironmentKey] = (),
+    left_out: Collection[EnvironmentKey] = (),
+    *,
+    runs: int = 1,
 ) -> Estimate:
     """Return the rough time and disk space of a plan, without downloads of data sets.
 
-    ready: environments that exist. left_out: environments whose launches will be skipped.
+    ready: environments that exist. left_out: environments whose launches will be skipped. runs: number of runs that are
+    measured in the same rounds. Only the first one builds environments and searches for settings.
     """
     launches = [launch for launch in plan.launches if launch.environment_key not in left_out]
     used = {launch.environment_key for launch in launches}
@@ -151,8 +157,8 @@ def estimate(
     costs = [environment_cost(framework, device) for framework, device in needed]
     building_s, disk_bytes = sum(c.seconds for c in costs), sum(c.bytes for c in costs)
     profile = PROFILES[plan.profile]
-    measuring_s = sum(planned_seconds(launch, profile, plan.epochs, scenarios) for launch in launches)
-    lines = [f"{format_count(len(launches), 'launch')}: about {format_duration(measuring_s)}"]
+    measuring_s = runs * sum(planned_seconds(launch, profile, plan.epochs, scenarios) for launch in launches)
+    lines = [f"{format_count(runs * len(launches), 'launch')}: about {format_duration(measuring_s)}"]
     if plan.budget_s is not None and plan.budget_s > measuring_s:
         lines.append(f"More launches of cells with wide intervals, for up to {format_duration(plan.budget_s)} in total")
         measuring_s = plan.budget_s
@@ -166,8 +172,8 @@ def estimate(
         measuring_s += tuning_s
     if profile.ceilings:
         probes = {(launch.cell.framework, launch.cell.device, launch.cell.precision) for launch in launches}
-        probing_s = sum(PROBE_S + start_seconds(framework, device) for framework, device, _ in probes)
-        count = format_count(len(probes), "probe")
+        probing_s = runs * sum(PROBE_S + start_seconds(framework, device) for framework, device, _ in probes)
+        count = format_count(runs * len(probes), "probe")
         lines.append(f"{count} of this machine's ceilings: about {format_duration(probing_s)}")
         measuring_s += probing_s
     if needed:

@@ -12,12 +12,14 @@ from kit.model.plan import (
     MAX_EPOCHS,
     MAX_LAUNCHES,
     MAX_MEMORY_BYTES,
+    MAX_ROUNDS,
     MAX_S,
     MAX_THREADS,
     MIN_MEMORY_BYTES,
     MIN_S,
     Plan,
     PlannedLaunch,
+    block_of,
 )
 from kit.planning.estimates import planned_seconds
 from kit.planning.profiles import MAX_TUNE_S, Profile, find_profile
@@ -42,7 +44,8 @@ class Options:
     engine: name of the engine. environment: interpreter of `--env`, or "". epochs: only for the full profile; default:
     the published number. budget_s, pinned: see Plan. timeout_s: limit for one launch; default: from an estimate.
     memory_bytes, threads, gpus: default: what the machine has when the run starts. tune_s: duration of the search for
-    the settings of one cell; default: a minute, or more if processes start slowly.
+    the settings of one cell; default: a minute, or more if processes start slowly. rounds: number of launches of each
+    cell; default: that of the profile, which may then add more.
     """
 
     engine: str
@@ -59,6 +62,7 @@ class Options:
     identify: bool = False
     tune_s: float | None = None
     pinned: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    rounds: int | None = None
 
 
 def make_plan(
@@ -74,17 +78,28 @@ def make_plan(
 
     Raise UsageError for an unknown name, for a number out of range, and for options that contradict each other.
     """
-    profile = find_profile(options.profile)
-    _check_numbers(options, selection, profile)
     cells = select_cells(selection, scenarios, frameworks)
-    if (count := len(cells) * profile.launches) > MAX_LAUNCHES:
-        raise UsageError(
-            f"The selection has {count:,} launches, but a run has at most {MAX_LAUNCHES:,}.", "Select fewer cells."
-        )
     named = selection.devices is not None
+    return plan_cells(cells, options, scenarios, named=named, run=run, created_at=created_at)
+
+
+def plan_cells(
+    cells: Sequence[Cell], options: Options, scenarios: Scenarios, *, named: bool, run: str, created_at: str
+) -> Plan:
+    """Return the plan of a run of these cells. named: whether a cell that cannot run is an error.
+
+    Raise UsageError for a number out of range, and for options that contradict each other.
+    """
+    profile = find_profile(options.profile)
+    _check_numbers(options, cells, profile)
+    rounds = options.rounds or profile.launches
+    if (count := len(cells) * rounds) > MAX_LAUNCHES:
+        raise UsageError(
+            f"The selection has {count:,} launches, but a run has at most {MAX_LAUNCHES:,}.",
+            "Select fewer cells or rounds.",
+        )
     launches = [
-        PlannedLaunch(cell=cell, launch=number, named=named)
-        for number, cell in _order(cells, profile.launches, options.seed)
+        PlannedLaunch(cell=cell, launch=number, named=named) for number, cell in _order(cells, rounds, options.seed)
     ]
     longest = max(planned_seconds(launch, profile, options.epochs, scenarios) for launch in launches)
     pinned = _pinned(options, cells)
@@ -99,7 +114,7 @@ def make_plan(
         seed=options.seed,
         data=options.data,
         epochs=options.epochs,
-        budget_s=options.budget_s or (DEFAULT_BUDGET_S if profile.precise else None),
+        budget_s=options.budget_s or (DEFAULT_BUDGET_S if profile.precise and not options.rounds else None),
         timeout_s=options.timeout_s or min(TIMEOUT_BASE_S + max(TIMEOUT_FACTOR * longest, search_s), MAX_S),
         memory_bytes=options.memory_bytes,
         threads=options.threads,
@@ -108,10 +123,11 @@ def make_plan(
         launches=launches,
         tune_s=options.tune_s,
         pinned=pinned,
+        rounds=options.rounds,
     )
 
 
-def _check_numbers(options: Options, selection: Selection, profile: Profile) -> None:
+def _check_numbers(options: Options, cells: Sequence[Cell], profile: Profile) -> None:
     if options.epochs is not None and profile.budget is not None:
         raise UsageError(
             f"--epochs does not apply to the profile {profile.name}, because it does not train whole epochs.",
@@ -122,8 +138,14 @@ def _check_numbers(options: Options, selection: Selection, profile: Profile) -> 
             f"--budget does not apply to the profile {profile.name}, because its number of launches is fixed.",
             "Add --profile standard, or remove --budget.",
         )
-    if options.tune_s is not None and "tuned" not in (selection.lanes or ()):
+    if options.budget_s is not None and options.rounds is not None:
+        raise UsageError(
+            "--budget does not apply to a fixed number of rounds.", "Remove --budget, or --rounds and --against."
+        )
+    if options.tune_s is not None and all(cell.lane != "tuned" for cell in cells):
         raise UsageError("--tune does not apply to the stock lane.", "Add --lane tuned, or remove --tune.")
+    if options.rounds is not None:
+        check_rounds(options.rounds)
     ranges: tuple[tuple[str, float | None, float, float, Callable[[float], str]], ...] = (
         ("--epochs", options.epochs, 1, MAX_EPOCHS, "{:,}".format),
         ("--timeout", options.timeout_s, MIN_S, MAX_S, format_duration),
@@ -134,11 +156,21 @@ def _check_numbers(options: Options, selection: Selection, profile: Profile) -> 
         ("--seed", options.seed, 0, MAX_SEED, "{:,}".format),
     )
     for name, value, low, high, show in ranges:
-        if value is not None and not low <= value <= high:
-            raise UsageError(
-                f"{name} must be between {show(low)} and {show(high)}, but is {show(value)}.",
-                f"Choose a value in this range, or remove {name} to use the default.",
-            )
+        if value is not None:
+            _check_range(name, value, low, high, show)
+
+
+def check_rounds(rounds: int) -> None:
+    """Raise UsageError if a run cannot have this number of rounds."""
+    _check_range("--rounds", rounds, 1, MAX_ROUNDS, "{:,}".format)
+
+
+def _check_range(name: str, value: float, low: float, high: float, show: Callable[[float], str]) -> None:
+    if not low <= value <= high:
+        raise UsageError(
+            f"{name} must be between {show(low)} and {show(high)}, but is {show(value)}.",
+            f"Choose a value in this range, or remove {name} to use the default.",
+        )
 
 
 def _pinned(options: Options, cells: Sequence[Cell]) -> dict[str, dict[str, str]]:
@@ -157,34 +189,20 @@ def _pinned(options: Options, cells: Sequence[Cell]) -> dict[str, dict[str, str]
     return {key: dict(settings) for key, settings in pins.items() if key in tuned}
 
 
-def _order(cells: Sequence[Cell], launches: int, seed: int) -> list[tuple[int, Cell]]:
+def _order(cells: Sequence[Cell], rounds: int, seed: int) -> list[tuple[int, Cell]]:
     """Return (launch number, cell) in the order of the run.
 
-    With one launch per cell, this is the order of the catalog. With more, each round has its own random order, so a
-    slow drift of the machine affects all cells alike.
+    With one launch per cell, this is the order of the catalog. With more, each round has the blocks in random order,
+    and the cells of each block in random order.
     """
-    if launches == 1:
+    if rounds == 1:
         return [(1, cell) for cell in cells]
+    blocks: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        blocks.setdefault(block_of(cell), []).append(cell)
     ordered: list[tuple[int, Cell]] = []
-    for number in range(1, launches + 1):
-        last = ordered[-1][1].framework if ordered else ""
-        ordered += [(number, cell) for cell in _alternate(cells, random.Random(f"{seed}/{number}"), last)]
-    return ordered
-
-
-def _alternate(cells: Sequence[Cell], generator: random.Random, last: str) -> list[Cell]:
-    """Return the cells in random order. Neighbors have different frameworks if possible.
-
-    The framework with the most remaining cells goes first. This avoids a rest of one framework at the end.
-    """
-    waiting: dict[str, list[Cell]] = {}
-    for cell in generator.sample(cells, len(cells)):
-        waiting.setdefault(cell.framework, []).append(cell)
-    ordered: list[Cell] = []
-    while waiting:
-        choice = [name for name in waiting if name != last] or list(waiting)
-        last = max(choice, key=lambda name: (len(waiting[name]), generator.random()))
-        ordered.append(waiting[last].pop())
-        if not waiting[last]:
-            del waiting[last]
+    for number in range(1, rounds + 1):
+        generator = random.Random(f"{seed}/{number}")
+        for block in generator.sample([*blocks.values()], len(blocks)):
+            ordered += [(number, cell) for cell in generator.sample(block, len(block))]
     return ordered

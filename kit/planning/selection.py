@@ -1,6 +1,6 @@
 """Select cells by the names of their parts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, get_args
 
@@ -78,6 +78,31 @@ def select_cells(selection: Selection, scenarios: Scenarios, frameworks: Mapping
         for batch in dict.fromkeys(selection.batches or (scenario.batch,))
         for framework in names
     ]
+
+
+def narrow_cells(selection: Selection, cells: Sequence[Cell], run: str) -> list[Cell]:
+    """Return the cells that have the selected names. A default of the selection selects everything.
+
+    run: whose cells these are. Raise UsageError if a selected name has no cell.
+    """
+    parts: tuple[tuple[str, Sequence[str | int] | None, Callable[[Cell], str | int]], ...] = (
+        ("--scenario", selection.scenarios, lambda cell: cell.scenario),
+        ("--variant", selection.variants, lambda cell: cell.variant or DEFAULT_VARIANT),
+        ("--framework", selection.frameworks, lambda cell: cell.framework),
+        ("--device", selection.devices, lambda cell: cell.device),
+        ("--lane", selection.lanes, lambda cell: cell.lane),
+        ("--precision", selection.precisions, lambda cell: cell.precision),
+        ("--batch", selection.batches, lambda cell: cell.batch),
+    )
+    chosen = [cell for cell in cells if all(wanted is None or name(cell) in wanted for _, wanted, name in parts)]
+    for among, suffix in ((cells, ""), (chosen, " and the other selected names")):
+        for option, wanted, name in parts:
+            if missing := sorted({*map(str, wanted or ())} - {str(name(cell)) for cell in among}):
+                raise UsageError(
+                    f"The run {run} has no ok launch of a cell with {option} {missing[0]:.100}{suffix}.",
+                    f"Select cells that are ok in that run. `kit report {run}` shows them.",
+                )
+    return chosen
 
 
 def _chosen_scenarios(selection: Selection, scenarios: Scenarios) -> list[Scenario]:

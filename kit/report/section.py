@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from kit.analysis.run_analysis import RunAnalysis
-from kit.analysis.summaries import CellSummary, Ratio, RatioKind, ratios, short_names
+from kit.analysis.summaries import CellSummary, Contest, Ratio, RatioKind, contests, ratios, short_names
 from kit.model.record import Record
 from kit.model.run import Run
 from scenarios.contract.result import Result
@@ -51,6 +51,11 @@ class ReportInput:
     def ratios(self, kind: RatioKind) -> list[Ratio]:
         """Return the ratios of this kind between measured cells."""
         return [ratio for ratio in self._ratios if ratio.kind == kind]
+
+    @cached_property
+    def contests(self) -> list[Contest]:
+        """Return the contests of frameworks between measured cells."""
+        return contests(self.measured, self.run.records)
 
     @cached_property
     def results(self) -> list[tuple[Record, Result]]:

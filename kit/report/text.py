@@ -48,7 +48,7 @@ def ratio(value: float) -> str:
 def interval(ratio: Ratio) -> str:
     """Return the interval of a ratio, and whether it is a tie: `0.98 to 1.03, a tie`."""
     if ratio.interval is None:
-        return "none (one launch)"
+        return "unknown (one launch)" if ratio.rounds else "unknown (never in the same round)"
     tie = ", a tie" if ratio.verdict == "tie" else ""
     return f"{number(ratio.interval.low)} to {number(ratio.interval.high)}{tie}"
 

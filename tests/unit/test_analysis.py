@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import random
 from dataclasses import replace
 
 import pytest
 
-from kit.analysis.intervals import cell_interval, ratio_interval
+from kit.analysis.correlation import correlation, speeds_in_time
+from kit.analysis.intervals import cell_interval, paired_interval
+from kit.analysis.pairing import Pairs, pair, rates
 from kit.analysis.run_analysis import analyze_run
-from kit.analysis.summaries import ratios, speeds, summarize
+from kit.analysis.summaries import contests, ratios, summarize
 from kit.cli import results
 from kit.planning import catalog
 from tests.examples import cell, failed, record, request, run
@@ -21,13 +25,19 @@ def launches(values, of=None, **changes):
     return [record(replace(first, launch=n + 1), images_per_s=value) for n, value in enumerate(values)]
 
 
+def with_rate(example, images_per_s):
+    training = replace(example.result.training, images_per_s=images_per_s)
+    return example.model_copy(update={"result": replace(example.result, training=training)})
+
+
 def scaled(factor, values=NARROW):
     return tuple(factor * value for value in values)
 
 
 def judged(records):
     """Return (kind, its value in numerator and denominator, verdict) of all ratios."""
-    found = ratios(summarize(run(records)), records)
+    summaries = summarize(run(records))
+    found = [*ratios(summaries, records), *(r for c in contests(summaries, records) for r in c.ratios)]
     return [(r.kind, getattr(r.numerator.cell, r.kind), getattr(r.denominator.cell, r.kind), r.verdict) for r in found]
 
 
@@ -37,23 +47,27 @@ def test_the_estimate_and_interval_of_a_cell_come_from_its_ok_launches():
     assert summary.interval == cell_interval(NARROW)
     assert summary.images_per_s == summary.interval.estimate
     assert (summary.launches, summary.attempts) == (5, 6)
-    assert speeds(list(reversed(records))) == list(NARROW)
+    assert [*rates(list(reversed(records))).values()] == list(NARROW)
 
 
 def test_one_launch_has_a_value_but_no_interval_and_no_verdict():
     records = [*launches([1000.0]), *launches(scaled(3), cell(framework="tensorflow"))]
     alone, other = summarize(run(records))
     assert (alone.images_per_s, alone.interval) == (1000.0, None)
-    (ratio,) = ratios([alone, other], records)
+    (contest,) = contests([alone, other], records)
+    (ratio,) = contest.ratios
     assert (ratio.numerator, ratio.interval, ratio.verdict) == (other, None, "unknown")
     assert ratio.ratio == pytest.approx(3, rel=0.01)
+    assert contest.unknown
+    assert not contest.named
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.02, "faster"), (1.001, "tie"), (0.999, "tie"), (0.98, "slower")])
 def test_a_ratio_is_a_tie_if_its_interval_contains_1(factor, verdict):
-    records = [*launches(NARROW), *launches(scaled(factor), lane="tuned")]
+    tuned = [factor * value for value in (*NARROW[1:], NARROW[0])]
+    records = [*launches(NARROW), *launches(tuned, lane="tuned")]
     (ratio,) = ratios(summarize(run(records)), records)
-    assert ratio.interval == ratio_interval(scaled(factor), NARROW)
+    assert ratio.interval == paired_interval([one / other for one, other in zip(tuned, NARROW, strict=True)])
     assert ratio.ratio == pytest.approx(ratio.interval.estimate)
     assert judged(records) == [("lane", "tuned", "stock", verdict)]
 
@@ -93,8 +107,64 @@ def test_cells_that_differ_in_more_than_one_field_are_not_compared(other):
 
 def test_the_table_shows_and_explains_the_interval_if_there_is_one():
     several, single = launches((1000.0, 1100.0, 900.0, 1050.0, 950.0)), launches([2000.0], cell("cifar-cnn"))
-    half_width = 100 * cell_interval(speeds(several)).half_width
+    half_width = 100 * cell_interval([*rates(several).values()]).half_width
     both, alone = (analyze_run(run(records), catalog.scenarios()) for records in ([*several, *single], single))
-    assert [row[2] for row in results.table(both)] == [f"997 ±{half_width:.1f} %", "2,000"]
+    assert [row[2] for row in results.table(both)] == [f"1,000 ±{half_width:.1f} %", "2,000"]
     assert any("± half-width of the 95 % interval" in note for note in results.notes(both))
     assert not any("±" in note for note in results.notes(alone))
+
+
+def test_a_machine_that_changes_its_speed_changes_no_paired_ratio():
+    drift = (1000.0, 700.0, 950.0, 1300.0, 600.0)
+    records = [*launches(drift), *launches(scaled(1.02, drift), lane="tuned")]
+    assert judged(records) == [("lane", "tuned", "stock", "faster")]
+
+
+def test_pairs_need_a_valid_rate_of_both_cells_and_the_others_are_counted():
+    broken = [with_rate(record(request(launch=n)), rate) for n, rate in ((6, math.nan), (7, math.inf), (8, 0.0))]
+    stock = rates([*launches(NARROW), *broken])
+    tuned = rates([*launches(scaled(2), lane="tuned")[1:], failed(request(launch=1, lane="tuned"))])
+    assert pair(tuned, stock) == Pairs(tuple(2.0 for _ in range(4)), dropped=1)
+    assert pair(tuned, {}) == Pairs((), dropped=4)
+
+
+@pytest.mark.parametrize(
+    ("factors", "named", "unknown"),
+    [((1.5, 1.2, 1.0), True, False), ((1.5, 1.499, 1.0), False, False), ((1.5,), None, None)],
+    ids=["clearly ahead of both", "ahead of one only", "alone"],
+)
+def test_a_framework_is_the_fastest_only_if_it_is_clearly_ahead_of_each_other(factors, named, unknown):
+    names = ("tensorflow", "onnxruntime", "torch")
+    noise = random.Random(1)
+    records = [
+        each
+        for name, factor in zip(names, factors, strict=False)
+        for each in launches([1000 * factor * noise.lognormvariate(0, 0.01) for _ in range(5)], cell(framework=name))
+    ]
+    found = contests(summarize(run(records)), records)
+    assert [(c.leader.cell.framework, c.named, c.unknown) for c in found] == (
+        [] if named is None else [("tensorflow", named, unknown)]
+    )
+
+
+def test_launches_are_correlated_if_the_errors_of_neighbors_agree():
+    def in_time(errors):
+        return [(f"cell {index % 3}", 1000.0 * math.exp(error)) for index, error in enumerate(errors)]
+
+    slow_phases = [0.1 * ((index // 6) % 2) for index in range(30)]
+    assert correlation(in_time(slow_phases)).significant
+    assert not correlation(in_time([0.1 * (-1) ** (index // 3) for index in range(30)][::-1][:6])).significant
+    noise = random.Random(1)
+    independent = [correlation(in_time([noise.gauss(0, 0.05) for _ in range(30)])).significant for _ in range(300)]
+    assert sum(independent) < 0.09 * len(independent)
+    assert correlation(in_time(slow_phases[:5])) is None
+    assert correlation([("cell", 1000.0)] * 20) is None
+
+
+def test_launches_are_in_the_order_in_which_they_started():
+    records = [
+        record(request(launch=n, lane=lane), images_per_s=1000.0 + n, started_at=f"2026-01-01T00:0{at}:00Z")
+        for n, lane, at in ((1, "stock", 3), (1, "tuned", 2), (2, "tuned", 5), (2, "stock", 4))
+    ]
+    assert [speed for _, speed in speeds_in_time(records)] == [1001.0, 1001.0, 1002.0, 1002.0]
+    assert [key.split("/")[3] for key, _ in speeds_in_time(records)] == ["tuned", "stock", "stock", "tuned"]

@@ -11,8 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks.coverage import Condition, simulate
-from kit.analysis.intervals import MIN_LAUNCHES, TARGET, cell_interval, is_narrow, ratio_interval, t_interval
+from benchmarks import coverage
+from benchmarks.machines import INDEPENDENT, MACHINES
+from kit.analysis.intervals import (
+    MIN_LAUNCHES,
+    RATIO_TARGET,
+    TARGET,
+    cell_interval,
+    holm,
+    is_narrow,
+    is_narrow_ratio,
+    paired_interval,
+    paired_p_value,
+    ratio_interval,
+    t_interval,
+    typical,
+)
 
 speeds = st.lists(st.floats(100, 1000), min_size=2, max_size=30)
 different = st.lists(st.integers(100, 1000), min_size=2, max_size=30, unique=True)
@@ -52,9 +66,50 @@ def test_intervals_do_not_depend_on_unit_order_or_side(over, under, unit):
 
 @given(values=speeds)
 def test_the_widening_is_a_tenth_at_most_and_starts_at_the_first_possible_stop(values):
-    plain, widened = t_interval(values), cell_interval(values)
+    plain, widened = t_interval(values), paired_interval(values)
     growth = math.log(widened.high / widened.low) / math.log(plain.high / plain.low) if plain.high > plain.low else 1.0
     assert growth == pytest.approx(1) if len(values) < MIN_LAUNCHES else 1 - 1e-9 < growth < 1.1
+
+
+@given(values=st.lists(st.floats(100, 1000), min_size=MIN_LAUNCHES, max_size=40))
+def test_the_interval_of_a_cell_is_the_narrowest_of_order_statistics_with_its_confidence(values):
+    interval, ordered, count = cell_interval(values), sorted(values), len(values)
+    omitted = next(k for k in range(count) if 1 - 2 * stats.binom.cdf(k + 1, count, 0.5) < 0.93)
+    assert (interval.low, interval.high) == (ordered[omitted], ordered[count - 1 - omitted])
+    assert 1 - 2 * stats.binom.cdf(omitted, count, 0.5) >= 0.93
+    assert interval.estimate == pytest.approx(typical(values))
+
+
+def test_one_outlier_changes_neither_the_speed_of_a_cell_nor_its_interval_by_much():
+    usual = [1000.0 + n for n in range(12)]
+    disturbed = cell_interval([*usual[:-1], 500.0])
+    assert disturbed.estimate == pytest.approx(1005, abs=1)
+    assert 1000 <= disturbed.low < disturbed.high <= 1010
+
+
+@given(ratios=different)
+def test_the_p_value_of_pairs_belongs_to_their_interval(ratios):
+    shifted = [ratio / 550 for ratio in ratios]
+    interval = paired_interval(shifted)
+    assert (paired_p_value(shifted) < 0.05) == (interval.verdict != "tie")
+    if len(shifted) < MIN_LAUNCHES:
+        assert paired_p_value(shifted) == pytest.approx(stats.ttest_1samp(np.log(shifted), 0).pvalue)
+
+
+def test_a_p_value_of_one_pair_is_1_and_of_equal_pairs_0():
+    assert paired_p_value([]) == paired_p_value([2.0]) == paired_p_value([1.0, 1.0]) == 1.0
+    assert paired_p_value([2.0, 2.0]) == 0.0
+
+
+@given(p_values=st.lists(st.floats(0, 1), max_size=6))
+def test_holm_rejects_step_by_step(p_values):
+    adjusted, level = holm(p_values), 0.05
+    rejected = set()
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        if p_values[index] * (len(p_values) - rank) >= level:
+            break
+        rejected.add(index)
+    assert {index for index, p in enumerate(adjusted) if p < level} == rejected
 
 
 def test_one_launch_has_no_interval_and_equal_ones_have_a_point():
@@ -79,22 +134,25 @@ def test_a_cell_is_narrow_from_the_fifth_launch_on_if_its_half_width_is_small():
     assert cell_interval(quiet).half_width <= TARGET < cell_interval(noisy).half_width
 
 
-# With these repetitions, chance changes the coverage by less than the margin. Without the widening, ratios at 4 and 5 %
-# would cover 90 %.
-@pytest.mark.parametrize(
-    ("condition", "repetitions"),
-    [
-        (Condition(sd=0.01, windows_sd=0.02), 4000),
-        (Condition(sd=0.03, windows_sd=0.1, skewness=0.5), 4000),
-        (Condition(sd=0.04, windows_sd=0.03), 10000),
-        (Condition(sd=0.05, windows_sd=0.01, skewness=0.5), 8000),
-        (Condition(sd=0.08, windows_sd=0.03), 2000),
-        (Condition(sd=0.05, windows_sd=0.03, max_launches=8), 4000),
-        (Condition(sd=0.03, windows_sd=0.03, max_launches=5, fixed=True), 4000),
-        (Condition(sd=0.03, windows_sd=0.03, max_launches=20, fixed=True), 4000),
-    ],
-    ids=str,
-)
-def test_intervals_have_their_nominal_coverage_under_the_stopping_rule(condition, repetitions):
-    for finding in simulate(condition, repetitions, np.random.default_rng(1)):
-        assert 0.91 <= finding.coverage <= 0.97, finding
+def test_a_ratio_is_narrow_from_the_fifth_round_on_if_its_half_width_is_small():
+    quiet, noisy = [1.0, 1.02, 0.99, 1.01, 0.98], [1.0, 1.1, 0.9, 1.05, 0.95]
+    assert [is_narrow_ratio(quiet[:n]) for n in range(6)] == [False] * 5 + [True]
+    assert not is_narrow_ratio(noisy)
+    assert paired_interval(quiet).half_width <= RATIO_TARGET < paired_interval(noisy).half_width
+
+
+# With this number of blocks, chance changes no share by more than the distance to these limits. Unpaired ratios of
+# cells that stop on their own are covered in 78 % of cases with one slow launch in ten, and in 82 % with two speeds.
+@pytest.mark.parametrize("machine", MACHINES)
+def test_intervals_have_their_coverage_on_every_machine_under_the_stopping_rule(machine):
+    generator = np.random.default_rng(1)
+    blocks = [coverage.by_blocks(coverage.simulated(MACHINES[machine], generator)) for _ in range(500)]
+    found = coverage.line(machine, coverage.by_blocks, blocks)
+    assert found["ratios"] >= 92
+    assert found["false_differences"] <= 6
+    assert found["winner_in_run"] <= 12
+    if machine in INDEPENDENT:
+        assert found["cells"] >= 91
+        assert found["labelled"] <= 10
+    else:
+        assert found["labelled"] >= 80

@@ -158,7 +158,7 @@ def test_each_cause_raises_its_warning_once_and_no_other(code):
 
 
 def test_every_code_has_an_example():
-    elsewhere = {WarningCode.DIFFERENT_LIBRARIES, WarningCode.NO_CEILING}  # see below
+    elsewhere = {WarningCode.CORRELATED, WarningCode.DIFFERENT_LIBRARIES, WarningCode.NO_CEILING}  # see below
     assert set(CAUSES) | elsewhere == set(WarningCode)
 
 
@@ -209,10 +209,24 @@ def test_a_drift_of_the_run_is_found_across_cells_with_few_launches():
     cells = [CPU, examples.cell(framework="tensorflow"), examples.cell(framework="onnxruntime")]
     order = [(n, cell) for n in range(1, 5) for cell in cells]
     records = [launch(n, cell, change=-0.01 * i) for i, (n, cell) in enumerate(order)]
-    (warning,) = found(records, machine=machine())
+    warning, other = found(records, machine=machine())
     assert (warning.code, warning.about) == (WarningCode.DRIFT, "")
+    assert other.code is WarningCode.CORRELATED  # a drift is one kind of it
     # -11 % relative to the first launch is -12 % relative to the median.
     assert warning.cause.startswith("The speed changed by -12 % over the 12 launches of the run ")
+
+
+def test_a_machine_with_two_speeds_is_found_by_neighbors_with_similar_errors():
+    cells = [CPU, examples.cell(framework="tensorflow"), examples.cell(framework="onnxruntime")]
+    order = [(n, cell) for n in range(1, 7) for cell in cells]
+    records = [
+        launch(n, cell, change=0.02 * (i // 5 % 2), started_at=f"2026-01-01T00:{i:02d}:00+00:00")
+        for i, (n, cell) in enumerate(order)
+    ]
+    (warning,) = found(records, machine=machine())
+    assert (warning.code, warning.about) == (WarningCode.CORRELATED, "")
+    assert "(lag-1 autocorrelation 0." in warning.cause
+    assert "over 18 launches" in warning.cause
 
 
 def test_launches_and_probes_of_another_machine():

@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from kit.analysis.summaries import CellSummary, Ratio
+from kit.analysis.intervals import Verdict
+from kit.analysis.summaries import CellSummary, Contest, Ratio
 from kit.model.formatting import format_count
 from kit.report import text
 from kit.report.elements import Table
@@ -24,14 +25,16 @@ def _verdict(source: ReportInput) -> tuple[str, ...]:
     if not source.measured:
         return ("Nothing was measured. The reasons are below.",)
     lines = []
-    if contests := _contests(source.ratios("framework")):
-        wins = Counter(name for name, _ in contests if name)
+    if source.contests:
+        wins = Counter(contest.leader.cell.framework for contest in source.contests if contest.named)
         shares = [f"{source.framework_title(framework)} in {count}" for framework, count in wins.most_common()]
-        ties = len(contests) - wins.total()
-        shares += [f"a tie in {ties}"] * bool(ties)
-        once = " (single launches: close results may swap places)" if any(once for _, once in contests) else ""
-        count = format_count(len(contests), "comparison")
-        lines.append(f"Fastest framework in training, {count}: {', '.join(shares)}{once}.")
+        unknown = sum(contest.unknown for contest in source.contests)
+        unclear = len(source.contests) - wins.total() - unknown
+        shares += [f"no clear winner in {unclear}"] * bool(unclear)
+        shares += [f"unknown in {unknown}, because one launch does not show how much launches vary"] * bool(unknown)
+        count = format_count(len(source.contests), "comparison")
+        lines.append(f"Fastest framework in training, {count}: {', '.join(shares)}.")
+        lines += [_ahead_once(source, contest) for contest in source.contests if contest.unknown]
     if lanes := source.ratios("lane"):
         lines.append(f"Tuned against stock in training: {_range(lanes)}.")
     if devices := source.ratios("device"):
@@ -46,21 +49,11 @@ def _range(ratios: Sequence[Ratio]) -> str:
     return low if low == high else f"{low} to {high}, depending on the cell"
 
 
-def _contests(frameworks: Sequence[Ratio]) -> list[tuple[str, bool]]:
-    """Return the fastest framework of each group of cells that differ only in the framework.
-
-    The name is "" if another framework ties with it. The flag says whether the result is based on single launches.
-    """
-    groups: dict[str, list[Ratio]] = {}
-    for ratio in frameworks:
-        groups.setdefault(ratio.numerator.key, []).append(ratio)
-    return [
-        (
-            "" if any(r.verdict == "tie" for r in group) else group[0].numerator.cell.framework,
-            any(r.verdict == "unknown" for r in group),
-        )
-        for group in groups.values()
-    ]
+def _ahead_once(source: ReportInput, contest: Contest) -> str:
+    others = ", ".join(
+        f"{source.framework_title(r.denominator.cell.framework)} by {text.ratio(r.ratio)}" for r in contest.ratios
+    )
+    return f"{source.name(contest.leader.key)} is ahead of {others}, in one launch."
 
 
 def _notices(source: ReportInput) -> tuple[str, ...]:
@@ -92,25 +85,32 @@ def _notices(source: ReportInput) -> tuple[str, ...]:
 
 
 def _speeds(source: ReportInput) -> Table:
-    ties = {(r.numerator.key, r.denominator.key) for r in source.ratios("framework") if r.verdict == "tie"}
+    fastest = {contest.leader.key for contest in source.contests if contest.named}
+    tied = {key for contest in source.contests if not contest.named for key in _tied(contest)}
+    marks = ("★ the fastest framework",) * bool(fastest) + ("☆ perhaps the fastest",) * bool(tied)
     columns = sorted({_column(c): source.series(c) for c in source.measured}.items())
     rows: list[tuple[str, ...]] = []
     for label, group in source.rows.items():
         cells = {_column(c): c for c in group}
-        best = max(group, key=lambda c: c.images_per_s or 0.0)
         row = [label]
         for column, _ in columns:
             cell = cells.get(column)
-            mark = " ★" if cell is best else " ☆" if cell and (best.key, cell.key) in ties else ""
+            mark = " ★" if cell and cell.key in fastest else " ☆" if cell and cell.key in tied else ""
             row.append(f"{text.number(cell.images_per_s)}{_half_width(cell)}{mark}" if cell else text.MISSING)
         rows.append(tuple(row))
     return Table(
-        caption="Training, images/s (★ fastest in the row" + (", ☆ tie with the fastest)" if ties else ")"),
+        caption="Training, images/s" + (f" ({', '.join(marks)})" if marks else ""),
         headers=("Scenario", *(name for _, name in columns)),
         rows=tuple(rows),
         numeric=tuple(range(1, len(columns) + 1)),
         marks=frozenset(i for i, group in enumerate(source.rows.values()) if any(c.synthetic for c in group)),
     )
+
+
+def _tied(contest: Contest) -> set[str]:
+    """Return the keys of the leader and of the cells that tie with it. None, if none ties."""
+    ties = {ratio.denominator.key for ratio in contest.ratios if ratio.verdict is Verdict.TIE}
+    return {contest.leader.key, *ties} if ties else set()
 
 
 def _column(cell: CellSummary) -> tuple[bool, str, str]:
@@ -146,12 +146,18 @@ def _speedups(source: ReportInput) -> Table:
 
 def _frameworks(source: ReportInput) -> Table:
     return Table(
-        caption="The fastest framework against the others, training images/s",
-        headers=("Fastest", "Other", "Ratio", "95 % interval"),
+        caption="The leading framework against the others, training images/s. Each interval is for its pair alone",
+        headers=("Leader", "Other", "Ratio", "95 % interval", "Fastest of all"),
         rows=tuple(
-            (source.name(r.numerator.key), source.name(r.denominator.key), text.ratio(r.ratio), text.interval(r))
-            for r in source.ratios("framework")
-            if r.interval
+            (
+                source.name(ratio.numerator.key),
+                source.name(ratio.denominator.key),
+                text.ratio(ratio.ratio),
+                text.interval(ratio),
+                "yes" if contest.named else "unknown" if contest.unknown else "not clear",
+            )
+            for contest in source.contests
+            for ratio in contest.ratios
         ),
         numeric=(2, 3),
     )

@@ -1,0 +1,82 @@
+"""Simulate how often `kit gate` raises an alarm about unchanged runs, and how often it finds a loss of speed.
+
+`python -m benchmarks.gate_power` prints a line of JSON for each simulated machine (`benchmarks.machines`). Both runs
+have 18 cells and were measured in the same rounds: in each round, both launches of a cell run one after the other, in
+random order. The rule is that of runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterable
+from statistics import fmean, median
+
+import numpy as np
+
+from benchmarks.machines import MACHINES, Errors, Machine
+from benchmarks.pairs import print_line
+from kit.analysis.gate import is_regression, judge_all
+from kit.analysis.losses import changes_of_pairs, loss_of_all, losses_of_each
+
+CELLS = 18
+ROUNDS = (5, 8)
+RUNS = 1000  # simulated pairs of runs of a line
+ALLOWED = 0.05  # the default of `kit gate`
+LOSS_OF_ONE, LOSS_OF_ALL = 0.10, 0.03
+SEED = 0
+
+
+def ratios(machine: Machine, rounds: int, losses: Errors, generator: np.random.Generator) -> Errors:
+    """Return the ratios of two runs, (rounds, cells). losses: of each cell, as logarithms."""
+    errors = machine(generator, rounds * CELLS * 2).reshape(rounds, CELLS, 2)
+    base, new = np.moveaxis(generator.permuted(errors, axis=2), 2, 0)
+    found: Errors = np.exp(new - base + losses)
+    return found
+
+
+def alarms(found: Errors) -> tuple[bool, list[bool]]:
+    """Return whether the gate raises an alarm about all cells together, and about each cell. found: from `ratios`."""
+    changes = [changes_of_pairs(column) for column in found.T]
+    of_each = zip(changes, losses_of_each(changes), strict=True)
+    return judge_all(changes, ALLOWED).regression, [is_regression(c, loss, ALLOWED) for c, loss in of_each]
+
+
+def line(name: str, rounds: int) -> dict[str, object]:
+    """Return the shares of runs with an alarm, in percent. revealed: smallest loss that would have been revealed with a
+    probability of 80 %, median over the runs: of one cell, and of all."""
+    machine, generator = MACHINES[name], np.random.default_rng(SEED)
+
+    def simulated(losses: Errors) -> list[Errors]:
+        return [ratios(machine, rounds, losses, generator) for _ in range(RUNS)]
+
+    unchanged, one = np.zeros(CELLS), np.zeros(CELLS)
+    one[0] = math.log(1 - LOSS_OF_ONE)
+    same = simulated(unchanged)
+    of_same = [[changes_of_pairs(column) for column in found.T] for found in same]
+    return {
+        "bench": "gate",
+        "machine": name,
+        "rounds": rounds,
+        "false_alarms": _percent(whole or any(cells) for whole, cells in map(alarms, same)),
+        "10 % in one cell": _percent(cells[0] for _, cells in map(alarms, simulated(one))),
+        "3 % in all": _percent(whole for whole, _ in map(alarms, simulated(unchanged + math.log(1 - LOSS_OF_ALL)))),
+        "revealed_of_one": round(100 * median(losses_of_each(changes)[0].revealed for changes in of_same), 1),
+        "revealed_of_all": round(100 * median(loss_of_all(changes).revealed for changes in of_same), 1),
+    }
+
+
+def _percent(outcomes: Iterable[bool]) -> float:
+    return round(100 * fmean(outcomes), 1)
+
+
+def main() -> None:
+    """Print all lines."""
+    argparse.ArgumentParser(prog="benchmarks.gate_power", description=__doc__).parse_args()  # --help only
+    for name in MACHINES:
+        for rounds in ROUNDS:
+            print_line(line(name, rounds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Turn the planned launches of one run folder into launches that can start. A campaign measures one folder, or two in
+the same rounds."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeGuard, TypeVar
+
+from kit.datasets.service import ResolvedData
+from kit.execution import launch_requests
+from kit.execution.launch import ReadyLaunch, RunContext, UnstartedLaunch, unstarted_record
+from kit.execution.resolve import ResolvedLaunch, Resolver
+from kit.execution.tuned_settings import TunedSettings
+from kit.model.environment import Environment
+from kit.model.launch import Limits
+from kit.model.plan import PlannedLaunch
+from kit.storage.run_folder import RunFolder
+from scenarios.contract.reasons import Reason
+from scenarios.contract.request import Request
+
+T = TypeVar("T")
+
+
+@dataclass
+class Side:
+    """One run folder of a campaign, with its environments and settings.
+
+    gpus: all GPUs that launches may use. probed: keys of the probes that are done.
+    """
+
+    folder: RunFolder
+    context: RunContext
+    resolver: Resolver
+    settings: TunedSettings
+    limits: Limits
+    gpus: tuple[str, ...]
+    probed: set[str] = field(default_factory=set)
+
+    def resolve(self, launches: Sequence[PlannedLaunch]) -> list[ResolvedLaunch]:
+        """Resolve launches, see `Resolver.resolve`. Save the record of each one that cannot start."""
+        return [each for each in self.resolver.resolve(launches) if self._can_start(each)]
+
+    def searches(self, launches: Sequence[ResolvedLaunch]) -> list[ReadyLaunch]:
+        """Return the searches for the settings of the tuned cells that have none yet."""
+        return [
+            self._make_ready(request, launch.environment, launch.data)
+            for launch in self.settings.missing(launches)
+            if (request := self.settings.look_up(self._request(launch, {}), launch.environment))
+        ]
+
+    def ready(self, launches: Sequence[ResolvedLaunch]) -> list[ReadyLaunch]:
+        """Return the launches with their settings. Save the record of each one whose search failed."""
+        return [ready for launch in launches if self._can_start(ready := self._with_settings(launch))]
+
+    def probes(self, launches: Sequence[ReadyLaunch]) -> list[ReadyLaunch]:
+        """Return the probes of the ceilings of what these launches run on. A failed probe costs no cell. --resume tries
+        it again if a launch is missing."""
+        records = self.folder.records("probe")
+        self.probed |= {record.key for record in records if record.ok}
+        tries = Counter(record.key for record in records)
+        probes = []
+        for launch in launches:
+            request = launch_requests.probing(self.folder.plan, launch.request.cell, len(self.limits.cpus))
+            if request.cell.key not in self.probed:
+                self.probed.add(request.cell.key)
+                request = replace(request, launch=1 + tries[request.cell.key])
+                probes.append(self._make_ready(request, launch.environment))
+        return probes
+
+    def _can_start(self, launch: T | UnstartedLaunch) -> TypeGuard[T]:
+        """Save the record of a launch that cannot start."""
+        if isinstance(launch, UnstartedLaunch):
+            self.folder.save(unstarted_record(self.context, launch))
+            return False
+        return True
+
+    def _with_settings(self, launch: ResolvedLaunch) -> ReadyLaunch | UnstartedLaunch:
+        settings = self.settings.of(launch.planned.cell)
+        if isinstance(settings, Reason):
+            return UnstartedLaunch(launch.planned, settings)
+        return self._make_ready(self._request(launch, settings), launch.environment, launch.data)
+
+    def _make_ready(self, request: Request, environment: Environment, data: ResolvedData | None = None) -> ReadyLaunch:
+        """Return a launch that can start. data: None for a probe, which needs none.
+
+        A launch sees only the GPUs that it computes on. So only these are sampled, and a container, which sorts its
+        GPUs by their PCI bus, cannot compute on another one.
+        """
+        used = request.cell.devices if request.cell.device == "cuda" else 0
+        return ReadyLaunch(
+            request=request,
+            environment=environment,
+            limits=replace(self.limits, gpus=self.gpus[:used]),
+            data=data.folder if data else None,
+            data_note=data.note if data else "",
+            work=self.folder.work(request),
+            log=self.folder.log(request),
+        )
+
+    def _request(self, launch: ResolvedLaunch, settings: Mapping[str, str]) -> Request:
+        threads = len(self.limits.cpus)
+        return launch_requests.measuring(
+            self.folder.plan, launch.planned, launch.scenario, launch.data.kind, threads, settings
+        )
