@@ -5,12 +5,14 @@ The unit of statistics is the launch, never a window of one launch. `kit.analysi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING, Any, Literal
 
 from kit.analysis.intervals import Interval, Verdict, cell_interval, ratio_interval
+from kit.model.formatting import format_percent
 from kit.model.record import Record
 from kit.model.run import CELL_COLUMNS, MEASURED_COLUMNS, Run
 from scenarios.contract.cell import Cell
@@ -30,8 +32,10 @@ class CellSummary:
     is only one launch. lowest, highest: images/s of the slowest and the fastest launch. projected: no whole epoch was
     timed. inference_batch: images per call in the throughput measurement.
 
-    The following come from the first ok launch, and are None or empty unless it trained whole epochs. test_accuracy,
-    test_loss: after the last epoch. curve: (epoch, train accuracy, test accuracy).
+    The following come from the first ok launch. test_accuracy, test_loss: after the last whole epoch, None if there is
+    none. curve: (epoch, train accuracy, test accuracy), empty if there is no whole epoch. early_accuracy, images_seen:
+    test accuracy after a training within a time budget, and the number of images of that training. They show that the
+    network learned, and must not be ranked. None for synthetic data, whole epochs, and a budget of steps.
     """
 
     cell: Cell
@@ -45,6 +49,8 @@ class CellSummary:
     projected: bool = False
     test_accuracy: float | None = None
     test_loss: float | None = None
+    early_accuracy: float | None = None
+    images_seen: int | None = None
     curve: tuple[tuple[int, float, float], ...] = ()
     p50_ms: float | None = None
     p90_ms: float | None = None
@@ -119,7 +125,8 @@ def _numbers(ok: pd.DataFrame, records: Sequence[Record]) -> dict[str, Any]:
     assert first
     assert first.training
     assert first.inference
-    numbers: dict[str, Any] = {name: float(ok[name].median()) for name in MEASURED_COLUMNS}
+    medians = {name: float(ok[name].median()) for name in MEASURED_COLUMNS}
+    numbers: dict[str, Any] = {name: None if math.isnan(value) else value for name, value in medians.items()}
     if interval := cell_interval(speeds(records)):
         numbers |= {"images_per_s": interval.estimate, "interval": interval}
     numbers |= {
@@ -133,6 +140,11 @@ def _numbers(ok: pd.DataFrame, records: Sequence[Record]) -> dict[str, Any]:
             "test_accuracy": epochs[-1].test_accuracy,
             "test_loss": epochs[-1].test_loss,
             "curve": tuple((e.index, e.train_accuracy, e.test_accuracy) for e in epochs),
+        }
+    elif not records[0].synthetic and records[0].request and records[0].request.budget.seconds:
+        numbers |= {
+            "early_accuracy": first.inference.test_accuracy,
+            "images_seen": first.training.steps * records[0].cell.batch,
         }
     return numbers
 
@@ -194,3 +206,12 @@ def short_names(cells: Sequence[Cell]) -> list[str]:
             parts.append(f"b{cell.batch}")
         names.append("/".join(parts))
     return names
+
+
+def format_accuracy(summary: CellSummary, missing: str) -> str:
+    """Return for example `99.12 %` after whole epochs, `93.1 % after 40,000 images`, or the text `missing`."""
+    if summary.test_accuracy is not None:
+        return format_percent(summary.test_accuracy, 2)
+    if summary.early_accuracy is None:
+        return missing
+    return f"{format_percent(summary.early_accuracy, 1)} after {summary.images_seen:,} images"
