@@ -140,22 +140,23 @@ def require_offered(axes: Callable[[Options, Scenario], Axes], options: Options,
 class Meter(Protocol):
     """The clock of a training loop.
 
-    The loop calls `begin` once, right before it requests its first batch, and `step` after each step. If `step` returns
-    True, the loop waits for the device and calls `mark`. A loop that runs several steps at once runs at most `due()` of
-    them, and then calls `step` for each.
+    The loop calls `begin` once, after what it prepares only once per training set or batch size, and before what it
+    does in each epoch: shuffling, starting the iterator and its workers, resetting sums. It calls `step` after each
+    step. If `step` returns True, the loop waits for the device and calls `mark`. A loop that runs several steps at once
+    runs at most `due()` of them, and then calls `step` for each.
     """
 
     def begin(self) -> None:
         """Start an epoch."""
 
     def due(self) -> int:
-        """Return the number of steps until the window ends, at least 1."""
+        """Return the number of steps until the window ends, at least 1. It may end in a later epoch."""
 
     def step(self, images: int) -> bool:
         """Count one step over `images` images. Return True if a window ends here."""
 
     def mark(self) -> bool:
-        """Close the window; the device is synchronized. Return False to stop training now, in mid-epoch."""
+        """Close the window; the device is synchronized. Return False to end the epoch now."""
 
 
 class Model(Protocol):

@@ -134,8 +134,8 @@ def result(launch_request: Request, images_per_s: float = 1000.0, epochs: int = 
         launch=launch_request.launch,
         status=Status.OK,
         timings=Timings(1, 1, 1, 1, 1, 1, 1, 1, 8),
-        training=Training([window, window], 1, images_per_s, epoch_s, not epochs, 2, 0.5, curve),
-        inference=Inference([1.0, 2.0], 1.5, 2.0, 3.0, 256, [window], 5 * images_per_s, 1000, 0.5, 0.9),
+        training=Training([window] * 6, 1, images_per_s, epoch_s, not epochs, 6, 0.5, curve),
+        inference=Inference([1.0, 2.0], 1.5, 2.0, None, 256, [window], 5 * images_per_s, 1000, 0.5, 0.9),
         proof=Proof(True, [Check("logits", 1e-6, 5e-4, True)], "torch", 0.1, False),
         evidence=Evidence(
             placement=Placement(

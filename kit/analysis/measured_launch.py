@@ -1,5 +1,6 @@
 """Define an ok launch with its measurements, and with what the host measured while it trained. No input or output."""
 
+import math
 import re
 import statistics
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from kit.model.machine import Gpu
 from kit.model.record import Record
 from scenarios.contract.ranges import MIN_POSITIVE
 from scenarios.contract.request import Request
-from scenarios.contract.result import Evidence, Telemetry, Training
+from scenarios.contract.result import Evidence, Telemetry, Training, Window, within_epochs
 
 MIN_SAMPLED_S = 2.0  # long enough for some host samples to lie completely within
 POWER_CAP_SHARE = 0.99  # of the default limit: drivers round limits to the watt
@@ -28,9 +29,17 @@ class MeasuredLaunch:
 
     @property
     def steady_rates(self) -> list[float]:
-        """Return the images/s of each steady window, above 0."""
+        """Return the images/s of each of `comparable_windows`, above 0."""
+        return [window.images / window.seconds for window in self.comparable_windows]
+
+    @property
+    def comparable_windows(self) -> list[Window]:
+        """Return the steady windows that say how fast equal work is done: without epoch boundaries, if these are rare.
+
+        Windows without images or with a useless duration are left out.
+        """
         steady = self.training.windows[self.training.steady_from :]
-        return [w.images / w.seconds for w in steady if w.images > 0 and w.seconds >= MIN_POSITIVE]
+        return [w for w in within_epochs(steady) if w.images > 0 and MIN_POSITIVE <= w.seconds < math.inf]
 
     @property
     def other_cpus(self) -> float | None:
@@ -95,11 +104,13 @@ class MeasuredLaunch:
 
 
 def measured_launches(records: Sequence[Record]) -> list[MeasuredLaunch]:
-    """Return the ok launches among the records, in their order."""
+    """Return the ok launches among the records, in their order, without those whose speed is not a positive number."""
     launches = []
     for record in records:
         request, result = record.request, record.result
-        if record.ok and request and result and result.training and result.evidence and result.telemetry:
+        if not (record.ok and request and result and result.training and result.evidence and result.telemetry):
+            continue
+        if 0 < result.training.images_per_s < math.inf:
             launches.append(MeasuredLaunch(record, request, result.training, result.evidence, result.telemetry))
     return launches
 

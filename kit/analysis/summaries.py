@@ -5,6 +5,7 @@ The unit of statistics is the launch, never a window of one launch. `kit.analysi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
@@ -21,6 +22,7 @@ from kit.analysis.intervals import (
     typical,
 )
 from kit.analysis.pairing import Rates, pair, rates
+from kit.model.formatting import format_percent
 from kit.model.record import Record
 from kit.model.run import CELL_COLUMNS, MEASURED_COLUMNS, Run
 from scenarios.contract.cell import Cell
@@ -41,8 +43,10 @@ class CellSummary:
     run. lowest, highest: images/s of the slowest and the fastest launch. projected: no whole epoch was timed.
     inference_batch: images per call in the throughput measurement.
 
-    The following come from the first ok launch, and are None or empty unless it trained whole epochs. test_accuracy,
-    test_loss: after the last epoch. curve: (epoch, train accuracy, test accuracy).
+    The following come from the first ok launch. test_accuracy, test_loss: after the last whole epoch, None if there is
+    none. curve: (epoch, train accuracy, test accuracy), empty if there is no whole epoch. early_accuracy, images_seen:
+    test accuracy after a training within a time budget, and the number of images of that training. They show that the
+    network learned, and must not be ranked. None for synthetic data, whole epochs, and a budget of steps.
     """
 
     cell: Cell
@@ -56,6 +60,8 @@ class CellSummary:
     projected: bool = False
     test_accuracy: float | None = None
     test_loss: float | None = None
+    early_accuracy: float | None = None
+    images_seen: int | None = None
     curve: tuple[tuple[int, float, float], ...] = ()
     p50_ms: float | None = None
     p90_ms: float | None = None
@@ -147,7 +153,8 @@ def _numbers(ok: pd.DataFrame, records: Sequence[Record]) -> dict[str, Any]:
     assert first
     assert first.training
     assert first.inference
-    numbers: dict[str, Any] = {name: float(ok[name].median()) for name in MEASURED_COLUMNS}
+    medians = {name: float(ok[name].median()) for name in MEASURED_COLUMNS}
+    numbers: dict[str, Any] = {name: None if math.isnan(value) else value for name, value in medians.items()}
     if speeds := [*rates(records).values()]:
         numbers |= {"images_per_s": typical(speeds), "interval": cell_interval(speeds)}
     numbers |= {
@@ -161,6 +168,11 @@ def _numbers(ok: pd.DataFrame, records: Sequence[Record]) -> dict[str, Any]:
             "test_accuracy": epochs[-1].test_accuracy,
             "test_loss": epochs[-1].test_loss,
             "curve": tuple((e.index, e.train_accuracy, e.test_accuracy) for e in epochs),
+        }
+    elif not records[0].synthetic and records[0].request and records[0].request.budget.seconds:
+        numbers |= {
+            "early_accuracy": first.inference.test_accuracy,
+            "images_seen": first.training.steps * records[0].cell.batch,
         }
     return numbers
 
@@ -240,3 +252,12 @@ def short_names(cells: Sequence[Cell]) -> list[str]:
             parts.append(f"b{cell.batch}")
         names.append("/".join(parts))
     return names
+
+
+def format_accuracy(summary: CellSummary, missing: str) -> str:
+    """Return for example `99.12 %` after whole epochs, `93.1 % after 40,000 images`, or the text `missing`."""
+    if summary.test_accuracy is not None:
+        return format_percent(summary.test_accuracy, 2)
+    if summary.early_accuracy is None:
+        return missing
+    return f"{format_percent(summary.early_accuracy, 1)} after {summary.images_seen:,} images"

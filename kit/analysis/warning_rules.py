@@ -11,7 +11,14 @@ from collections.abc import Callable, Sequence
 from scipy.special import stdtrit
 
 from kit.analysis.measured_launch import MeasuredLaunch
-from kit.analysis.robust import mann_kendall, modified_z_scores, relative_spread, theil_sen
+from kit.analysis.robust import (
+    change_point,
+    mann_kendall,
+    modified_z_scores,
+    relative_spread,
+    theil_sen,
+    variance_factor,
+)
 from kit.model.formatting import format_percent as percent
 
 # Of the machine's logical CPUs. This is twice the 2.5 % to which intervals are narrowed. A parallel loop waits for its
@@ -30,10 +37,14 @@ MIN_FOR_SPREAD = 3
 # 1.2533 * 0.1 / sqrt(24) = 2.6 % (standard error of the median of a normal sample).
 NOISY_WINDOWS = 0.10
 MIN_WINDOWS = 8  # also required by the Mann-Kendall test
+# The meter measures a launch for longer to get this many (MIN_STEADY in scenarios.measuring.window_meter).
+MIN_STEADY_WINDOWS = 5
 UNSETTLED_SHARE = 0.48  # of the time after the first step: half of it, less the rounding to windows
 TREND_P = 0.01  # one false alarm in a hundred series of independent values
 # From first to last: two runs of an idle machine differ by 2 to 3 % (faster-cpython, A/A runs).
 TREND_CHANGE = 0.03
+JUMP_P = 0.01  # for all launches of a cell together
+JUMP_CHANGE = 0.10  # as NOISY_WINDOWS: a smaller jump is within what the windows of a usable launch differ by
 OUTLIER_Z = 3.5  # Iglewicz and Hoaglin (1993)
 MIN_FOR_OUTLIERS = 5
 OUTLIER_CHANGE = 0.05  # without it, the rule would report irrelevant differences if launches agree closely
@@ -115,13 +126,64 @@ def no_steady_state(cell: Sequence[MeasuredLaunch]) -> str | None:
     )
 
 
-def drift_of_windows(cell: Sequence[MeasuredLaunch]) -> str | None:
-    """Apply the Mann-Kendall test within each launch.
+def few_windows(cell: Sequence[MeasuredLaunch]) -> str | None:
+    """Find launches whose steps were too slow for enough steady windows. Whole epochs and steps need none."""
+    counts = [
+        len(launch.training.windows) - launch.training.steady_from
+        for launch in cell
+        if launch.request.budget.seconds is not None
+    ]
+    few = [count for count in counts if count < MIN_STEADY_WINDOWS]
+    if not few:
+        return None
+    return (
+        f"The speed comes from {min(few)} steady window{'s' * (min(few) != 1)}, but its spread cannot be judged from "
+        f"fewer than {MIN_STEADY_WINDOWS}{_among(len(few), len(cell))}."
+    )
 
-    The rule applies if most of the launches change in the same direction, because the windows of one launch are not
-    independent of each other.
+
+def jump_of_windows(cell: Sequence[MeasuredLaunch]) -> str | None:
+    """Find the largest jump of the speed within a launch. One launch is enough: its result mixes two speeds."""
+    jumps = [jump for launch in cell if (jump := _jump(launch, JUMP_P / len(cell)))]
+    if not jumps:
+        return None
+    change, seconds = max(jumps, key=lambda jump: abs(jump[0]))
+    return (
+        f"The speed jumped by {percent(change, signed=True)} within a launch, after {seconds:.1f} s of steady training"
+        f"{_among(len(jumps), len(cell))} (maximum t-test, p < {JUMP_P})."
+    )
+
+
+def _jump(launch: MeasuredLaunch, level: float) -> tuple[float, float] | None:
+    """Return the relative change of a jump within a launch and the seconds of steady training before it.
+
+    The change is that of the median. Return None if there is no jump of at least JUMP_CHANGE, or if a straight line
+    fits better than a jump.
     """
-    changes = [change for launch in cell if (change := trend(launch.steady_rates)) is not None]
+    windows, rates = launch.comparable_windows, launch.steady_rates
+    if len(rates) < MIN_WINDOWS:
+        return None
+    at, p = change_point(rates)
+    before, after = rates[:at], rates[at:]
+    change = statistics.median(after) / statistics.median(before) - 1
+    if p >= level or abs(change) < JUMP_CHANGE:
+        return None
+    around_jump = sum(len(part) * statistics.pvariance(part) for part in (before, after))
+    line = statistics.linear_regression(range(len(rates)), rates)
+    around_line = sum((rate - line.intercept - line.slope * place) ** 2 for place, rate in enumerate(rates))
+    return (change, windows[at].start_at - windows[0].start_at) if around_jump < around_line else None
+
+
+def drift_of_windows(cell: Sequence[MeasuredLaunch]) -> str | None:
+    """Apply the Mann-Kendall test within each launch, without those that `jump_of_windows` reports.
+
+    The rule applies if most of the launches change in the same direction, because one may do so by chance.
+    """
+    changes = [
+        change
+        for launch in cell
+        if not _jump(launch, JUMP_P / len(cell)) and (change := trend(launch.steady_rates)) is not None
+    ]
     for drifting in ([c for c in changes if c < 0], [c for c in changes if c > 0]):
         if len(drifting) > len(cell) / 2:
             median = percent(statistics.median(drifting), signed=True)
@@ -205,12 +267,18 @@ def _logs(cell: Sequence[MeasuredLaunch]) -> list[float]:
 def trend(series: Sequence[float]) -> float | None:
     """Return the relative change from first to last by the Theil-Sen slope.
 
-    Return None if the Mann-Kendall test finds no trend, or if the change is below TREND_CHANGE.
+    Return None if the Mann-Kendall test finds no trend, or if the change is below TREND_CHANGE. The test allows for the
+    autocorrelation of the series around the trend, because windows and launches that follow each other are similar.
     """
-    if len(series) < MIN_WINDOWS or mann_kendall(series) >= TREND_P:
+    if len(series) < MIN_WINDOWS:
         return None
-    change = theil_sen(series) * (len(series) - 1) / statistics.median(series)
-    return change if abs(change) >= TREND_CHANGE else None
+    slope = theil_sen(series)
+    change = slope * (len(series) - 1) / statistics.median(series)
+    if abs(change) < TREND_CHANGE:
+        return None
+    around = [value - slope * place for place, value in enumerate(series)]
+    mean = statistics.fmean(around)
+    return change if mann_kendall(series, variance_factor([value - mean for value in around])) < TREND_P else None
 
 
 def _worst(

@@ -34,6 +34,8 @@ class WarningCode(StrEnum):
     POWER_CAP = "power_cap"
     STEAL = "steal"
     NO_STEADY_STATE = "no_steady_state"
+    FEW_WINDOWS = "few_windows"
+    JUMP = "jump"
     DRIFT = "drift"
     CORRELATED = "correlated"
     NOISY = "noisy"
@@ -72,6 +74,8 @@ REMEDIES: Mapping[WarningCode, str] = {
     WarningCode.POWER_CAP: "Restore the default with nvidia-smi --power-limit, or report the limit with the results.",
     WarningCode.STEAL: "Use an instance with dedicated CPUs, or measure when its host is less busy.",
     WarningCode.NO_STEADY_STATE: "Measure for longer (--profile standard), and find out what does not settle.",
+    WarningCode.FEW_WINDOWS: "Measure for longer (--profile standard), or choose a smaller batch size.",
+    WarningCode.JUMP: "Find out what changed at that time (other programs, clocks, power limit), then measure again.",
     WarningCode.DRIFT: "Find out what heats up or fills up (clocks, temperature, memory, load), then measure again.",
     WarningCode.CORRELATED: "Compare cells of one run by their ratios, which come from pairs. Measure again at another "
     "time to see how much the speeds change.",
@@ -93,6 +97,8 @@ CELL_RULES: Mapping[WarningCode, Callable[[Sequence[MeasuredLaunch]], str | None
     WarningCode.HOT_GPU: warning_rules.hot_gpu,
     WarningCode.STEAL: warning_rules.steal,
     WarningCode.NO_STEADY_STATE: warning_rules.no_steady_state,
+    WarningCode.FEW_WINDOWS: warning_rules.few_windows,
+    WarningCode.JUMP: warning_rules.jump_of_windows,
     WarningCode.DRIFT: warning_rules.drift_of_windows,
     WarningCode.NOISY: warning_rules.noisy,
     WarningCode.SLOW_FIRST_LAUNCH: warning_rules.slow_first_launch,

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from kit.analysis.intervals import CONFIDENCE
-from kit.analysis.summaries import CellSummary, short_names
+from kit.analysis.summaries import CellSummary, format_accuracy, short_names
 from kit.cli.console import Column
 from kit.model.formatting import format_percent
 from kit.storage import run_folder
@@ -45,7 +45,7 @@ def table(analysis: RunAnalysis) -> list[list[str]]:
             _status(statuses[summary.key]),
             _speed(summary),
             _shown(summary.epoch_s, (PROJECTED if summary.projected else "") + "{:,.1f}"),
-            "" if summary.test_accuracy is None else format_percent(summary.test_accuracy, 2),
+            format_accuracy(summary, ""),
             _shown(summary.p50_ms, "{:.2f}"),
         ]
         for summary, name in zip(shown, short_names([summary.cell for summary in shown]), strict=True)
@@ -62,7 +62,11 @@ def notes(analysis: RunAnalysis) -> list[str]:
     if any(summary.projected for summary in summaries):
         found.append(f"{PROJECTED} projected from windows of steady training")
     trained = [summary for summary in summaries if summary.images_per_s is not None]
-    if trained and all(summary.test_accuracy is None for summary in trained):
+    if any(summary.early_accuracy is not None for summary in trained):
+        found.append(
+            "An accuracy after a number of images shows that the network learns. Use --profile full to compare."
+        )
+    elif trained and all(summary.test_accuracy is None for summary in trained):
         found.append("No accuracy is shown, because no cell was trained for its epochs. Use --profile full.")
     if any(summary.interval for summary in summaries):
         found.append(

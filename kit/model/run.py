@@ -11,6 +11,7 @@ from kit.model.machine import Machine
 from kit.model.plan import Plan
 from kit.model.record import Record
 from scenarios.contract.cell import Cell
+from scenarios.contract.result import MIN_P99_SAMPLES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +54,7 @@ class Run:
         | images_per_s | training speed, images/s; this and the following columns are NaN unless the launch is `ok` |
         | epoch_s | time of one training epoch, s |
         | inference_images_per_s | inference speed at a large batch size, images/s |
-        | p50_ms, p90_ms, p99_ms | percentiles of the latency at batch size 1, ms |
+        | p50_ms, p90_ms, p99_ms | percentiles of the latency at batch size 1, ms; p99_ms is NaN for too few calls |
         | cpu_cores | mean number of busy CPU cores while training |
         """
         import pandas as pd  # takes half a second, which `kit --help` and `kit plan` do not need
@@ -64,13 +65,14 @@ class Run:
             row |= {"launch": record.launch, "status": str(record.status), "synthetic": record.synthetic}
             result = record.result
             if record.ok and result and result.training and result.inference and result.telemetry:
+                many = len(result.inference.latency_ms) >= MIN_P99_SAMPLES
                 row |= {
                     "images_per_s": result.training.images_per_s,
                     "epoch_s": result.training.epoch_s,
                     "inference_images_per_s": result.inference.images_per_s,
                     "p50_ms": result.inference.p50_ms,
                     "p90_ms": result.inference.p90_ms,
-                    "p99_ms": result.inference.p99_ms,
+                    "p99_ms": result.inference.p99_ms if many else None,
                     "cpu_cores": result.telemetry.cpu_cores,
                 }
             rows.append(row)

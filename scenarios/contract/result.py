@@ -1,5 +1,6 @@
 """Define the result: what a worker reports about one launch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -29,14 +30,30 @@ PARTS: dict[Purpose, tuple[str, ...]] = {
 CeilingValue = Annotated[float, Range(MIN_POSITIVE, MAX_CEILING)]
 
 
+MIN_P99_SAMPLES = 500  # five samples lie above it; with fewer, it is little more than the slowest call
+
+
 @dataclass(frozen=True)
 class Window:
-    """Consecutive training steps between two clock readings. The device is synchronized at both."""
+    """Consecutive training steps between two clock readings. The device is synchronized at both.
+
+    boundaries: number of epochs that ended in the window, so that the next one began. Their time is part of `seconds`.
+    """
 
     start_at: Time
     seconds: Time
     steps: Count
     images: Count
+    boundaries: Count = 0
+
+
+def within_epochs(windows: Sequence[Window]) -> list[Window]:
+    """Return the windows without an epoch boundary, whose rates are comparable.
+
+    Return all windows if these are fewer than half, because epochs are then so short that boundaries are the rule.
+    """
+    inner = [window for window in windows if not window.boundaries]
+    return inner if 2 * len(inner) >= len(windows) else list(windows)
 
 
 @dataclass(frozen=True)
@@ -61,11 +78,16 @@ class Training:
     """The training part of a launch.
 
     windows: all windows, including the warm-up; the first window is the first step alone. steady_from: index of the
-    first window that counts. images_per_s: median over the steady windows; with whole epochs, the median over the
-    epochs after the first, if there are more. epoch_s: time of one epoch of the published training set. projected:
-    whether epoch_s is computed from images_per_s because no whole epoch was timed. steps: number of steps in all.
-    final_loss: training loss, in nats, at the end of the last window or epoch. epochs: empty if no whole epoch was
-    trained.
+    first window that counts. images_per_s: images of an epoch divided by its time, with stalls and the epoch boundary,
+    from the steady windows; with whole epochs, from the epochs after the first, if there are more. epoch_s: time of one
+    epoch of the published training set. projected: whether epoch_s is computed from images_per_s because no whole
+    epoch was timed. steps: number of steps in all. final_loss: training loss, in nats, at the end of the last window or
+    epoch. epochs: empty if no whole epoch was trained.
+
+    The following are None in older results. median_images_per_s: median over the steady windows without an epoch
+    boundary, or over the whole epochs. boundary_s: extra time of an epoch boundary (end of the iterator, shuffling,
+    start of the next one); also None if it cannot be separated. stall_share: share of an epoch's time that is lost
+    against `median_images_per_s`, by stalls and by the boundary.
     """
 
     windows: list[Window]
@@ -76,6 +98,9 @@ class Training:
     steps: Count
     final_loss: float
     epochs: list[Epoch]
+    median_images_per_s: Rate | None = None
+    boundary_s: Time | None = None
+    stall_share: Share | None = None
 
 
 @dataclass(frozen=True)
@@ -83,14 +108,15 @@ class Inference:
     """The inference part of a launch.
 
     latency_ms: duration of each call at batch size 1, from host array to host array. p50_ms, p90_ms, p99_ms:
-    percentiles of these. windows: calls at batch size `batch`. images_per_s: median over these windows. test_loss (in
-    nats), test_accuracy: of the trained weights on `test_images` images. After a short training they mean nothing.
+    percentiles of these; p99_ms is None for fewer than MIN_P99_SAMPLES calls. windows: calls at batch size `batch`.
+    images_per_s: median over these windows. test_loss (in nats), test_accuracy: of the trained weights on `test_images`
+    images. They mean little after a short training.
     """
 
     latency_ms: list[Time]
     p50_ms: PositiveTime
     p90_ms: PositiveTime
-    p99_ms: PositiveTime
+    p99_ms: PositiveTime | None
     batch: Positive
     windows: list[Window]
     images_per_s: Rate

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from scenarios.adapter import Arrays, Images, Model
-from scenarios.contract.result import Inference, Window
+from scenarios.contract.result import MIN_P99_SAMPLES, Inference, Window
 from scenarios.measuring.training import evaluate
 from scenarios.spec import Scenario
 
@@ -29,7 +29,7 @@ def infer(model: Model, scenario: Scenario, test: Arrays, seconds: float) -> Inf
         latency_ms=latency_ms,
         p50_ms=p50,
         p90_ms=p90,
-        p99_ms=p99,
+        p99_ms=p99 if len(latency_ms) >= MIN_P99_SAMPLES else None,
         batch=batch,
         windows=windows,
         images_per_s=statistics.median(w.images / w.seconds for w in windows),

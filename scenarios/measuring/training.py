@@ -4,11 +4,12 @@ import itertools
 import math
 import statistics
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
 from scenarios.adapter import Arrays, Model, Sums, TrainSet
-from scenarios.contract.result import Epoch, Training
+from scenarios.contract.result import Epoch, Training, Window, within_epochs
 from scenarios.measuring.window_meter import WindowMeter
 from scenarios.proof import reference
 from scenarios.spec import DATASETS, Scenario
@@ -45,8 +46,15 @@ def train(model: Model, scenario: Scenario, data: TrainSet, test: Arrays, meter:
         elif meter.finished:
             break
     published = DATASETS[scenario.dataset].train
-    timed = epochs[1:] or epochs or meter.windows[meter.steady_from :]
-    rate = statistics.median(part.images / part.seconds for part in timed)
+    timed, boundary_s = epochs[1:] or epochs, None
+    if timed:
+        rate = sum(epoch.images for epoch in timed) / sum(epoch.seconds for epoch in timed)
+        median = statistics.median(epoch.images / epoch.seconds for epoch in timed)
+    else:
+        steady = meter.windows[meter.steady_from :]
+        measured_s, boundary_s = epoch_time(steady, len(data))
+        rate = len(data) / measured_s
+        median = statistics.median(window.images / window.seconds for window in within_epochs(steady))
     projected = not epochs or len(data) != published
     return Training(
         windows=meter.windows,
@@ -57,7 +65,33 @@ def train(model: Model, scenario: Scenario, data: TrainSet, test: Arrays, meter:
         steps=meter.steps,
         final_loss=sums.loss / max(sums.images, 1),
         epochs=epochs,
+        median_images_per_s=median,
+        boundary_s=boundary_s,
+        stall_share=max(0.0, 1 - rate / median),
     )
+
+
+def epoch_time(windows: Sequence[Window], images: int) -> tuple[float, float | None]:
+    """Return the seconds of an epoch of this many images, and the part of them that an epoch boundary takes.
+
+    A sum over all windows would depend on how many boundaries happen to lie in them: one, several or none of an epoch
+    that lasts about as long as the measurement. An epoch has exactly one boundary, and costs
+
+        images * pace + boundary.
+
+    pace: seconds per image in the windows without a boundary, with their stalls. boundary: what the windows take beyond
+    that, per boundary. This is a ratio estimate with two strata (Cochran, Sampling Techniques, 1977, chapter 6). For
+    whole epochs it is the sum of seconds over the sum of images. If most windows have a boundary, or none has one, the
+    second value is None, and the first is computed from all windows.
+    """
+    seconds, seen = sum(w.seconds for w in windows), sum(w.images for w in windows)
+    inner = within_epochs(windows)
+    if len(inner) == len(windows):
+        return images * seconds / seen, None
+    boundaries = sum(window.boundaries for window in windows)
+    pace = sum(w.seconds for w in inner) / sum(w.images for w in inner)
+    extra = (seconds - pace * seen) / boundaries
+    return images * pace + extra, max(0.0, extra)
 
 
 def evaluate(model: Model, scenario: Scenario, test: Arrays) -> tuple[float, float]:

@@ -8,25 +8,34 @@ import time
 from collections.abc import Callable, Sequence
 
 from scenarios.contract.request import Budget
-from scenarios.contract.result import Window
+from scenarios.contract.result import Window, within_epochs
 
 WINDOW_S = 0.25  # long enough that the cost of one clock reading and one synchronization is negligible
-MIN_STEADY = 5  # values that `truncation_point` leaves
+MIN_STEADY = 5  # values that `truncation_point` leaves, and steady windows that a launch needs
+MAX_BUDGETS = 10  # a launch with slow steps is measured for up to this many times its budget to get them
 
 
 class WindowMeter:
     """The `Meter` of a measured training.
 
     The first window is the first step alone (compilation, allocation). Then the windows grow to `WINDOW_S`, at most
-    doubling each time. With `whole_epochs`, each epoch is one window. A window never spans two epochs: steps after the
-    last window of an epoch are dropped. Steady are the windows from the first one of full length on, without the
-    warm-up that `truncation_point` finds in their rates. Training ends when the steady windows last `budget.seconds`,
-    when twice that time has been measured, or after `budget.steps`.
+    doubling each time. They follow each other without a gap, also from one epoch to the next, so the time of an epoch
+    boundary belongs to a window. With `whole_epochs`, each epoch is one window, and the time between epochs, in which
+    the model is evaluated, belongs to none.
+
+    Steady are the windows from the first one of full length on, without the warm-up that `truncation_point` finds in
+    their rates. Training ends after `budget.steps`, or when the steady windows suffice: at least MIN_STEADY windows
+    that last `budget.seconds`, or all windows of twice that time if the speed does not settle. Steps may be so slow
+    that MIN_STEADY windows take longer. Then training ends after MAX_BUDGETS times `budget.seconds` at the latest.
+
+    A long epoch may have no boundary in its steady windows. In this case `mark` ends the epoch, and training ends one
+    window later, so that this window has a boundary.
     """
 
     def __init__(self, budget: Budget, epoch_steps: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.windows: list[Window] = []
         self.steps = 0
+        self.finished = False  # whether the budget is used up
         self.first_step_s = 0.0
         self.budget = budget
         self._epoch_steps = epoch_steps
@@ -35,6 +44,7 @@ class WindowMeter:
         self._epoch_step = 0
         self._window_step = 0
         self._window_images = 0
+        self._boundaries = 0  # in the current window
         self._size = 1
         self._left = self._window_steps()  # counted down, because each call of `step` is part of the measured time
         self._full_from: int | None = None
@@ -56,19 +66,15 @@ class WindowMeter:
             return min(1, len(self.windows) - 1)
         if self._full_from is None:
             return len(self.windows) // 2
-        return self._full_from + truncation_point([w.images / w.seconds for w in self.windows[self._full_from :]])
-
-    @property
-    def finished(self) -> bool:
-        """Whether the budget of steps or of steady seconds is used up."""
-        if self.budget.steps is not None and self.steps >= self.budget.steps:
-            return True
-        if self.budget.seconds is None or self._full_from is None or self._full_s < self.budget.seconds:
-            return False
-        steady_s = sum(w.seconds for w in self.windows[self.steady_from :])
-        return steady_s >= self.budget.seconds or self._full_s >= 2 * self.budget.seconds
+        # Boundaries are rare and slow. Taken for noise, they would hide the warm-up, or count as a part of it.
+        comparable = within_epochs(self.windows[self._full_from :])
+        first = comparable[truncation_point([w.images / w.seconds for w in comparable])]
+        return self.windows.index(first, self._full_from)
 
     def begin(self) -> None:
+        if self.windows and not self.whole_epochs:
+            self._boundaries += 1
+            return
         self._epoch_step = self._window_step = self._window_images = 0
         self._left = self._window_steps()
         self._start = self._clock()
@@ -95,23 +101,38 @@ class WindowMeter:
 
     def mark(self) -> bool:
         now = self._clock()
-        window = Window(self._start, now - self._start, self._window_step, self._window_images)
+        window = Window(self._start, now - self._start, self._window_step, self._window_images, self._boundaries)
         self.windows.append(window)
         if len(self.windows) == 1:
             self.first_step_s = window.seconds
-        elif self._full_from is None and (window.seconds >= WINDOW_S / 2 or window.steps == self._epoch_steps):
+        elif self._full_from is None and window.seconds >= WINDOW_S / 2:
             self._full_from = len(self.windows) - 1
         if self._full_from is not None:
             self._full_s += window.seconds
         fitting = round(WINDOW_S * window.steps / max(window.seconds, 1e-9))
-        self._size = (
-            self._epoch_steps if self.whole_epochs else max(1, min(fitting, 2 * window.steps, self._epoch_steps))
-        )
-        self._window_step = self._window_images = 0
+        self._size = self._epoch_steps if self.whole_epochs else max(1, min(fitting, 2 * window.steps))
+        self._window_step = self._window_images = self._boundaries = 0
         self._left = self._window_steps()
-        goes_on = not self.finished
+        goes_on = self._goes_on()
         self._start = self._clock()  # last, because the search for the end of the warm-up is not part of a window
         return goes_on
+
+    def _goes_on(self) -> bool:
+        """Return whether the epoch goes on. Set `finished` if training ends."""
+        if self.budget.steps is not None:
+            self.finished = self.steps >= self.budget.steps
+            return not self.finished
+        seconds = self.budget.seconds
+        if seconds is None or self._full_from is None or self._full_s < seconds:
+            return True
+        steady = self.windows[self.steady_from :]
+        enough = len(steady) >= MIN_STEADY and (
+            sum(w.seconds for w in steady) >= seconds or self._full_s >= 2 * seconds
+        )
+        if not enough and self._full_s < MAX_BUDGETS * seconds:
+            return True
+        self.finished = any(w.boundaries for w in steady)
+        return False
 
 
 def truncation_point(values: Sequence[float]) -> int:

@@ -7,8 +7,11 @@ pixel leaves a mark there, which is larger if its batch was smaller.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +20,10 @@ from PIL import Image
 from toys import RecordingMeter, noise, save_photo, toy, zeros
 
 from scenarios.adapter import Adapter, Arrays, Meter, Model, Photos, TrainSet
+from scenarios.contract.request import Budget
 from scenarios.data.augment import draw_maps, warp
 from scenarios.data.errors import DataProblem
+from scenarios.measuring.window_meter import WindowMeter
 from scenarios.proof import reference
 from scenarios.spec import Activation, Adam, Augment, Conv, Dense, Flatten, MaxPool, Sgd
 from scenarios.weights import check_weights, digest
@@ -113,6 +118,36 @@ def test_the_meter_ends_windows_and_stops_training(adapter: Adapter) -> None:
     meter = RecordingMeter()
     assert model.train_epoch(marked_arrays(), 1, meter).images == COUNT, "the next epoch is a whole one"
     assert meter.events == ["begin", *[BATCH] * 4, LAST]
+
+
+@pytest.mark.parametrize("kind", ["arrays", "photos"])
+def test_windows_contain_all_images_of_all_epochs_and_the_time_to_shuffle(
+    adapter: Adapter, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On this clock only the drawing of an order takes time."""
+    scenario, epochs = (ARRAYS if kind == "arrays" else PHOTOS), 3
+    train: TrainSet = marked_arrays() if kind == "arrays" else marked_photos(tmp_path)
+    now = 0.0
+
+    def slowed(draw: Callable[..., Any]) -> Callable[..., Any]:
+        def slow(*arguments: Any, **options: Any) -> Any:
+            nonlocal now
+            now += 100.0
+            return draw(*arguments, **options)
+
+        return slow
+
+    monkeypatch.setattr(np.random, "default_rng", slowed(np.random.default_rng))
+    if torch := sys.modules.get("torch"):
+        monkeypatch.setattr(torch, "randperm", slowed(torch.randperm))
+    steps = -(-COUNT // BATCH)
+    meter = WindowMeter(Budget(steps=epochs * steps), steps, lambda: now)
+    model = adapter.build(scenario, zeros(scenario))
+    for epoch in range(epochs):
+        model.train_epoch(train, epoch, meter)
+    assert sum(window.images for window in meter.windows) == epochs * COUNT
+    assert sum(window.boundaries for window in meter.windows) == epochs - 1
+    assert sum(window.seconds for window in meter.windows) == now - meter.windows[0].start_at >= epochs * 100
 
 
 class MeterError(RuntimeError):

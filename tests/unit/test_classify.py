@@ -99,7 +99,7 @@ def result_text(**changes):
         result_text().replace('"images_per_s": 1000.0', f'"images_per_s": {10**400}'),
         result_text().replace('"steps": ', '"steps": 9223372036854775808'),
         "[" * 100_000,
-        result_text().replace('"steady_from": 1', '"steady_from": 2'),
+        result_text().replace('"steady_from": 1', '"steady_from": 6'),
         result_text().replace(f'"schema": {SCHEMA}', f'"schema": {SCHEMA}, "extra": 0'),
     ],
 )

@@ -19,6 +19,7 @@ from kit.planning import catalog
 from kit.storage import run_names
 from kit.storage.run_folder import RunFolder
 from scenarios.contract.reasons import Code, Reason, Status
+from scenarios.contract.request import Budget
 from tests import examples, fakes
 from tests.command import RUN, Kit
 
@@ -227,6 +228,20 @@ def test_a_note_explains_missing_accuracy() -> None:
     part, whole = examples.record(examples.request()), examples.record(examples.request(batch=128), epochs=2)
     assert any("No accuracy" in note and "--profile full" in note for note in results.notes(analyzed(part)))
     assert not any("No accuracy" in note for note in results.notes(analyzed(part, whole)))
+
+
+def test_quick_shows_the_accuracy_after_the_images_seen_if_the_data_are_real() -> None:
+    def accuracy(record: Record) -> str:
+        return results.table(analyzed(record))[0][4]
+
+    real = examples.record(examples.request(data="real", batch=128))
+    assert accuracy(real) == "90.0 % after 768 images"
+    assert any("after a number of images" in note for note in results.notes(analyzed(real)))
+    assert not any("No accuracy" in note for note in results.notes(analyzed(real)))
+    assert accuracy(examples.record(examples.request(data="synthetic"))) == ""
+    assert accuracy(examples.record(examples.request(data="real", budget=Budget(steps=20)))) == ""
+    epochs = examples.record(examples.request(data="real", budget=Budget(epochs=2)), epochs=2)
+    assert accuracy(epochs) == "80.00 %"
 
 
 def test_run_ids_sort_by_time_and_differ() -> None:

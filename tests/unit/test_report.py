@@ -83,7 +83,7 @@ def test_every_measured_number_is_shown_with_its_unit():
     shown = document([record(request(cell()), images_per_s=12345.0)]).text
     assert "12,300" in shown
     assert "≈ 4.86 s" in shown  # 60,000 images at 12,345 per second, projected
-    assert "1.50 / 2.00 / 3.00" in shown
+    assert "1.50 / 2.00 / –" in shown
     assert "61,700 (b256)" in shown
     assert "one launch have no interval" in shown
 

@@ -12,14 +12,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit.analysis.robust import mann_kendall, modified_z_scores, relative_spread, theil_sen
+from kit.analysis import warning_rules
+from kit.analysis.measured_launch import measured_launches
+from kit.analysis.robust import (
+    change_point,
+    mann_kendall,
+    modified_z_scores,
+    relative_spread,
+    theil_sen,
+    variance_factor,
+)
 from kit.analysis.warnings import RunWarning, WarningCode, find_warnings
 from kit.model.record import HostSamples, Image, Record
 from kit.model.run import Run
 from scenarios.contract.cell import CEILINGS
 from scenarios.contract.reasons import Code, Status
 from scenarios.contract.request import Budget
-from scenarios.contract.result import Window
+from scenarios.contract.result import Training, Window
 from tests import examples
 
 CPU, GPU = examples.cell(), examples.cell(device="cuda")
@@ -85,6 +94,7 @@ def machine(limit: float = 700.0, **changes):
 
 IMAGE = Image(kind="image", reference="kit-torch", digest="sha256:1", size_bytes=1)
 FALLING = [-0.005 * i for i in range(24)]
+SLOW_END = [change - 0.45 * (i >= 20) for i, change in enumerate(STEADY)]  # 3,700 to 2,050 images/s in 4 windows
 
 # The code of a warning: records, machine if it matters, and words of the cause.
 CAUSES = {
@@ -112,6 +122,16 @@ CAUSES = {
     ),
     WarningCode.STEAL: (launches(host_samples=host(cpu_steal=0.2)), None, "gave 9 % of the requested CPU time"),
     WarningCode.NO_STEADY_STATE: (launches(steady_from=24), None, "not settled after 8.2 s, the first half"),
+    WarningCode.FEW_WINDOWS: (
+        with_one(launch(3, windows=STEADY[:4])),
+        None,
+        "comes from 4 steady windows, but its spread cannot be judged from fewer than 5 (in 1 of 5 launches)",
+    ),
+    WarningCode.JUMP: (
+        with_one(launch(3, windows=SLOW_END)),
+        None,
+        "jumped by -46 % within a launch, after 20.0 s of steady training (in 1 of 5 launches)",
+    ),
     WarningCode.DRIFT: (launches(windows=FALLING), None, "changed by -12 % from the first to the last steady window"),
     WarningCode.NOISY: (
         [launch(n, change=c) for n, c in enumerate([0.1, -0.1, 0.12, -0.08, 0.0], 1)],
@@ -287,6 +307,74 @@ def test_noise_alone_rarely_raises_a_warning():
     assert raised <= 0.05 * 300
 
 
+def correlated(draw: random.Random, count: int, rho: float, deviation: float) -> list[float]:
+    """Return a first-order autoregressive series around 1 with this lag-1 autocorrelation."""
+    value, series = draw.gauss(0, deviation), []
+    for _ in range(count):
+        series.append(1 + value)
+        value = rho * value + math.sqrt(1 - rho**2) * draw.gauss(0, deviation)
+    return series
+
+
+@pytest.mark.parametrize("count", [12, 24, 80])
+@pytest.mark.parametrize(("rho", "allowed"), [(0.0, 0.01), (0.3, 0.03), (0.6, 0.04), (0.8, 0.08)])
+def test_trends_and_jumps_are_rarely_found_in_windows_that_only_vary(count, rho, allowed):
+    """800 launches, a standard deviation of 5 % within each. Without a correction, up to 40 % of them raise an alarm.
+
+    Twice the standard error of a share of 800 is added to the allowed share.
+    """
+    draw = random.Random(f"{count} {rho}")
+    alarms = {"trend": 0, "jump": 0}
+    for _ in range(800):
+        series = correlated(draw, count, rho, 0.05)
+        alarms["trend"] += warning_rules.trend(series) is not None
+        alarms["jump"] += jump_of(series) is not None
+    assert max(alarms.values()) <= 800 * allowed + 2 * math.sqrt(800 * allowed), alarms
+
+
+def jump_of(series: Sequence[float]) -> str | None:
+    windows = [value - 1 for value in series]
+    return warning_rules.jump_of_windows(measured_launches([launch(windows=windows)]))
+
+
+@pytest.mark.parametrize(("count", "slow"), [(12, 3), (12, 6), (24, 4), (24, 12), (80, 5), (80, 40)])
+def test_jumps_are_found_wherever_they_are(count, slow):
+    """The windows at the end are 45 % slower. The standard deviation is 3 %, as on a quiet machine."""
+    draw = random.Random(f"{count} {slow}")
+    found_in = 0
+    for _ in range(100):
+        series = [value - 0.45 * (i >= count - slow) for i, value in enumerate(correlated(draw, count, 0.0, 0.03))]
+        found_in += "jumped by -4" in (jump_of(series) or "")
+    assert found_in >= 80
+
+
+def test_a_single_stall_and_an_epoch_boundary_are_no_jump():
+    stalled = [*STEADY[:-1], -0.7]
+    assert jump_of([1 + change for change in stalled]) is None
+    record = launch(windows=SLOW_END)
+    assert record.result
+    assert record.result.training
+    windows = [replace(w, boundaries=int(w.seconds > 0.4)) for w in record.result.training.windows]
+    training = replace(record.result.training, windows=windows)
+    assert warning_rules.jump_of_windows(measured_launches([with_training(record, training)])) is None
+
+
+def with_training(record: Record, training: Training) -> Record:
+    assert record.result
+    return record.model_copy(update={"result": replace(record.result, training=training)})
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0, -1.0])
+def test_speeds_that_are_no_positive_numbers_are_left_out(bad):
+    (odd,) = [record for record in launches() if record.launch == 3]
+    assert odd.result
+    assert odd.result.training
+    speed = with_training(odd, replace(odd.result.training, images_per_s=bad))
+    windows = [replace(window, seconds=bad) for window in odd.result.training.windows]
+    for changed in (speed, with_training(odd, replace(odd.result.training, windows=windows))):
+        assert {warning.code for warning in found(with_one(changed))} <= {WarningCode.FEW_LAUNCHES}
+
+
 SERIES = st.lists(st.floats(1, 1e6), min_size=8, max_size=30)
 
 
@@ -309,6 +397,13 @@ def test_statistics_by_hand():
     assert mann_kendall([1.0] * 10) == 1
     assert theil_sen([*rising[:-1], 1000.0]) == pytest.approx(1.0)
     assert theil_sen([1.0, 5.0, 3.0]) == pytest.approx(1.0)  # median of the slopes 4, 1 and -2
+    # n = 100, r = 0.48: rho = (48 + 2) / 96 = 0.521; the limit of the factor for long series is (1 + rho) / (1 - rho)
+    assert variance_factor([1.0, -1.0] * 50) == 1
+    assert variance_factor([0.0] * 9) == 1
+    assert mann_kendall(rising, 4.0) == pytest.approx(2 * statistics.NormalDist().cdf(-5.008 / 2), rel=1e-3)
+    assert change_point([1.0, 1.1, 0.9, 1.0, 5.0, 5.1, 4.9, 5.0])[0] == 4
+    assert change_point([2.0] * 8)[1] == 1
+    assert change_point([1.0] * 4 + [2.0] * 4) == (4, 0.0)
     # median 3, median absolute deviation 1: 0.6745 * (100 - 3) / 1 (Iglewicz and Hoaglin)
     assert modified_z_scores([1, 2, 3, 4, 100])[-1] == pytest.approx(0.6745 * 97, rel=1e-4)
     assert modified_z_scores([5, 5, 5, 5, 9])[-1] == pytest.approx(4 / (1.253314 * 0.8))

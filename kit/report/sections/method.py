@@ -22,7 +22,8 @@ METHOD = (
     (
         "Time is measured in windows of about a quarter of a second. The device is synchronized at the end of a "
         "window, never after a single step. First step, warm-up and steady state are separate. The value of a launch "
-        "is the median of its steady windows. The samples decide where the steady state begins (MSER, White 1997)."
+        "is the number of images of an epoch divided by its time in the steady state, with stalls and the work between "
+        "epochs. The samples decide where the steady state begins (MSER, White 1997)."
     ),
     (
         "The value of a cell is the geometric mean over its launches. Its 95 % interval is computed from the launches "

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kit.analysis.intervals import Interval
-from kit.analysis.summaries import CellSummary
+from kit.analysis.summaries import CellSummary, format_accuracy
 from kit.report import text
 from kit.report.elements import Bar, Point, Table
 from kit.report.section import ReportInput, Section, configuration
@@ -94,7 +94,7 @@ def _table(source: ReportInput, cells: Sequence[CellSummary]) -> Table:
                 text.number(c.images_per_s),
                 f"{c.launches}: {text.number(c.lowest)} to {text.number(c.highest)}" if c.launches > 1 else "1",
                 ("≈ " if c.projected else "") + text.seconds(c.epoch_s),
-                text.percent(c.test_accuracy, 2),
+                format_accuracy(c, text.MISSING),
                 " / ".join(text.number(value) for value in (c.p50_ms, c.p90_ms, c.p99_ms)),
                 f"{text.number(c.inference_images_per_s)} (b{c.inference_batch})",
                 text.number(c.cpu_cores, 2),

@@ -57,11 +57,11 @@ class OnnxRuntimeModel:
         ONNX Runtime returns from a step when the step is finished, on the GPU too. The loss and the correct
         predictions are summed on the device.
         """
-        steps = self._steps(train, epoch)
+        self._prepare(train)
+        meter.begin()
         self._trainer.clear_sums()
         seen = 0
-        meter.begin()
-        for images, run in steps:
+        for images, run in self._steps(train, epoch):
             run()
             seen += images
             if meter.step(images):
@@ -128,19 +128,22 @@ class OnnxRuntimeModel:
 
         return rounds_to_tf32(self._runtime) or step_rounds_to_tf32(build, self._scenario)
 
-    def _prepare_batches(self, images: int) -> None:
-        """Prepare the sizes of an epoch's batches: the full one, and the short last one."""
-        batch = self._scenario.batch
-        for size in {min(batch, images), images % batch} - {0}:
+    def _prepare(self, train: TrainSet) -> None:
+        """Hold or cache the set if the settings ask for it, and prepare the sizes of an epoch's batches."""
+        if isinstance(self._trainer, CapturedTrainer) and isinstance(train, Arrays):
+            self._trainer.hold(train)
+            return
+        if isinstance(train, Photos) and self._options.settings.get("feed") == "cached":
+            self._cache(train)
+        batch, images = self._scenario.batch, len(train)
+        for size in {min(batch, images), images % batch} - {0}:  # the full one, and the short last one
             self._trainer.prepare(np.zeros((size, *self._scenario.image), np.float32), np.zeros(size, np.int64))
 
     def _steps(self, train: TrainSet, epoch: int) -> Iterable[tuple[int, Callable[[], None]]]:
-        """Prepare an epoch. Return the number of images and the run of each step."""
+        """Start an epoch. Return the number of images and the run of each step."""
         if isinstance(self._trainer, CapturedTrainer) and isinstance(train, Arrays):
             self._loader = "gather on the device, in the training step"
-            self._trainer.hold(train)
             return self._trainer.epoch(self._order(train, epoch))
-        self._prepare_batches(len(train))
         return ((len(batch[1]), partial(self._trainer.run, *batch)) for batch in self._batches(train, epoch))
 
     def _order(self, train: TrainSet, epoch: int) -> npt.NDArray[np.int64]:

@@ -38,10 +38,10 @@ class GraphLoopModel(TunedModel):
     def train_epoch(self, train: TrainSet, epoch: int, meter: Meter) -> Sums:
         if self._fed is not train:
             self._place_set(train)
-        order, maps = self._draw_epoch(train, epoch)
-        data = [*self._resident, *self._place(*maps)]
-        batches = {rows.shape[1]: rows for rows in self._place(*cut_batches(order, self._scenario.batch))}
-        self._prepare(batches, lambda size: self._epoch_steps(data, batches[size], 0, 1))
+            data, batches = self._place_epoch(train, epoch)
+            self._prepare(batches, lambda size: self._epoch_steps(data, batches[size], 0, 1))
+        meter.begin()
+        data, batches = self._place_epoch(train, epoch)
         self._seed_dropout(epoch)
         self._model.reset_metrics()
         seen = self._run_epoch(data, batches, meter)
@@ -110,6 +110,12 @@ class GraphLoopModel(TunedModel):
             self._loader = "batches gathered in the graph, a window of steps in one call"
         self._fed, self._prepared = train, set()
 
+    def _place_epoch(self, train: TrainSet, epoch: int) -> tuple[list[Any], dict[int, Any]]:
+        """Return the set with the epoch's augmentation maps and, for each batch size, the rows of its batches."""
+        order, maps = self._draw_epoch(train, epoch)
+        batches = {rows.shape[1]: rows for rows in self._place(*cut_batches(order, self._scenario.batch))}
+        return [*self._resident, *self._place(*maps)], batches
+
     def _draw_epoch(self, train: TrainSet, epoch: int) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.float32]]]:
         """Return the order of the images (N,), and a list of their augmentation maps (N, 2, 3), if they have any."""
         if isinstance(train, Photos):
@@ -123,7 +129,6 @@ class GraphLoopModel(TunedModel):
         batches: for each batch size, the rows of its batches.
         """
         seen = 0
-        meter.begin()
         for size, rows in batches.items():
             done = 0
             while done < len(rows):

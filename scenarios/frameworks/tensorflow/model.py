@@ -221,6 +221,7 @@ class KerasModel:
             self._loader = self._feed.description
         batch = self._scenario.batch
         self._prepare({min(batch, len(train)), len(train) % batch} - {0}, self._step_on_zeros)
+        meter.begin()
         self._seed_dropout(epoch)
         with report_unreadable(train) if isinstance(train, Photos) else nullcontext():
             return self._fit(self._feed.epoch(epoch), len(train), meter)
@@ -245,8 +246,7 @@ class KerasModel:
             return logs
 
         self._model.train_function = counted_step
-        start = keras.callbacks.LambdaCallback(on_epoch_begin=lambda _epoch, _logs: meter.begin())
-        history = self._model.fit(batches, epochs=1, shuffle=False, verbose=0, callbacks=[start]).history
+        history = self._model.fit(batches, epochs=1, shuffle=False, verbose=0).history
         return Sums(seen, history["loss"][0] * seen, round(history["accuracy"][0] * seen))
 
     def resident_steps(self, images: Images, labels: Labels) -> Callable[[int], None]:

@@ -153,10 +153,10 @@ class TorchModel:
         feed = self._feed_for(train)
         self._net.train()
         self._prepare(feed, len(train))
+        meter.begin()
         seed = int(np.random.SeedSequence([self._options.seed, epoch]).generate_state(1, np.uint64)[0])
         self._dropout_generator.manual_seed(seed)
         self._sums.begin()
-        meter.begin()
         with contextlib.closing(self._train_batches(feed, seed)) as sizes:
             for size in sizes:
                 if meter.step(size):

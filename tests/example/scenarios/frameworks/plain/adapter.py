@@ -135,9 +135,9 @@ class PlainModel:
 
     def train_epoch(self, train: TrainSet, epoch: int, meter: Meter) -> Sums:
         """Train one epoch in an order drawn from (seed, epoch)."""
+        meter.begin()
         self._random = np.random.default_rng([self._options.seed, epoch, 1])
         count, loss, correct = 0, 0.0, 0
-        meter.begin()
         for images, labels in self._batches(train, epoch):
             values = self._step(images, labels)
             count += len(labels)
