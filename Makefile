@@ -16,7 +16,7 @@ HAS_WHEELS = @ls $(WHEELS)/*.whl > /dev/null 2>&1 || { echo '"$(WHEELS)" has no 
 .PHONY: help setup run test test-browser test-cuda-stubs test-docker test-slow test-gpu gpu-check wheels bench bench-tuned bench-aa lint format lock docs docs-faults images clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 setup: $(BIN)/kit ## create .venv with an executable kit
 
@@ -39,7 +39,7 @@ test: setup ## run all quick tests, and say what was skipped and why
 test-browser: setup ## open a report in headless Chromium (needs chromium)
 	$(BIN)/python -m pytest tests/browser
 
-test-cuda-stubs: setup ## run ONNX Runtime's CUDA provider on stub libraries (needs a C compiler)
+test-cuda-stubs: setup ## run ONNX Runtime on stubs of CUDA (needs gcc)
 	$(BIN)/python -m pytest tests/cuda_stubs
 
 test-docker: setup ## run all container tests, with whole runs (needs Docker)
@@ -52,7 +52,7 @@ test-gpu: setup ## run the tests that need an NVIDIA GPU
 	$(BIN)/python -m pytest tests/gpu
 	KIT_TEST_DEVICE=cuda $(BIN)/python -m tests.run_contract
 
-gpu-check: $(if $(WHEELS),$(BIN)/offline,setup) ## check cells on an NVIDIA GPU (30 minutes; WHEELS=FOLDER, CHECK_ARGS)
+gpu-check: $(if $(WHEELS),$(BIN)/offline,setup) ## check an NVIDIA GPU (30 minutes; WHEELS=, CHECK_ARGS=)
 	$(if $(WHEELS),$(HAS_NAME))
 	$(if $(WHEELS),$(HAS_WHEELS))
 	$(if $(WHEELS),UV_NO_INDEX=1 UV_FIND_LINKS=$(abspath $(WHEELS))) $(BIN)/python -m tests.gpu_check $(CHECK_ARGS)
@@ -65,7 +65,7 @@ $(BIN)/offline: requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-index --find-links $(WHEELS) --require-hashes -r $<
 	@touch $@
 
-wheels: ## download what gpu-check needs without internet to WHEELS (PYTHON: that of the other machine's version)
+wheels: ## download kit's packages for gpu-check to WHEELS (PYTHON=)
 	$(HAS_NAME)
 	$(HAS_PYTHON)
 	@mkdir -p $(WHEELS)

@@ -225,6 +225,8 @@ def main(arguments: Sequence[str]) -> int:
             break
         if check is build:
             end = time.monotonic() + TOTAL_S
+            if lines[-1].outcome == FAIL:  # the checks would fail for the same reason
+                break
         sys.stdout.write(page(lines[-1:]).splitlines()[0] + "\n")
         sys.stdout.flush()
     text = page(lines)

@@ -25,9 +25,11 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[PlannedLaunch]:
     The list is empty if all blocks are precise, or if the budget has no time left. A block is precise if each ratio of
     two of its cells is narrow (`is_narrow_ratio`). A block of one cell is precise if the cell is narrow (`is_narrow`)
     and the launches of the run are not correlated. A cell with fewer than two `ok` launches has no interval. It gets no
-    more launches, nor does a cell of which one was skipped, or at least as many failed as were `ok`. A round of a block
-    fits into `plan.budget_s` if the seconds spent, the expected seconds of the blocks before it, and its own do not
-    exceed the budget. A launch is expected to take as long as the other launches of its cell on average.
+    more launches, nor does a cell of which one was skipped, or at least as many failed as were `ok`. A round that an
+    interrupt left incomplete is completed first, so that its launches are pairs.
+
+    A round of a block fits into `plan.budget_s` if the seconds spent, the expected seconds of the blocks before it, and
+    its own do not exceed the budget. A launch is expected to take as long as the other launches of its cell on average.
     """
     blocks: dict[tuple[str, ...], dict[PlannedLaunch, list[Record]]] = {}
     for launch in {launch.key: launch for launch in plan.launches}.values():
@@ -41,11 +43,11 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[PlannedLaunch]:
     left_s = math.inf if plan.budget_s is None else plan.budget_s - sum(record.seconds for record in records)
     chosen: list[PlannedLaunch] = []
     for block in sorted(wide, key=wide.__getitem__, reverse=True):
-        cells = blocks[block]
-        expected_s = sum(fmean(record.seconds for record in own) for own in cells.values())
+        launches = _round(plan.seed, blocks[block])
+        expected_s = sum(fmean(record.seconds for record in records if record.key == each.key) for each in launches)
         if expected_s <= left_s:
             left_s -= expected_s
-            chosen += _round(plan.seed, cells)
+            chosen += launches
     return chosen
 
 
@@ -55,7 +57,10 @@ def _can_continue(records: Sequence[Record]) -> bool:
 
 
 def _half_width_if_wide(cells: Cells, *, correlated: bool) -> float | None:
-    """Return the largest half-width in a block that is not precise, else None."""
+    """Return the largest half-width in a block that is not precise, infinity if its last round is incomplete, else
+    None."""
+    if len({max(record.launch for record in own) for own in cells.values()}) > 1:
+        return math.inf
     if len(cells) == 1:
         values = [*rates(next(iter(cells.values()))).values()]
         interval = cell_interval(values)
@@ -68,7 +73,10 @@ def _half_width_if_wide(cells: Cells, *, correlated: bool) -> float | None:
 
 
 def _round(seed: int, cells: Cells) -> list[PlannedLaunch]:
-    """Return one launch of each cell, all with the same number, in random order."""
-    number = 1 + max(record.launch for own in cells.values() for record in own)
-    launches = [launch.model_copy(update={"launch": number}) for launch in cells]
+    """Return one launch of each cell, all with the same number, in random order, or what the last round lacks."""
+    done = {launch: {record.launch for record in own} for launch, own in cells.items()}
+    last = max(map(max, done.values()))
+    lacking = [launch for launch, numbers in done.items() if last not in numbers]
+    number, due = (last, lacking) if lacking else (last + 1, [*cells])
+    launches = [launch.model_copy(update={"launch": number}) for launch in due]
     return random.Random(f"{seed}/{number}/{launches[0].cell.label}").sample(launches, len(launches))

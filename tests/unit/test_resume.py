@@ -43,12 +43,11 @@ def noisy(request, folder):
     return Completion(exit_code=0, seconds=10.0)
 
 
-def test_a_standard_run_repeats_wide_cells_within_its_budget_even_if_resumed(tmp_path):
+def test_a_standard_run_repeats_wide_blocks_within_its_budget_even_if_resumed(tmp_path):
     whole = new_run(tmp_path / "whole", ONE, profile="standard", budget_s=250.0)
     records = execute(whole, fakes.FakeEngine(noisy))
     numbers = Counter(record.cell.framework for record in records)
-    assert numbers["onnxruntime"] == numbers["tensorflow"] == 5
-    assert 7 <= numbers["torch"] <= 15  # the 15 planned launches take 150 of 250 s
+    assert set(numbers.values()) == {8}  # the 15 planned launches take 150 of 250 s, and a further round 30 s
     assert sum(record.seconds for record in records) <= 250
 
     engine = fakes.FakeEngine(noisy)

@@ -64,9 +64,11 @@ def test_the_widest_block_comes_first_and_its_cells_are_in_random_order():
     assert len(orders) == 2
 
 
-def test_all_cells_of_a_block_get_the_same_number_so_that_they_stay_paired():
+def test_a_round_that_was_interrupted_is_completed_first_so_that_its_launches_are_pairs():
     records = [*launches(NARROW, TORCH), *launches(WIDE, TENSORFLOW), *launches((1200.0,), TENSORFLOW, first=6)]
-    assert {number for _, _, number in names(next_round(plan_of(TORCH, TENSORFLOW), records))} == {7}
+    assert names(next_round(plan_of(TORCH, TENSORFLOW), records)) == {("mnist-cnn", "torch", 6)}
+    complete = [*records, *launches((1000.0,), TORCH, first=6)]
+    assert {number for _, _, number in names(next_round(plan_of(TORCH, TENSORFLOW), complete))} == {7}
 
 
 def test_a_block_of_one_cell_needs_a_narrow_cell_whose_launches_are_not_correlated():
@@ -90,7 +92,7 @@ def test_cells_without_an_interval_skipped_or_always_failing_get_no_more(others)
         return [failed(replace(request(cell()), launch=n), status=status) for n in numbers]
 
     def more(records):
-        records = [*records, *(each for other in others for each in launches(NARROW, other))]
+        records = [*records, *(each for other in others for each in launches((NARROW * 2)[: len(records)], other))]
         return [launch for launch in next_round(plan_of(TORCH, *others), records) if launch.cell == TORCH]
 
     assert more([]) == []
