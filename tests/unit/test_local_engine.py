@@ -68,11 +68,18 @@ def launch(engine, tmp_path):
 
 
 def lives(file):
-    """Return whether the process whose id is in the file runs. A process that never started does not, nor a zombie."""
-    try:
-        return psutil.Process(int(file.read_text())).status() not in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
-    except (FileNotFoundError, psutil.NoSuchProcess):
-        return False
+    """Return whether the process whose id is in the file runs. A process that never started does not, nor a zombie.
+
+    A killed process loses its memory, and so its environment, shortly before it becomes a zombie. So wait for that.
+    """
+    for _ in range(100):
+        try:
+            if psutil.Process(int(file.read_text())).status() in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}:
+                return False
+        except (FileNotFoundError, psutil.NoSuchProcess):
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def test_a_worker_can_open_sockets_in_its_temporary_folder_if_the_path_of_its_scratch_folder_is_long(engine, tmp_path):
