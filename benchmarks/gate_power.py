@@ -2,7 +2,8 @@
 
 `python -m benchmarks.gate_power` prints a line of JSON for each simulated machine (`benchmarks.machines`). Both runs
 have 18 cells and were measured in the same rounds: in each round, both launches of a cell run one after the other, in
-random order. The rule is that of runs.
+random order. The rule is that of runs. With `--confirm`, CONFIRM_ROUNDS fresh rounds of the cells that raised the alarm
+must raise it again.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from kit.analysis.losses import changes_of_pairs, loss_of_all, losses_of_each
 
 CELLS = 18
 ROUNDS = (5, 8)
+CONFIRM_ROUNDS = 8  # the default of `kit gate --confirm`
 RUNS = 1000  # simulated pairs of runs of a line
 ALLOWED = 0.05  # the default of `kit gate`
 LOSS_OF_ONE, LOSS_OF_ALL = 0.10, 0.03
@@ -29,7 +31,7 @@ SEED = 0
 
 def ratios(machine: Machine, rounds: int, losses: Errors, generator: np.random.Generator) -> Errors:
     """Return the ratios of two runs, (rounds, cells). losses: of each cell, as logarithms."""
-    errors = machine(generator, rounds * CELLS * 2).reshape(rounds, CELLS, 2)
+    errors = machine(generator, rounds * len(losses) * 2).reshape(rounds, len(losses), 2)
     base, new = np.moveaxis(generator.permuted(errors, axis=2), 2, 0)
     found: Errors = np.exp(new - base + losses)
     return found
@@ -42,9 +44,20 @@ def alarms(found: Errors) -> tuple[bool, list[bool]]:
     return judge_all(changes, ALLOWED).regression, [is_regression(c, loss, ALLOWED) for c, loss in of_each]
 
 
+def confirmed(found: Errors, machine: Machine, losses: Errors, generator: np.random.Generator) -> bool:
+    """Return whether the gate raises an alarm, and fresh rounds of the cells with the alarm raise one, too."""
+    whole, cells = alarms(found)
+    again = [whole or cell for cell in cells]
+    if not any(again):
+        return False
+    whole, cells = alarms(ratios(machine, CONFIRM_ROUNDS, losses[again], generator))
+    return whole or any(cells)
+
+
 def line(name: str, rounds: int) -> dict[str, object]:
-    """Return the shares of runs with an alarm, in percent. revealed: smallest loss that would have been revealed with a
-    probability of 80 %, median over the runs: of one cell, and of all."""
+    """Return the shares of runs with an alarm, in percent; "confirmed": an alarm that fresh rounds confirm. revealed:
+    smallest loss that would have been revealed with a probability of 80 %, median over the runs: of one cell, and of
+    all."""
     machine, generator = MACHINES[name], np.random.default_rng(SEED)
 
     def simulated(losses: Errors) -> list[Errors]:
@@ -52,15 +65,19 @@ def line(name: str, rounds: int) -> dict[str, object]:
 
     unchanged, one = np.zeros(CELLS), np.zeros(CELLS)
     one[0] = math.log(1 - LOSS_OF_ONE)
-    same = simulated(unchanged)
+    all_slower = unchanged + math.log(1 - LOSS_OF_ALL)
+    same, one_slower, slower = simulated(unchanged), simulated(one), simulated(all_slower)
     of_same = [[changes_of_pairs(column) for column in found.T] for found in same]
     return {
         "bench": "gate",
         "machine": name,
         "rounds": rounds,
         "false_alarms": _percent(whole or any(cells) for whole, cells in map(alarms, same)),
-        "10 % in one cell": _percent(cells[0] for _, cells in map(alarms, simulated(one))),
-        "3 % in all": _percent(whole for whole, _ in map(alarms, simulated(unchanged + math.log(1 - LOSS_OF_ALL)))),
+        "confirmed_false_alarms": _percent(confirmed(found, machine, unchanged, generator) for found in same),
+        "10 % in one cell": _percent(cells[0] for _, cells in map(alarms, one_slower)),
+        "10 % in one cell, confirmed": _percent(confirmed(found, machine, one, generator) for found in one_slower),
+        "3 % in all": _percent(whole for whole, _ in map(alarms, slower)),
+        "3 % in all, confirmed": _percent(confirmed(found, machine, all_slower, generator) for found in slower),
         "revealed_of_one": round(100 * median(losses_of_each(changes)[0].revealed for changes in of_same), 1),
         "revealed_of_all": round(100 * median(loss_of_all(changes).revealed for changes in of_same), 1),
     }

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -93,6 +94,16 @@ def test_each_lock_has_one_environment_with_its_packages(place):
     assert second.reference != first.reference
     assert len(uv_environments.remove_all()) == 2
     assert uv_environments.remove_all() == []
+
+
+def test_the_environment_of_an_earlier_lock_is_found_by_its_digest_until_it_is_removed(place):
+    earlier = place.ensure()
+    with open(place.framework.folder / "cpu.lock", "a", encoding="utf-8") as file:
+        file.write("# today's lock\n")
+    assert uv_environments.find(place.framework, "cpu", earlier.digest) == earlier
+    assert uv_environments.find(place.framework, "cuda", earlier.digest) is None
+    (Path(earlier.reference).parents[1] / uv_environments.MARKER).unlink()
+    assert uv_environments.find(place.framework, "cpu", earlier.digest) is None, "an incomplete environment is not used"
 
 
 def test_a_framework_without_a_list_of_packages_is_an_error(place):

@@ -6,11 +6,13 @@ import os
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kit import assets
 from kit.environments import build_context, images
+from kit.environments.images import IMAGE_LABEL, ImageBuilder
 from kit.environments.package_sources import CPU_WHEELS, Sources
 from kit.model.environment import Framework
 from kit.model.errors import DiskError, ImageError, UsageError
@@ -205,3 +207,23 @@ def test_every_framework_has_a_list_of_exact_versions_and_hashes_for_each_device
 def test_a_containers_output_is_split_into_lines():
     chunks = [b"Collecting to", b"rch\nInstall", b"ing \xe2\x80", b"\xa6\nlast"]
     assert [message["stream"] for message in images._messages(chunks)] == ["Collecting torch", "Installing …", "last"]
+
+
+@pytest.mark.parametrize(
+    ("image", "found"),
+    [
+        ({}, "kit-torch:cpu-1"),
+        ({"RepoTags": []}, "sha256:ab"),
+        ({"Config": {"Labels": {IMAGE_LABEL: "tensorflow"}}}, None),
+        ({"Config": {"Labels": None}}, None),
+        ({"Id": "sha256:abcd"}, None),
+        (None, None),
+    ],
+)
+def test_only_an_image_that_was_built_for_the_framework_is_found_by_its_id(framework, image, found):
+    labels = {IMAGE_LABEL: framework.name}
+    known = {"Id": "sha256:ab", "RepoTags": ["kit-torch:cpu-1"], "Size": 7, "Config": {"Labels": labels}}
+    daemon = SimpleNamespace(find_image=lambda name: None if image is None else known | image)
+    environment = ImageBuilder(daemon, Sources()).find(framework, "cpu", "sha256:ab")
+    assert (environment and environment.reference) == found
+    assert environment is None or (environment.kind, environment.digest) == ("image", "sha256:ab")

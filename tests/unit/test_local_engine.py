@@ -337,3 +337,14 @@ def test_an_unusable_folder_for_temporary_files_is_a_disk_error(engine, launch, 
     monkeypatch.setattr(tempfile, "gettempdir", unusable)
     with pytest.raises(DiskError, match="No usable temporary directory"):
         engine.sweep(lambda run: False)
+
+
+def test_a_named_interpreter_is_found_again_only_with_the_same_packages(root, tmp_path, monkeypatch):
+    monkeypatch.setenv("KIT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr("kit.environments.interpreters.NEEDED", ())
+    framework = Framework("toy", "Toy", ("cpu",), (), None, None, None, root)
+    named = LocalEngine(Sources(), sys.executable, root)
+    today = named.prepare(framework, "cpu", Silent())
+    assert named.find(framework, "cpu", today.digest) == today
+    assert named.find(framework, "cpu", "0" * 64) is None
+    assert LocalEngine(Sources(), root=root).find(framework, "cpu", today.digest) is None, "--env did not name it"

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from kit.datasets.service import ResolvedData
+from kit.execution.campaign import exit_code_of_both
 from kit.execution.paired_runs import open_pair
 from kit.model.errors import DiskError, ImageError, Interrupted, UsageError
 from kit.model.launch import Completion
@@ -121,6 +122,7 @@ def test_settings_of_the_earlier_run_are_measured_again(kit: Kit, engine: fakes.
 
 def test_rounds_are_fixed_also_in_the_standard_profile(kit: Kit, engine: fakes.FakeEngine) -> None:
     def noisy(request: Any, folder: Any) -> Completion:
+        assert request.launch <= 5, "a round was added"
         codec.write(folder.scratch / RESULT_FILE, examples.result(request, 1000.0 * (1 + 0.2 * (-1) ** request.launch)))
         return Completion(exit_code=0, seconds=1.0)
 
@@ -343,3 +345,8 @@ def test_a_plan_of_a_stranger_names_no_path() -> None:
         text = plan.model_copy(update={"environments": {"torch/cpu": digest}}).to_json()
         with pytest.raises(UsageError, match="environments"):
             type(plan).from_json(text, "plan.json")
+
+
+@pytest.mark.parametrize(("one", "other", "both"), [(0, 0, 0), (0, 4, 4), (4, 0, 4), (4, 4, 4), (1, 4, 1), (3, 4, 1)])
+def test_the_exit_code_of_two_runs_is_that_of_the_only_cause(one: int, other: int, both: int) -> None:
+    assert exit_code_of_both(one, other) == both
