@@ -131,6 +131,7 @@ class _Campaign:
         self.settings = TunedSettings(folder, TuningCache(cache_folder() / "tuning", machine, gpu, plan), progress)
         self.resolver = Resolver(plan, engine, machine, gpu, find_data, folder.records(), progress)
         self.probed: set[str] = set()
+        self.proven = {record.key for record in folder.records() if _proves(record)}
         self.context = RunContext(
             run=plan.run,
             profile=plan.profile,
@@ -210,9 +211,13 @@ class _Campaign:
             for launch in launches:
                 task.describe(launch.request.cell.key)
                 self.folder.require_space()
+                # Decided now: if the first launch of a cell failed, the next one does the full proof.
+                request = replace(launch.request, full_proof=launch.request.cell.key not in self.proven)
                 with interrupts.deferred():
-                    record = run_launch(self.context, launch, interrupts.pending)
+                    record = run_launch(self.context, replace(launch, request=request), interrupts.pending)
                     self.folder.save(record)
+                if _proves(record):
+                    self.proven.add(record.key)
                 yield launch, record
                 if interrupts.pending():
                     raise KeyboardInterrupt
@@ -251,6 +256,11 @@ class _Campaign:
         return launch_requests.measuring(
             self.plan, launch.planned, launch.scenario, launch.data.kind, threads, settings
         )
+
+
+def _proves(record: Record) -> bool:
+    """Return whether this is an `ok` launch with the full proof."""
+    return record.ok and record.purpose == "measure" and record.request is not None and record.request.full_proof
 
 
 def _describe(record: Record) -> str:
