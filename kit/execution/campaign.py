@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeGuard, TypeVar
 
+from kit.analysis.ceilings import best_ceilings, max_training_rate
 from kit.datasets.service import ResolvedData
 from kit.engines.base import Engine
 from kit.execution import launch_requests, tuned_settings
@@ -28,6 +29,7 @@ from kit.model.machine import Machine
 from kit.model.plan import Plan, PlannedLaunch
 from kit.model.progress import Progress
 from kit.model.record import Record
+from kit.planning import catalog
 from kit.planning.profiles import find_profile
 from kit.storage.files import disk_faults
 from kit.storage.reference_cache import ReferenceCache
@@ -130,6 +132,7 @@ class _Campaign:
         gpu = gpus.named(self.gpus[0]) if self.gpus else None
         self.settings = TunedSettings(folder, TuningCache(cache_folder() / "tuning", machine, gpu, plan), progress)
         self.resolver = Resolver(plan, engine, machine, gpu, find_data, folder.records(), progress)
+        self.scenarios = catalog.scenarios()
         self.probed: set[str] = set()
         self.proven = {record.key for record in folder.records() if _proves(record)}
         self.context = RunContext(
@@ -211,10 +214,8 @@ class _Campaign:
             for launch in launches:
                 task.describe(launch.request.cell.key)
                 self.folder.require_space()
-                # Decided now: if the first launch of a cell failed, the next one does the full proof.
-                request = replace(launch.request, full_proof=launch.request.cell.key not in self.proven)
                 with interrupts.deferred():
-                    record = run_launch(self.context, replace(launch, request=request), interrupts.pending)
+                    record = run_launch(self.context, self._completed(launch), interrupts.pending)
                     self.folder.save(record)
                 if _proves(record):
                     self.proven.add(record.key)
@@ -225,6 +226,21 @@ class _Campaign:
                 task.advance(1)
                 if record.reason is not None and record.reason.code is Code.ENGINE_FAILED:
                     self._require_engine()
+
+    def _completed(self, launch: ReadyLaunch) -> ReadyLaunch:
+        """Return the launch with what the records made so far decide.
+
+        If the first launch of a cell failed, the next one does the full proof.
+        """
+        cell = launch.request.cell
+        if launch.request.purpose != "measure":
+            return launch
+        scenario = self.scenarios[cell.scenario][cell.variant]
+        return replace(
+            launch,
+            request=replace(launch.request, full_proof=cell.key not in self.proven),
+            max_rate=max_training_rate(best_ceilings(self.folder.records("probe")), cell, scenario),
+        )
 
     def _require_engine(self) -> None:
         """Raise EngineError if the engine is lost, so that not every further launch fails for that reason."""

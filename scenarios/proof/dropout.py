@@ -7,20 +7,23 @@ import numpy as np
 
 from scenarios.adapter import Adapter, Arrays
 from scenarios.contract.result import Check
-from scenarios.proof.distances import WRONG, judged
+from scenarios.proof import reference
+from scenarios.proof.distances import WRONG, judged, relative_to_one
 from scenarios.proof.loop import Steps
 from scenarios.proof.reference import Array
-from scenarios.spec import Dense, Dropout, Scenario, Sgd, parameters
+from scenarios.spec import Dense, Dropout, Scenario, Sgd, parameters, without_randomness
 from scenarios.weights import Weights, check_weights
 
 EPOCHS = 4
 SCALING_TOLERANCE = 3e-2  # relative
+OFF_TOLERANCE = 3e-2  # relative L2
 DEVIATIONS = 5.0  # standard deviations by which the share of zeros may differ from the rate
 HIDDEN = 1e-2  # upper limit of the sum over a hidden unit's weights
 
 
 def checks(adapter: Adapter, scenario: Scenario, seed: int) -> Iterator[Check]:
-    """Yield two checks for each Dropout layer: of the share of zeros, and of the scaling of the other values.
+    """Yield two checks for each Dropout layer, of the share of zeros and of the scaling of the other values. Also check
+    that predictions are without dropout.
 
     The set is a single white image. All hidden activations are about 1: the kernels are small, and the biases 1. The
     gradient of a dense kernel is the product of the layer's input and of its bias' gradient, so it shows each value
@@ -41,6 +44,12 @@ def checks(adapter: Adapter, scenario: Scenario, seed: int) -> Iterator[Check]:
         after = model.weights()
         for index in rates:
             inputs[index].append(_input(plain, index, weights, after))
+    model.load(weights)
+    expected = reference.forward(without_randomness(scenario), weights, white.images)
+    yield judged("dropout: off in logits", relative_to_one(model.logits(white.images), expected), OFF_TOLERANCE)
+    found = model.predictor(1)(white.images)
+    error = relative_to_one(found, reference.output(scenario, expected))
+    yield judged("dropout: off in the predictor", error, OFF_TOLERANCE)
     for index, rate in rates.items():
         yield from _judge(index, rate, np.array(inputs[index]))
 
