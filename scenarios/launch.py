@@ -89,7 +89,7 @@ def measure_launch(launch: Launch) -> None:
         environment={name: os.environ.get(name, "") for name in request.environment},
     )
     launch.draft = replace(launch.draft, evidence=evidence)
-    if request.budget.steps is None:
+    if request.times_steps:
         with launch.phase("step_timing"):  # last, because it continues to train
             timing = step_timing.time_resident_steps(adapter, model, loaded.train, scenario.batch)
             launch.draft = replace(launch.draft, step_timing=timing)
@@ -163,7 +163,7 @@ def prove(launch: Launch, adapter: Adapter, scenario: Scenario) -> None:
     request = launch.request
     cell, file = request.cell, launch.io / REFERENCE_FILE
     with launch.phase("proof"):
-        proof = checks.prove(adapter, scenario, request.seed, cell.precision, file)
+        proof = checks.prove(adapter, scenario, request.seed, cell.precision, file, full=request.full_proof)
         launch.draft = replace(launch.draft, proof=proof)
     if not proof.passed:
         raise Refused(

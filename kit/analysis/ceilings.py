@@ -1,11 +1,18 @@
 """Find the machine's measured ceilings: the best value of all probes for each quantity. No input or output."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from kit.model.record import Record
+from scenarios.contract.cell import Cell
 from scenarios.contract.result import Ceiling
+from scenarios.spec import Scenario
+from scenarios.spec.flops import training_flops
 
 Ceilings = Mapping[tuple[str, str, str], Ceiling]
+
+# How far a speed may be above its ceiling. A shared machine can be slow while the ceilings are measured.
+MARGIN = 2.0
 
 
 def best_ceilings(probes: Sequence[Record]) -> dict[tuple[str, str, str], Ceiling]:
@@ -31,6 +38,20 @@ def ceiling_value(ceilings: Ceilings, device: str, name: str, precision: str = "
     """Return the value of a ceiling in its own unit, or None if it was not measured."""
     found = ceilings.get((device, name, precision))
     return found.value if found else None
+
+
+def max_training_rate(ceilings: Ceilings, cell: Cell, scenario: Scenario) -> float:
+    """Return the images/s that no training of this cell can exceed, infinite if no arithmetic was measured.
+
+    It is MARGIN times the rate at which the arithmetic of the steps reaches the best measured FLOP/s. All precisions
+    count, because a framework may compute a lower precision by a higher one.
+    """
+    measured = [
+        ceiling.value
+        for (device, name, _), ceiling in ceilings.items()
+        if device == cell.device and name in ("matmul", "convolution")
+    ]
+    return MARGIN * cell.devices * max(measured) / training_flops(scenario) if measured else math.inf
 
 
 def _is_better(new: Ceiling, known: Ceiling) -> bool:

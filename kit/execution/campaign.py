@@ -12,7 +12,7 @@ from dataclasses import replace
 from kit.engines.base import Engine
 from kit.execution import tuned_settings
 from kit.execution.interrupts import interrupts
-from kit.execution.launch import ReadyLaunch, RunContext, run_launch
+from kit.execution.launch import ReadyLaunch, RunContext
 from kit.execution.resolve import DataSets, FindData, Resolver, require_named
 from kit.execution.schedule import next_round
 from kit.execution.side import Side
@@ -211,8 +211,7 @@ class _Campaign:
                 task.describe(launch.request.cell.key)
                 side.folder.require_space()
                 with interrupts.deferred():
-                    record = run_launch(side.context, launch, interrupts.pending)
-                    side.folder.save(record)
+                    record = side.run(launch, interrupts.pending)
                 yield side, launch, record
                 if interrupts.pending():
                     raise KeyboardInterrupt

@@ -4,6 +4,7 @@ The worker is trusted only as far as its evidence goes. `ok` stands only if ever
 what ran is what the request asked for. This module does no input or output.
 """
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -50,8 +51,8 @@ class InvalidResult(Exception):
         self.reason = Reason.of(code, message, remedy)
 
 
-def classify(request: Request, execution: Execution) -> Classification:
-    """Return how a launch ended."""
+def classify(request: Request, execution: Execution, max_rate: float = math.inf) -> Classification:
+    """Return how a launch ended. max_rate: the images/s that the machine's ceilings allow in training."""
     completion = execution.completion
     outside = execution.lost or _outside_cause(request, completion)
     try:
@@ -64,7 +65,7 @@ def classify(request: Request, execution: Execution) -> Classification:
         return Classification(_without_result(completion, execution.log_tail.strip().split("\n")))
     if result.status is Status.OK:
         try:
-            _check(request, completion, result)
+            _check(request, completion, result, max_rate)
         except InvalidResult as invalid:
             return Classification(invalid.reason, result)
     return Classification(result.reason, result)
@@ -131,7 +132,7 @@ def _read(request: Request, content: bytes | Exception | None) -> Result | None:
     return result
 
 
-def _check(request: Request, completion: Completion, result: Result) -> None:
+def _check(request: Request, completion: Completion, result: Result, max_rate: float) -> None:
     """Raise InvalidResult if an `ok` result cannot be used, or if its proof and evidence do not support it."""
     if completion.exit_code != 0:
         raise InvalidResult(
@@ -144,8 +145,16 @@ def _check(request: Request, completion: Completion, result: Result) -> None:
     assert result.proof is not None
     assert result.evidence is not None
     assert result.telemetry is not None
+    assert result.training is not None
     _check_proof(result.proof)
     _check_evidence(request, result.evidence, result.telemetry)
+    if (rate := result.training.images_per_s) > max_rate:
+        raise InvalidResult(
+            Code.INVALID_RESULT,
+            f"The training speed of {rate:,.0f} images/s is impossible: the measured ceilings of this machine allow at "
+            f"most {max_rate:,.0f} images/s.",
+            "Start a new run, which measures the ceilings again. If the result is the same, report it as a bug.",
+        )
 
 
 def _check_trials(tuning: Tuning) -> None:

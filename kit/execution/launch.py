@@ -5,6 +5,7 @@ Record. Only an interruption or a full disk leaves no record, so that --resume r
 """
 
 import dataclasses
+import math
 import re
 import shutil
 import time
@@ -66,7 +67,8 @@ class ReadyLaunch:
     """A launch that can start.
 
     data: folder with the prepared data sets; None if the worker generates its data. data_note: where the data comes
-    from. work: folder for this launch only; it is created and removed here. log: where the log is kept.
+    from. work: folder for this launch only; it is created and removed here. log: where the log is kept. max_rate: the
+    images/s that the machine's ceilings allow in training.
     """
 
     request: Request
@@ -76,6 +78,7 @@ class ReadyLaunch:
     data_note: str
     work: Path
     log: Path
+    max_rate: float = math.inf
 
     @property
     def folder(self) -> LaunchFolder:
@@ -95,7 +98,7 @@ def run_launch(context: RunContext, ready: ReadyLaunch, stopped: Callable[[], bo
         execution = execute(context, ready, stopped)
         if stopped():
             raise KeyboardInterrupt
-        classification = classify(ready.request, execution)
+        classification = classify(ready.request, execution, ready.max_rate)
         warnings += execution.completion.warnings
         if classification.reason is None:
             warnings += _use_cache(lambda: context.references.keep(ready.request, ready.folder.scratch))

@@ -2,18 +2,22 @@
 the same rounds."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeGuard, TypeVar
 
+from kit.analysis.ceilings import best_ceilings, max_training_rate
 from kit.datasets.service import ResolvedData
 from kit.execution import launch_requests
-from kit.execution.launch import ReadyLaunch, RunContext, UnstartedLaunch, unstarted_record
+from kit.execution.launch import ReadyLaunch, RunContext, UnstartedLaunch, run_launch, unstarted_record
 from kit.execution.resolve import ResolvedLaunch, Resolver
 from kit.execution.tuned_settings import TunedSettings
 from kit.model.environment import Environment
 from kit.model.launch import Limits
 from kit.model.plan import PlannedLaunch
+from kit.model.record import Record
+from kit.planning import catalog
 from kit.storage.run_folder import RunFolder
 from scenarios.contract.reasons import Reason
 from scenarios.contract.request import Request
@@ -67,6 +71,30 @@ class Side:
                 probes.append(self._make_ready(request, launch.environment))
         return probes
 
+    def run(self, launch: ReadyLaunch, stopped: Callable[[], bool]) -> Record:
+        """Run a launch, see `run_launch`, and save its record.
+
+        The first launch of a cell does the full proof. If it fails, the next one does.
+        """
+        if launch.request.purpose == "measure":
+            cell = launch.request.cell
+            scenario = catalog.scenarios()[cell.scenario][cell.variant]
+            launch = replace(
+                launch,
+                request=replace(launch.request, full_proof=cell.key not in self._proven),
+                max_rate=max_training_rate(best_ceilings(self.folder.records("probe")), cell, scenario),
+            )
+        record = run_launch(self.context, launch, stopped)
+        self.folder.save(record)
+        if _has_full_proof(record):
+            self._proven.add(record.key)
+        return record
+
+    @cached_property
+    def _proven(self) -> set[str]:
+        """Return the keys of the cells that a launch of this run proved in full."""
+        return {record.key for record in self.folder.records() if _has_full_proof(record)}
+
     def _can_start(self, launch: T | UnstartedLaunch) -> TypeGuard[T]:
         """Save the record of a launch that cannot start."""
         if isinstance(launch, UnstartedLaunch):
@@ -102,3 +130,7 @@ class Side:
         return launch_requests.measuring(
             self.folder.plan, launch.planned, launch.scenario, launch.data.kind, threads, settings
         )
+
+
+def _has_full_proof(record: Record) -> bool:
+    return record.ok and record.purpose == "measure" and record.request is not None and record.request.full_proof

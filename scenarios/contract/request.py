@@ -47,7 +47,8 @@ class Request:
     `synthetic` generates its own. purpose: `measure` proves and measures the cell; `tune` searches for its fastest
     settings within about `budget.search_seconds`; `probe` measures the machine's ceilings. settings: what differs from
     the stock lane, as names and values of the adapter. environment: variables that must exist when the process starts;
-    the engine sets them and the worker verifies them.
+    the engine sets them and the worker verifies them. full_proof: whether to prove everything and to time single steps,
+    which a cell needs once in a run. Otherwise the launch proves weights, logits and the training loop.
     """
 
     cell: Cell
@@ -60,7 +61,13 @@ class Request:
     purpose: Purpose = "measure"
     settings: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
+    full_proof: bool = True
     schema: int = SCHEMA
+
+    @property
+    def times_steps(self) -> bool:
+        """Return whether a launch that measures ends with the timing of single steps."""
+        return self.full_proof and self.budget.steps is None
 
     @property
     def working_threads(self) -> int:

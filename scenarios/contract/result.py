@@ -332,7 +332,8 @@ class Result:
     """What a worker reports about the launch with this cell and number.
 
     An `ok` result has all parts of its purpose. Any other status has a reason and the parts that were finished.
-    step_timing: None if the budget counts steps. ceilings: only for a probe. tuning: only for a search.
+    step_timing: None if the budget counts steps or the proof is not the full one. ceilings: only for a probe. tuning:
+    only for a search.
     """
 
     cell: Cell
@@ -363,7 +364,7 @@ class Result:
         if self.reason:
             return
         parts = PARTS[request.purpose]
-        if request.purpose == "measure" and request.budget.steps is None:
+        if request.purpose == "measure" and request.times_steps:
             parts = (*parts, "step_timing")
         if missing := [name for name in parts if not getattr(self, name)]:
             raise ValueError(f"it is ok, but has no {' and no '.join(missing)}")

@@ -32,7 +32,7 @@ COLUMN_BYTES = 64 * 2**20
 class Values:
     """What the reference computes on one batch.
 
-    logits: (N, units). loss: mean over the batch, in nats. gradients: of that mean, for each parameter.
+    logits: (N, units). loss: (weighted) mean over the batch, in nats. gradients: of that mean, for each parameter.
     """
 
     logits: Array
@@ -54,11 +54,13 @@ def evaluate(
     images: Floats,
     labels: Labels,
     masks: Mapping[int, Array] | None = None,
+    shares: Array | None = None,
 ) -> Values:
     """Return logits, loss and gradients on one batch.
 
     images: (N, H, W, C). labels: (N,). masks: factors for the input of the Dropout layer with that index (0 or
-    1 / (1 - rate) for each value). A layer without a mask drops nothing.
+    1 / (1 - rate) for each value). A layer without a mask drops nothing. shares: weight of each image in the mean loss,
+    (N,), with sum 1; None for equal weights.
     """
     x = np.asarray(images, np.float64)
     tape: list[tuple[int, Pull]] = []
@@ -66,13 +68,15 @@ def evaluate(
         x, pull = operation(x)
         tape.append((index, pull))
     each, slope = _loss(scenario, x, labels)
-    slope /= len(labels)
+    if shares is None:
+        shares = np.full(len(labels), 1 / len(labels))
+    slope *= shares[:, np.newaxis]
     found: Tensors = {}
     for index, pull in reversed(tape):
         slope, gradients = pull(slope)
         if gradients:
             found[f"{index}/kernel"], found[f"{index}/bias"] = gradients
-    return Values(x, float(each.mean()), {name: found[name] for name in weights})
+    return Values(x, float(shares @ each), {name: found[name] for name in weights})
 
 
 def output(scenario: Scenario, logits: Floats) -> Array:
@@ -241,6 +245,15 @@ def _sigmoid(logits: Array) -> Array:
 
 
 @dataclass(frozen=True)
+class Trajectory:
+    """What steps on the same batch do. losses: before each step, (steps,), in nats. changes: of each weight, over all
+    steps."""
+
+    losses: Array
+    changes: Tensors
+
+
+@dataclass(frozen=True)
 class State:
     """The state of an optimizer.
 
@@ -292,3 +305,20 @@ def _update_one(
             first = rho * first + (1 - rho) * gradient**2
             step_taken = np.sqrt(second + epsilon) / np.sqrt(first + epsilon) * gradient
             return -rate * step_taken, first, rho * second + (1 - rho) * step_taken**2
+
+
+def trajectory(
+    scenario: Scenario, form: Form, weights: Mapping[str, Floats], images: Floats, labels: Labels, steps: int
+) -> Trajectory:
+    """Train this number of steps on one batch, images (N, H, W, C) and labels (N,), with the scenario's optimizer."""
+    present, state, losses = (
+        {name: np.asarray(value, np.float64) for name, value in weights.items()},
+        start(weights),
+        [],
+    )
+    for _ in range(steps):
+        values = evaluate(scenario, present, images, labels)
+        changes, state = update(scenario.optimizer, form, state, values.gradients)
+        losses.append(values.loss)
+        present = {name: value + changes[name] for name, value in present.items()}
+    return Trajectory(np.array(losses), {name: present[name] - value for name, value in weights.items()})

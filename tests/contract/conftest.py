@@ -6,6 +6,7 @@ KIT_TEST_FRAMEWORK   the adapter, a folder of scenarios/frameworks; required
 KIT_TEST_DEVICE      cpu (default) or cuda
 KIT_TEST_THREADS     intra-op threads, 1 by default
 KIT_TEST_SEEDS       seeds of the proof per scenario and variant; 2 by default, 1 at 128x128
+KIT_TEST_PRECISION   precision of these proofs, fp32 by default
 KIT_TEST_TUNED       if set, the tuned lane with each setting at the first value that is not the stock lane's
 KIT_TEST_EXCHANGE    folder through which frameworks exchange trained weights
 KIT_TEST_CUDA_STUBS  if set, every graph of ONNX Runtime is also opened on CUDA, whose libraries are stubs

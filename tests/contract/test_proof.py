@@ -13,11 +13,13 @@ import pytest
 from toys import Cheat, toy
 
 from scenarios import catalog
-from scenarios.adapter import Adapter
+from scenarios.adapter import Adapter, NotOffered, Options
+from scenarios.contract.cell import Precision
 from scenarios.proof import checks
 from scenarios.spec import Adadelta, Adam, Conv, Dense, Flatten, MaxPool, Scenario, Sgd
 from scenarios.weights import Weights
 
+PRECISION: Precision = os.environ.get("KIT_TEST_PRECISION", "fp32")  # type: ignore[assignment]
 SEEDS = int(os.environ.get("KIT_TEST_SEEDS", "2"))
 LARGE = 100 * 100  # pixels; a larger scenario takes up to minutes, so it has one seed unless KIT_TEST_SEEDS is set
 LARGE_SEEDS = SEEDS if "KIT_TEST_SEEDS" in os.environ else 1
@@ -29,11 +31,20 @@ CASES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def precise(adapters: type[Adapter], options: Options) -> Adapter:
+    """Return the adapter at the precision of KIT_TEST_PRECISION."""
+    try:
+        return adapters(replace(options, precision=PRECISION))
+    except NotOffered as refusal:
+        pytest.skip(str(refusal))
+
+
 @pytest.mark.parametrize(("scenario", "seed"), CASES)
-def test_proof_passes(adapter: Adapter, scenario: Scenario, seed: int, tmp_path: Path) -> None:
-    found = checks.prove(adapter, scenario, seed, "fp32", tmp_path / "reference.npz")
-    assert found.passed, found.checks
-    assert found.optimizer_form == adapter.optimizer_form
+def test_proof_passes(precise: Adapter, scenario: Scenario, seed: int, tmp_path: Path) -> None:
+    found = checks.prove(precise, scenario, seed, PRECISION, tmp_path / "reference.npz")
+    assert found.passed, [check for check in found.checks if not check.passed]
+    assert found.optimizer_form == precise.optimizer_form
 
 
 NET = toy((Conv(4), MaxPool(4), Flatten(), Dense(8)), optimizer=Adam())

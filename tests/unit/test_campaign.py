@@ -35,6 +35,25 @@ def test_launches_run_in_the_order_of_the_plan_and_each_has_a_record(tmp_path):
     assert len(list((folder.path / "logs").iterdir())) == len(records) + len(folder.records("probe"))
 
 
+def test_the_first_ok_launch_of_a_cell_does_the_full_proof(tmp_path):
+    failing = {("torch", 1)}
+
+    def works_later(request, folder):
+        failed = (request.cell.framework, request.launch) in failing
+        return (fails if failed and request.purpose == "measure" else fakes.works)(request, folder)
+
+    selection = Selection(scenarios=("mnist-cnn",), frameworks=("torch", "tensorflow"))
+    folder = new_run(tmp_path / "run", selection, profile="standard")
+    records = execute(folder, fakes.FakeEngine(works_later))
+    full = {("tensorflow", 1), ("torch", 1), ("torch", 2)}
+    assert {(r.cell.framework, r.launch) for r in records if r.request.full_proof} == full
+    file = next((folder.path / "records").glob("*torch*3.json"))
+    file.unlink()
+    resumed = execute(RunFolder.open(folder.path), fakes.FakeEngine())
+    assert len(resumed) == len(records)
+    assert {(r.cell.framework, r.launch) for r in resumed if r.request.full_proof} == full
+
+
 def test_launches_get_the_limits_of_the_plan(tmp_path):
     engine = fakes.FakeEngine()
     folder = new_run(tmp_path / "run", threads=1, memory_bytes=1 << 30, timeout_s=7.0)

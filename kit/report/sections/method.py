@@ -11,8 +11,10 @@ METHOD = (
         "no network and no privileges, and its file system is read-only."
     ),
     (
-        "Before anything is timed, the launch must agree with a float64 reference on fixed weights: in the logits, the "
-        "loss, the gradients and the optimizer's update. A launch that computes something else fails and has no speed."
+        "Before anything is timed, the launch must agree with a float64 reference on fixed weights: in the logits and "
+        "in the weights after an epoch of the timed loop. The first launch of a cell must also agree in the gradients "
+        "and the optimizer's update, and show the order of the images, the augmentation and the dropout. A launch that "
+        "computes something else fails and has no speed."
     ),
     (
         "Training starts from weights that are equal in all frameworks. They are read back and compared by hash. The "

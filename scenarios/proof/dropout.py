@@ -1,0 +1,87 @@
+"""Read rate and scaling of dropout from gradients of the timed loop."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from scenarios.adapter import Adapter, Arrays
+from scenarios.contract.result import Check
+from scenarios.proof import reference
+from scenarios.proof.distances import WRONG, judged, relative_to_one
+from scenarios.proof.loop import Steps
+from scenarios.proof.reference import Array
+from scenarios.spec import Dense, Dropout, Scenario, Sgd, parameters, without_randomness
+from scenarios.weights import Weights, check_weights
+
+EPOCHS = 4
+SCALING_TOLERANCE = 3e-2  # relative
+OFF_TOLERANCE = 3e-2  # relative L2
+DEVIATIONS = 5.0  # standard deviations by which the share of zeros may differ from the rate
+HIDDEN = 1e-2  # upper limit of the sum over a hidden unit's weights
+
+
+def checks(adapter: Adapter, scenario: Scenario, seed: int) -> Iterator[Check]:
+    """Yield two checks for each Dropout layer, of the share of zeros and of the scaling of the other values. Also check
+    that predictions are without dropout.
+
+    The set is a single white image. All hidden activations are about 1: the kernels are small, and the biases 1. The
+    gradient of a dense kernel is the product of the layer's input and of its bias' gradient, so it shows each value
+    that Dropout returned.
+    """
+    rates = {index: layer.rate for index, layer in enumerate(scenario.layers) if isinstance(layer, Dropout)}
+    rates = {index: rate for index, rate in rates.items() if rate > 0}
+    if not rates:
+        return
+    plain = replace(scenario, augment=None, optimizer=Sgd(1.0))
+    weights = _weights(plain, seed)
+    model = adapter.build(plain, weights)
+    white = Arrays(np.ones((1, *scenario.image), np.float32), np.zeros(1, np.int64))
+    inputs: dict[int, list[Array]] = {index: [] for index in rates}
+    for epoch in range(EPOCHS):
+        model.load(weights)
+        model.train_epoch(white, epoch, Steps())
+        after = model.weights()
+        for index in rates:
+            inputs[index].append(_input(plain, index, weights, after))
+    model.load(weights)
+    expected = reference.forward(without_randomness(scenario), weights, white.images)
+    yield judged("dropout: off in logits", relative_to_one(model.logits(white.images), expected), OFF_TOLERANCE)
+    found = model.predictor(1)(white.images)
+    error = relative_to_one(found, reference.output(scenario, expected))
+    yield judged("dropout: off in the predictor", error, OFF_TOLERANCE)
+    for index, rate in rates.items():
+        yield from _judge(index, rate, np.array(inputs[index]))
+
+
+def _weights(scenario: Scenario, seed: int) -> Weights:
+    """Return small positive hidden kernels, hidden biases 1, and the last layer of the proof."""
+    generator, last = np.random.default_rng(seed), f"{len(scenario.layers) - 1}/"
+    weights = check_weights(scenario, seed)
+    for parameter in parameters(scenario):
+        if not parameter.name.startswith(last):
+            small = generator.uniform(0, HIDDEN / parameter.fan_in, parameter.shape)
+            weights[parameter.name] = (np.ones(parameter.shape) if parameter.init == "zeros" else small).astype("f4")
+    return weights
+
+
+def _input(scenario: Scenario, dropout: int, before: Weights, after: Weights) -> Array:
+    """Return the input of the dense layer behind a Dropout layer, (units,). NaN if it cannot be read."""
+    dense = next(i for i, layer in enumerate(scenario.layers) if i > dropout and isinstance(layer, Dense))
+    kernel, bias = (before[name].astype(np.float64) - after[name] for name in (f"{dense}/kernel", f"{dense}/bias"))
+    readable = np.abs(bias).argmax()  # an output that is dropped later has no gradient
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values: Array = kernel[:, readable] / bias[readable]
+    return values
+
+
+def _judge(index: int, rate: float, values: Array) -> Iterator[Check]:
+    """values: (epochs, units). Masks that repeat in each epoch are wrong."""
+    kept = np.abs(values) > 0.5
+    repeats = len(np.unique(kept, axis=0)) < len(kept)
+    spread = DEVIATIONS * (rate * (1 - rate) / kept.size) ** 0.5
+    share = WRONG if repeats or not np.isfinite(values).all() else abs(float(1 - kept.mean()) - rate)
+    yield judged(f"dropout {index}: rate", share, spread)
+    scaled = np.abs(values[kept] * (1 - rate) - 1)
+    worst = float(scaled.max()) if scaled.size and np.isfinite(scaled).all() else WRONG
+    yield judged(f"dropout {index}: scaling", worst, SCALING_TOLERANCE)
