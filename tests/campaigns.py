@@ -29,9 +29,11 @@ def synthetic_data(name, mode, progress):
 
 
 def new_run(path, selection=SMALL, **options):
+    """Return the folder of a new run. If no profile is named, each cell has one launch."""
+    rounds = {} if "profile" in options else {"rounds": 1}
     plan = make_plan(
         selection,
-        Options("fake", **options),
+        Options("fake", **(rounds | options)),
         catalog.scenarios(),
         FRAMEWORKS,
         run="r1",

@@ -33,7 +33,7 @@ PROFILES: dict[str, Profile] = {
     p.name: p
     for p in (
         Profile("smoke", Budget(steps=20, test_images=200), 1, "does it work", ceilings=False),
-        Profile("quick", Budget(seconds=6, test_images=1000), 1, "a first look in minutes"),
+        Profile("quick", Budget(seconds=3, test_images=1000), 2, "a first look in minutes"),
         Profile("standard", Budget(seconds=20), 5, "audits and comparisons", precise=True),
         Profile("full", None, 1, "accuracy, studies"),
     )

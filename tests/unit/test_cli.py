@@ -103,11 +103,11 @@ def test_verify_without_data_sets_names_the_command_that_downloads_them(kit: Kit
 def test_a_plan_builds_and_runs_nothing(kit: Kit, engine: fakes.FakeEngine) -> None:
     called = kit("plan")
     assert called.code == 0
-    assert re.search(r"^catdog-cnn/torch/cpu/stock/fp32/b32 +1$", called.out, re.MULTILINE)
-    assert re.search(r"^catdog-cnn/torch/cuda/stock/fp32/b32 +1 +skipped$", called.out, re.MULTILINE)
-    assert "18 launches" in called.out
+    assert re.search(r"^catdog-cnn/torch/cpu/stock/fp32/b32 +2$", called.out, re.MULTILINE)
+    assert re.search(r"^catdog-cnn/torch/cuda/stock/fp32/b32 +2 +skipped$", called.out, re.MULTILINE)
+    assert "36 launches" in called.out
     planned = json.loads(kit("plan", "--json").out)
-    assert len(planned["launches"]) == 36
+    assert len(planned["launches"]) == 72
     assert planned["seconds"] > 0
     assert not [call for call in engine.calls if call.startswith(("prepare", "launch"))]
     assert not Path("reports").exists()

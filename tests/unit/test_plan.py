@@ -32,12 +32,15 @@ def plan(selection=Selection(), options=Options("fake")):  # noqa: B008 - both a
     return make_plan(selection, options, SCENARIOS, FRAMEWORKS, run="r", created_at="2026-01-01T00:00:00+00:00")
 
 
-def test_the_default_is_every_scenario_framework_and_device_in_stock_fp32():
+def test_the_default_is_every_scenario_framework_and_device_in_stock_fp32_twice():
     launches = plan().launches
-    assert len(launches) == len({launch.key for launch in launches}) == 6 * 3 * 2
+    keys = {launch.key for launch in launches}
+    assert len(keys) == 6 * 3 * 2
+    assert {(launch.key, launch.launch) for launch in launches} == {(key, number) for key in keys for number in (1, 2)}
+    assert len(launches) == 2 * len(keys)
     cells = [launch.cell for launch in launches]
     assert {(x.variant, x.lane, x.precision, x.devices) for x in cells} == {("", "stock", "fp32", 1)}
-    assert {(launch.launch, launch.named) for launch in launches} == {(1, False)}
+    assert not any(launch.named for launch in launches)
     assert all(launch.cell.batch == SCENARIOS[launch.cell.scenario][""].batch for launch in launches)
 
 
@@ -51,7 +54,8 @@ def test_names_select_cells():
             lanes=("tuned",),
             precisions=("bf16", "tf32"),
             batches=(64, 8),
-        )
+        ),
+        Options("fake", rounds=1),
     ).launches
     assert [launch.key for launch in chosen] == [
         f"catdog-cnn+deep/torch/cuda/tuned/{precision}/b{batch}" for precision in ("tf32", "bf16") for batch in (64, 8)
@@ -93,7 +97,7 @@ def test_variants_without_scenarios_select_the_scenarios_that_have_them():
         (Selection(), Options("fake", memory_bytes=2 << 50), r"but is 2048\.0 TiB"),
         (Selection(), Options("fake", threads=0), "--threads"),
         (Selection(), Options("fake", threads=8193), "--threads"),
-        (Selection(batches=tuple(range(1, 301))), Options("fake"), "has 10,800 launches, but a run has at most 10,000"),
+        (Selection(batches=tuple(range(1, 301))), Options("fake"), "has 21,600 launches, but a run has at most 10,000"),
     ],
 )
 def test_invalid_options_are_refused_with_a_remedy(selection, options, words):
@@ -127,7 +131,7 @@ def test_the_seed_changes_only_the_order():
 def test_the_profile_sets_the_budget_of_a_launch():
     scenario = SCENARIOS["cifar-cnn"][""]
     assert budget(PROFILES["smoke"], None, scenario) == Budget(steps=20, test_images=200)
-    assert budget(PROFILES["quick"], None, scenario) == Budget(seconds=6, test_images=1000)
+    assert budget(PROFILES["quick"], None, scenario) == Budget(seconds=3, test_images=1000)
     assert budget(PROFILES["standard"], None, scenario) == Budget(seconds=20)
     assert budget(PROFILES["full"], None, scenario) == Budget(epochs=15)
     assert budget(PROFILES["full"], 2, scenario) == Budget(epochs=2)
@@ -141,8 +145,8 @@ def test_the_estimate_counts_launches_and_environments():
     on_cpu = estimate(whole, SCENARIOS, left_out=[("torch", "cuda"), ("onnxruntime", "cuda")])
     assert warm.disk_bytes == 0 < on_cpu.disk_bytes < cold.disk_bytes
     assert warm.seconds < cold.seconds
-    assert "4 launches" in cold.lines[0]
-    assert "2 launches" in on_cpu.lines[0]
+    assert "8 launches" in cold.lines[0]
+    assert "4 launches" in on_cpu.lines[0]
     assert "4 probes" in cold.lines[1]
     assert "8 probes" in estimate(plan(replace(selection, precisions=("fp32", "bf16"))), SCENARIOS).lines[1]
     assert "torch cuda" in cold.lines[2]
