@@ -78,7 +78,9 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--slowed", action="store_true", help="slow the second run's workers down by 10 %%")
     parser.add_argument("--scenario", action="append", help="default: all")
     parser.add_argument("--framework", action="append", help="default: all")
-    parser.add_argument("--profile", choices=PROFILES, default=PROFILES[0], help="quick: for a trial")
+    parser.add_argument("--profile", choices=PROFILES, default=PROFILES[0], help="quick: shorter launches")
+    parser.add_argument("--rounds", type=int, default=MIN_LAUNCHES, help="launches of each cell in each run")
+    parser.add_argument("--tries", type=int, default=1, help="repeat everything this often")
     parser.add_argument("--out", type=Path, default=Path("reports"), help="folder for the runs; default: reports")
     return parser.parse_args(arguments)
 
@@ -89,10 +91,11 @@ def main() -> None:
     sources = Sources.from_environment()
     with slowed_copy() as slowed:
         engine = HalfSlowed(sources, slowed) if args.slowed else LocalEngine(sources)
-        folder = measure(args, engine, sources)
-    base, new = (split(folder, half) for half in ("a", "b"))
-    for line in slowed_lines(base, new) if args.slowed else [unchanged_line(base, new)]:
-        print_line(line)
+        for _ in range(args.tries):
+            folder = measure(args, engine, sources)
+            base, new = (split(folder, half) for half in ("a", "b"))
+            for line in slowed_lines(base, new) if args.slowed else [unchanged_line(base, new)]:
+                print_line(line)
 
 
 def measure(args: argparse.Namespace, engine: LocalEngine, sources: Sources) -> RunFolder:
@@ -101,7 +104,7 @@ def measure(args: argparse.Namespace, engine: LocalEngine, sources: Sources) -> 
     selection = Selection(devices=("cpu",), **{name: tuple(wanted) for name, wanted in names.items() if wanted})
     run_options = Options("local", profile=args.profile, data="synthetic")
     prepared = workflow.prepare(selection, run_options, sources)
-    plan = interleaved(prepared.plan, MIN_LAUNCHES)
+    plan = interleaved(prepared.plan, args.rounds)
     with show_progress() as progress:
         outcome = workflow.start(replace(prepared, plan=plan, engine=engine), args.out, progress)
     return RunFolder.open(outcome.folder)
