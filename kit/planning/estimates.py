@@ -72,11 +72,13 @@ PHOTO_S = 0.001  # decode, scale and augment one photo on all CPU cores
 PROBE_S = 8  # kernels of one probe of the ceilings, without the start of the framework
 WARMUP_STEPS = 2  # the first step and one more
 TO_STEADY = 1.2  # time of the whole training, relative to the required steady time
+STEADY_STEPS = 5  # slow steps need more than the required time, up to MAX_BUDGETS times as much
+MAX_BUDGETS = 10
 STEP_TIMING_S = 1.5  # step timing on device-resident data: stretches of fixed length ...
 STEP_TIMING_STEPS = 12  # ... and steps with the whole batch
 INFERENCE_S = 4  # latency and throughput windows with their warm-up
 REFERENCE_GFLOPS = 5  # numpy in float64, for the proof
-REFERENCE_PASSES = 8  # passes of the reference in one proof, counted in forward passes
+REFERENCE_PASSES = 8  # passes of the reference in the full proof, counted in forward passes; other proofs have one
 DOWNLOAD_BYTES_PER_S = 12_500_000  # 100 Mbit/s
 COMPRESSION: dict[Device, float] = {"cpu": 0.4, "cuda": 0.55}  # bytes of wheels per byte on disk
 
@@ -98,24 +100,32 @@ def search_seconds(framework: str, device: Device, limit: Budget) -> float:
     return limit.search_seconds(start_s) + start_s
 
 
-def launch_seconds(scenario: Scenario, framework: str, device: Device, batch: int, budget: Budget) -> float:
-    """Return typical seconds of one launch. An unknown framework counts as the slowest known one."""
+def launch_seconds(
+    scenario: Scenario, framework: str, device: Device, batch: int, budget: Budget, *, first: bool
+) -> float:
+    """Return typical seconds of one launch. An unknown framework counts as the slowest known one.
+
+    first: whether this is the first launch of the cell, which has the full proof and times single steps.
+    """
     speed = _speed(framework, device)
     dataset = DATASETS[scenario.dataset]
     photo_s = PHOTO_S if dataset.shape is None else 0.0
     image_s = forward_flops(scenario) / (speed.gflops * 1e9)
     step_s = speed.step_s + batch * (3 * image_s + photo_s)  # backward costs about two forward passes
     tested = budget.test_images or dataset.test
-    proof_s = REFERENCE_PASSES * scenario.proof_batch * forward_flops(scenario) / (REFERENCE_GFLOPS * 1e9)
+    passes = REFERENCE_PASSES if first else 1
+    proof_s = passes * scenario.proof_batch * forward_flops(scenario) / (REFERENCE_GFLOPS * 1e9)
     seconds = speed.start_s + proof_s + INFERENCE_S + tested * (image_s + photo_s) + WARMUP_STEPS * step_s
-    step_timing_s = STEP_TIMING_S + STEP_TIMING_STEPS * (speed.step_s + batch * 3 * image_s)
-    if budget.epochs is not None:
-        steps = -(-dataset.train // batch)
-        return seconds + budget.epochs * (steps * step_s + tested * image_s) + step_timing_s
     if budget.steps is not None:
         return seconds + budget.steps * step_s
+    if first:
+        seconds += STEP_TIMING_S + STEP_TIMING_STEPS * (speed.step_s + batch * 3 * image_s)
+    if budget.epochs is not None:
+        steps = -(-dataset.train // batch)
+        return seconds + budget.epochs * (steps * step_s + tested * image_s)
     assert budget.seconds is not None, "a budget limits steps, seconds or epochs"
-    return seconds + max(TO_STEADY * budget.seconds, step_s) + step_timing_s
+    slow_s = min(STEADY_STEPS * step_s, MAX_BUDGETS * budget.seconds)
+    return seconds + max(TO_STEADY * budget.seconds, slow_s, step_s)
 
 
 def _speed(framework: str, device: Device) -> Speed:
@@ -189,4 +199,5 @@ def planned_seconds(launch: PlannedLaunch, profile: Profile, epochs: int | None,
     """Return typical seconds of a planned launch."""
     scenario = find_scenario(launch, scenarios)
     limit = budget(profile, epochs, scenario)
-    return launch_seconds(scenario, launch.cell.framework, launch.cell.device, launch.cell.batch, limit)
+    cell = launch.cell
+    return launch_seconds(scenario, cell.framework, cell.device, cell.batch, limit, first=launch.launch == 1)

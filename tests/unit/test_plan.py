@@ -137,6 +137,16 @@ def test_the_profile_sets_the_budget_of_a_launch():
     assert budget(PROFILES["full"], 2, scenario) == Budget(epochs=2)
 
 
+def test_later_launches_of_a_cell_take_less_time():
+    def seconds(selection, rounds):
+        made = plan(selection, Options("fake", rounds=rounds, profile="quick"))
+        return estimate(made, SCENARIOS, ready=[launch.environment_key for launch in made.launches]).seconds
+
+    fast = Selection(scenarios=("mnist-cnn",), frameworks=("torch",), devices=("cpu",))
+    one, two, three = (seconds(fast, rounds) for rounds in (1, 2, 3))
+    assert 0 < three - two == pytest.approx(two - one) < one
+
+
 def test_the_estimate_counts_launches_and_environments():
     selection = Selection(scenarios=("mnist-cnn",), frameworks=("torch", "onnxruntime"))
     whole = plan(selection)
