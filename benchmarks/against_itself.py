@@ -23,6 +23,7 @@ from kit import assets
 from kit.analysis.comparison import compare
 from kit.analysis.gate import gate
 from kit.analysis.intervals import MIN_LAUNCHES, Verdict
+from kit.analysis.pairing import Measure
 from kit.cli.console import show_progress
 from kit.engines.local import LocalEngine
 from kit.environments.package_sources import Sources
@@ -121,19 +122,19 @@ def split(folder: RunFolder, half: Half) -> Run:
 
 def unchanged_line(base: Run, new: Run) -> dict[str, object]:
     """Return the line for two runs with no change between them."""
-    cells = compare(base, new)
+    cells = compare(base, new, Measure.TRAINING)
     return {
         "bench": "a-a",
         "profile": base.plan.profile,
         "cells": len(cells),
         "ties": sum(cell.verdict is Verdict.TIE for cell in cells),
-        "gate": gate(base, new, MAX_REGRESSION).exit_code,
+        "gate": gate(base, new, MAX_REGRESSION, Measure.TRAINING).exit_code,
     }
 
 
 def slowed_lines(base: Run, new: Run) -> list[dict[str, object]]:
     """Return one line for each cell of a slowed run. gate: exit code of `kit gate` for the whole run."""
-    judged = gate(base, new, MAX_REGRESSION)
+    judged = gate(base, new, MAX_REGRESSION, Measure.TRAINING)
     return [
         {
             "bench": "slowed",
@@ -144,7 +145,7 @@ def slowed_lines(base: Run, new: Run) -> list[dict[str, object]]:
             "compare": cell.verdict,
             "gate": judged.exit_code,
         }
-        for cell in compare(base, new)
+        for cell in compare(base, new, Measure.TRAINING)
     ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from kit.analysis.pairing import Measure
 from kit.model.machine import Gpu, Machine
 from kit.model.plan import Plan, PlannedLaunch
 from kit.model.record import Record
@@ -189,6 +190,13 @@ def record(
         "log_tail": "",
     }
     return Record(**fields | changes)
+
+
+def with_speed(of: Record, measure: Measure, images_per_s: float) -> Record:
+    """Return a copy of the record of an `ok` launch with another speed in training or in inference, even a bad one."""
+    assert of.result
+    part = replace(getattr(of.result, measure), images_per_s=images_per_s)
+    return of.model_copy(update={"result": replace(of.result, **{measure: part})})
 
 
 def failed(

@@ -1,6 +1,7 @@
 """Compare the same cells in two runs or on two machines: ratios with intervals. No input or output.
 
-A ratio is the training images/s of the new run over those of the base, from the `ok` launches of each run.
+A ratio is the images/s of the new run over those of the base, in training or in inference (`Measure`), from the `ok`
+launches of each run.
 `kit.analysis.differences` defines which cells are comparable. If both runs were measured in the same rounds
 (`kit run --against`), ratios are computed from pairs. Otherwise an interval covers only the variation between the
 launches of each run. If the machine was slower during a whole run, the runs differ by more than the interval says.
@@ -14,7 +15,7 @@ from statistics import geometric_mean
 from kit.analysis.differences import Difference, Severity, differences
 from kit.analysis.intervals import Interval, Verdict, paired_interval, ratio_interval, t_interval, typical
 from kit.analysis.measured_launch import measured_launches
-from kit.analysis.pairing import Pairs, Rates, pair, rates
+from kit.analysis.pairing import Measure, Pairs, Rates, pair, rates
 from kit.model.record import Record
 from kit.model.run import Run
 
@@ -35,9 +36,8 @@ class CellStatus(IntEnum):
 class CellResult:
     """One cell in one run.
 
-    rates: training images/s of the `ok` launches by round. failures: `status: message` of the
-    other launches without duplicates, or ABSENT if the cell has no record. synthetic: whether a launch used synthetic
-    data.
+    rates: images/s of the `ok` launches by round, in training or in inference. failures: `status: message` of the other
+    launches without duplicates, or ABSENT if the cell has no record. synthetic: whether a launch used synthetic data.
     """
 
     status: CellStatus
@@ -47,7 +47,7 @@ class CellResult:
 
     @property
     def speeds(self) -> tuple[float, ...]:
-        """Return the training images/s of the `ok` launches, in the order of the rounds."""
+        """Return the images/s of the `ok` launches, in the order of the rounds."""
         return tuple(self.rates.values())
 
     @property
@@ -93,13 +93,13 @@ class GroupMean:
     interval: Interval
 
 
-def compare(base: Run, new: Run) -> list[Comparison]:
+def compare(base: Run, new: Run, measure: Measure) -> list[Comparison]:
     """Compare every cell that a run planned or recorded, in the order of the base's plan, then of the new one."""
     keys: dict[str, None] = {}
     for run in (base, new):
         keys |= dict.fromkeys(launch.key for launch in run.plan.launches)
         keys |= dict.fromkeys(record.key for record in run.records)
-    return [_compare_cell(key, base, new) for key in keys]
+    return [_compare_cell(key, base, new, measure) for key in keys]
 
 
 def group_means(comparisons: Sequence[Comparison]) -> list[GroupMean]:
@@ -116,11 +116,11 @@ def group_means(comparisons: Sequence[Comparison]) -> list[GroupMean]:
     ]
 
 
-def _compare_cell(key: str, base: Run, new: Run) -> Comparison:
-    old, now = _cell_result(key, base), _cell_result(key, new)
+def _compare_cell(key: str, base: Run, new: Run, measure: Measure) -> Comparison:
+    old, now = _cell_result(key, base, measure), _cell_result(key, new, measure)
     if not (old.speeds and now.speeds):
         return Comparison(key, old, now, Verdict.MISSING, None, None, ())
-    found = tuple(differences(measured_launches(_ok(key, base)), measured_launches(_ok(key, new))))
+    found = tuple(differences(measured_launches(_ok(key, base)), measured_launches(_ok(key, new)), measure))
     if any(difference.severity is Severity.REFUSED for difference in found):
         return Comparison(key, old, now, Verdict.REFUSED, None, None, found)
     pairs = pair(now.rates, old.rates) if measured_together(base, new) else None
@@ -140,7 +140,7 @@ def _ok(key: str, run: Run) -> list[Record]:
     return [record for record in run.records if record.key == key and record.ok]
 
 
-def _cell_result(key: str, run: Run) -> CellResult:
+def _cell_result(key: str, run: Run, measure: Measure) -> CellResult:
     ok = _ok(key, run)
     others = [record for record in run.records if record.key == key and not record.ok]
     failures = dict.fromkeys(_failure(record) for record in others)
@@ -151,7 +151,7 @@ def _cell_result(key: str, run: Run) -> CellResult:
     failed = tuple(failures) if ok or others else (ABSENT,)
     return CellResult(
         partial_or_ok if ok else CellStatus.NOT_OK,
-        rates(ok),
+        rates(ok, measure),
         failed,
         any(record.synthetic for record in ok),
     )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from kit.analysis.pairing import rates
+from kit.analysis.pairing import Measure, rates
 from kit.model.record import Record
 
 MIN_LAUNCHES = 6
@@ -38,7 +38,11 @@ class Correlation:
 
 def speeds_in_time(records: Sequence[Record]) -> list[tuple[str, float]]:
     """Return key and training images/s of the ok launches of a run, in the order in which they started."""
-    found = [(record.started_at, record.key, rate) for record in records for rate in rates([record]).values()]
+    found = [
+        (record.started_at, record.key, rate)
+        for record in records
+        for rate in rates([record], Measure.TRAINING).values()
+    ]
     return [(key, rate) for _, key, rate in sorted(found)]
 
 

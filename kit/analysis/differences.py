@@ -7,6 +7,7 @@ output.
 | kind of data, content of the data              | refused: different input, which differs in cost               |
 | device on which the training step ran          | refused: not the cell that its key names                      |
 | rounding of products (the TF32 probe)          | refused: different arithmetic                                 |
+| images per call (inference)                    | refused: different work                                       |
 | versions of framework, libraries and kit       | flagged: may be the subject of the comparison                 |
 | image or environment, engine, kernels          | flagged: equal versions can be built or run in different ways |
 | threads, settings, denormals                   | flagged: another share of the machine, or another use of it   |
@@ -15,16 +16,19 @@ output.
 | seed, initial and final weights                | none: speed does not depend on them                           |
 | precision, lane, batch size, number of devices | none: they are part of the key, so these are different cells  |
 
+A difference counts in training and in inference, unless the table names one of them.
+
 Refused: no ratio is shown. Flagged: the ratio is shown with the difference. Launches of one run that differ among
 themselves count as a difference, too. A value that a record does not have (for example a TF32 probe on a CPU) is not a
 difference.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
 from kit.analysis.measured_launch import MeasuredLaunch
+from kit.analysis.pairing import Measure
 from kit.model.formatting import format_bytes
 
 
@@ -49,16 +53,20 @@ class Difference:
 
 @dataclass(frozen=True)
 class Rule:
-    """One row of the table above. facts: fields of one launch with their values; a missing field is unknown."""
+    """One row of the table above.
+
+    facts: fields of one launch with their values; a missing field is unknown. measures: what the difference affects.
+    """
 
     severity: Severity
     why: str
     facts: Callable[[MeasuredLaunch], Mapping[str, str]]
+    measures: Set[Measure] = frozenset(Measure)
 
 
-def differences(base: Sequence[MeasuredLaunch], new: Sequence[MeasuredLaunch]) -> list[Difference]:
+def differences(base: Sequence[MeasuredLaunch], new: Sequence[MeasuredLaunch], measure: Measure) -> list[Difference]:
     """Return all differences between (or among) the launches of one cell in two runs, in the order of the table."""
-    return [difference for rule in RULES for difference in _apply(rule, base, new)]
+    return [difference for rule in RULES if measure in rule.measures for difference in _apply(rule, base, new)]
 
 
 def _apply(rule: Rule, base: Sequence[MeasuredLaunch], new: Sequence[MeasuredLaunch]) -> list[Difference]:
@@ -91,6 +99,10 @@ def _device(launch: MeasuredLaunch) -> dict[str, str]:
 def _rounding(launch: MeasuredLaunch) -> dict[str, str]:
     tf32 = launch.evidence.placement.tf32
     return {} if tf32 is None else {"rounding": "to TF32" if tf32 else "not to TF32"}
+
+
+def _images_per_call(launch: MeasuredLaunch) -> dict[str, str]:
+    return {"images per call": str(launch.inference.batch)}
 
 
 def _versions(launch: MeasuredLaunch) -> dict[str, str]:
@@ -145,6 +157,12 @@ RULES = (
     Rule(Severity.REFUSED, "Different images differ in the cost to read, decode and feed them.", _data_content),
     Rule(Severity.REFUSED, "The training step ran on a different device.", _device),
     Rule(Severity.REFUSED, "Products rounded to TF32 are different arithmetic, which is faster.", _rounding),
+    Rule(
+        Severity.REFUSED,
+        "A call with more images is faster per image.",
+        _images_per_call,
+        frozenset({Measure.INFERENCE}),
+    ),
     Rule(Severity.FLAGGED, "It may cause the difference in speed.", _versions),
     Rule(Severity.FLAGGED, "Equal versions can be built or run in different ways.", _environment),
     Rule(Severity.FLAGGED, "Different kernels do the same work.", _kernels),

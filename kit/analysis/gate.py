@@ -9,6 +9,7 @@ from statistics import fmean
 from kit.analysis.comparison import CellStatus, Comparison, compare, measured_together
 from kit.analysis.intervals import MIN_LAUNCHES, Verdict
 from kit.analysis.losses import Change, Loss, changes_of_launches, changes_of_pairs, loss_of_all, losses_of_each
+from kit.analysis.pairing import Measure
 from kit.model.errors import UsageError
 from kit.model.run import Run
 
@@ -61,10 +62,11 @@ class Whole:
 class GateResult:
     """The outcome of the gate.
 
-    cells: the cells of the base. whole: None if no cell can be tested. paired: whether both runs were measured in the
-    same rounds.
+    measure: what was judged. cells: the cells of the base. whole: None if no cell can be tested. paired: whether both
+    runs were measured in the same rounds.
     """
 
+    measure: Measure
     max_regression: float
     cells: tuple[JudgedCell, ...]
     whole: Whole | None
@@ -113,8 +115,8 @@ def exit_code_after(first: GateResult, fresh: GateResult) -> int:
     return 1 if fresh.alarm else next(code for code in (UsageError.exit_code, INCONCLUSIVE_CODE, 0) if code in codes)
 
 
-def gate(base: Run, new: Run, max_regression: float) -> GateResult:
-    """Judge every cell that has an `ok` launch in the base.
+def gate(base: Run, new: Run, max_regression: float, measure: Measure) -> GateResult:
+    """Judge the training or the inference of every cell that has an `ok` launch in the base.
 
     max_regression: the allowed loss of speed, as a share of the base's speed. A cell is a REGRESSION if its ratio is
     below 1 - max_regression, and if the loss is more than noise (`kit.analysis.losses`). If it is not, but the data
@@ -127,11 +129,12 @@ def gate(base: Run, new: Run, max_regression: float) -> GateResult:
 
     On a simulated machine, at most 5 % of unchanged runs raise an alarm if both runs were measured in the same rounds
     (`python -m benchmarks.gate_power`). If they were not, a machine that is slower during one run raises false alarms.
+    This holds for each measure by itself. If training and inference are both judged, at most 10 % raise an alarm.
 
     A cell does not pass if it is refused, has no `ok` launch in the new run, or lacks launches there that the base has.
     Otherwise the gate would pass a run that lost cells. Raise UsageError if the base has no cell with an ok launch.
     """
-    comparisons = [comparison for comparison in compare(base, new) if comparison.base.speeds]
+    comparisons = [comparison for comparison in compare(base, new, measure) if comparison.base.speeds]
     if not comparisons:
         raise UsageError("BASE has no cell with an ok launch.", "Name another run as BASE.")
     changes = {c.key: change for c in comparisons if (change := _change(c)) is not None}
@@ -139,7 +142,7 @@ def gate(base: Run, new: Run, max_regression: float) -> GateResult:
     losses = dict(zip(several, losses_of_each([*several.values()]), strict=True)) if several else {}
     cells = tuple(_judged(c, changes.get(c.key), losses.get(c.key), max_regression) for c in comparisons)
     whole = judge_all([*changes.values()], max_regression) if changes else None
-    return GateResult(max_regression, cells, whole, measured_together(base, new))
+    return GateResult(measure, max_regression, cells, whole, measured_together(base, new))
 
 
 def judge_all(changes: Sequence[Change], max_regression: float) -> Whole:

@@ -64,7 +64,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Interval:
-    """A 95 % confidence interval (CONFIDENCE), in images/s for a cell, without unit for a ratio."""
+    """A 95 % confidence interval (CONFIDENCE), in images/s or ms for a cell, without unit for a ratio."""
 
     estimate: float
     low: float
@@ -101,7 +101,7 @@ def t_interval(values: Sequence[float]) -> Interval | None:
 
 
 def typical(values: Sequence[float]) -> float:
-    """Return the speed of a typical launch: the median; for an even number, the geometric mean of the middle two.
+    """Return the value of a typical launch: the median; for an even number, the geometric mean of the middle two.
 
     values: at least one, not below 0.
     """
@@ -110,10 +110,10 @@ def typical(values: Sequence[float]) -> float:
 
 
 def cell_interval(values: Sequence[float]) -> Interval | None:
-    """Return the interval of the typical speed of a cell, or None for fewer than 2 values.
+    """Return the interval of the typical value of a cell, or None for fewer than 2 values.
 
     Below MIN_LAUNCHES, no interval of order statistics reaches the confidence, so it is Student's interval. values:
-    images/s of independent launches, above 0. Raise ValueError if a value is not above 0.
+    images/s or ms of independent launches, above 0. Raise ValueError if a value is not above 0.
     """
     count = len(values)
     if count < 2:

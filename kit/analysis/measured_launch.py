@@ -11,7 +11,7 @@ from kit.model.machine import Gpu
 from kit.model.record import Record
 from scenarios.contract.ranges import MIN_POSITIVE
 from scenarios.contract.request import Request
-from scenarios.contract.result import Evidence, Telemetry, Training, Window, within_epochs
+from scenarios.contract.result import Evidence, Inference, Telemetry, Training, Window, within_epochs
 
 MIN_SAMPLED_S = 2.0  # long enough for some host samples to lie completely within
 POWER_CAP_SHARE = 0.99  # of the default limit: drivers round limits to the watt
@@ -24,6 +24,7 @@ class MeasuredLaunch:
     record: Record
     request: Request
     training: Training
+    inference: Inference
     evidence: Evidence
     telemetry: Telemetry
 
@@ -104,14 +105,16 @@ class MeasuredLaunch:
 
 
 def measured_launches(records: Sequence[Record]) -> list[MeasuredLaunch]:
-    """Return the ok launches among the records, in their order, without those whose speed is not a positive number."""
+    """Return the ok launches among the records, in their order, without those whose training speed is not a positive
+    number."""
     launches = []
     for record in records:
         request, result = record.request, record.result
-        if not (record.ok and request and result and result.training and result.evidence and result.telemetry):
+        if not (record.ok and request and result):
             continue
-        if 0 < result.training.images_per_s < math.inf:
-            launches.append(MeasuredLaunch(record, request, result.training, result.evidence, result.telemetry))
+        training, inference, evidence, telemetry = result.training, result.inference, result.evidence, result.telemetry
+        if training and inference and evidence and telemetry and 0 < training.images_per_s < math.inf:
+            launches.append(MeasuredLaunch(record, request, training, inference, evidence, telemetry))
     return launches
 
 

@@ -6,10 +6,18 @@ In each round of a run, the cells of a block run directly one after the other. T
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from kit.model.record import Record
 
 Rates = Mapping[int, float]  # images/s by round, finite and above 0
+
+
+class Measure(StrEnum):
+    """The speed that is compared. INFERENCE: throughput, that is, at a large batch size."""
+
+    TRAINING = "training"
+    INFERENCE = "inference"
 
 
 @dataclass(frozen=True)
@@ -24,14 +32,15 @@ class Pairs:
     dropped: int
 
 
-def rates(records: Sequence[Record]) -> Rates:
-    """Return the training images/s of the ok launches of one cell, by round in ascending order."""
-    found = {
-        record.launch: record.result.training.images_per_s
-        for record in sorted(records, key=lambda record: record.launch)
-        if record.ok and record.result and record.result.training
-    }
-    return {number: rate for number, rate in found.items() if 0 < rate < math.inf}
+def rates(records: Sequence[Record], measure: Measure) -> Rates:
+    """Return the images/s of the ok launches of one cell, by round in ascending order."""
+    found: dict[int, float] = {}
+    for record in sorted(records, key=lambda record: record.launch):
+        if record.ok and record.result:
+            part = record.result.training if measure is Measure.TRAINING else record.result.inference
+            if part and 0 < part.images_per_s < math.inf:
+                found[record.launch] = part.images_per_s
+    return found
 
 
 def pair(numerator: Rates, denominator: Rates) -> Pairs:

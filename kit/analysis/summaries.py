@@ -21,7 +21,7 @@ from kit.analysis.intervals import (
     paired_p_value,
     typical,
 )
-from kit.analysis.pairing import Rates, pair, rates
+from kit.analysis.pairing import Measure, Rates, pair, rates
 from kit.model.formatting import format_percent
 from kit.model.record import Record
 from kit.model.run import CELL_COLUMNS, MEASURED_COLUMNS, Run
@@ -36,11 +36,12 @@ if TYPE_CHECKING:
 class CellSummary:
     """The results of one cell over its `ok` launches, None if no launch is ok.
 
-    Numbers are medians over launches. images_per_s is the estimate of `interval` (`typical`).
+    Numbers are medians over launches. interval, inference_interval, p50_interval: of images_per_s (training),
+    inference_images_per_s and p50_ms, which are their estimates (`typical`). They are None if there is only one launch.
+    If launches are correlated (`kit.analysis.correlation`), they describe only the period of the run.
 
-    launches: number of ok launches. attempts: number of all launches. interval: of the training images/s, None if there
-    is only one launch. If launches are correlated (`kit.analysis.correlation`), it describes only the period of the
-    run. lowest, highest: images/s of the slowest and the fastest launch. projected: no whole epoch was timed.
+    launches: number of ok launches. attempts: number of all launches. lowest, highest: training images/s of the slowest
+    and the fastest launch. projected: no whole epoch was timed. p50_ms, p90_ms, p99_ms: of the latency at batch size 1.
     inference_batch: images per call in the throughput measurement.
 
     The following come from the first ok launch. test_accuracy, test_loss: after the last whole epoch, None if there is
@@ -64,9 +65,11 @@ class CellSummary:
     images_seen: int | None = None
     curve: tuple[tuple[int, float, float], ...] = ()
     p50_ms: float | None = None
+    p50_interval: Interval | None = None
     p90_ms: float | None = None
     p99_ms: float | None = None
     inference_images_per_s: float | None = None
+    inference_interval: Interval | None = None
     inference_batch: int | None = None
     cpu_cores: float | None = None
     synthetic: bool = False
@@ -155,8 +158,14 @@ def _numbers(ok: pd.DataFrame, records: Sequence[Record]) -> dict[str, Any]:
     assert first.inference
     medians = {name: float(ok[name].median()) for name in MEASURED_COLUMNS}
     numbers: dict[str, Any] = {name: None if math.isnan(value) else value for name, value in medians.items()}
-    if speeds := [*rates(records).values()]:
-        numbers |= {"images_per_s": typical(speeds), "interval": cell_interval(speeds)}
+    estimated = (
+        ("images_per_s", "interval", rates(records, Measure.TRAINING).values()),
+        ("inference_images_per_s", "inference_interval", rates(records, Measure.INFERENCE).values()),
+        ("p50_ms", "p50_interval", [p50 for p50 in ok["p50_ms"] if 0 < p50 < math.inf]),
+    )
+    for name, interval, found in estimated:
+        if values := [*found]:
+            numbers |= {name: typical(values), interval: cell_interval(values)}
     numbers |= {
         "lowest": float(ok["images_per_s"].min()),
         "highest": float(ok["images_per_s"].max()),
@@ -213,7 +222,7 @@ def _by_round(records: Sequence[Record]) -> dict[str, Rates]:
     cells: dict[str, list[Record]] = {}
     for record in records:
         cells.setdefault(record.key, []).append(record)
-    return {key: rates(own) for key, own in cells.items()}
+    return {key: rates(own, Measure.TRAINING) for key, own in cells.items()}
 
 
 def _groups(summaries: Sequence[CellSummary], without: Sequence[str]) -> list[list[CellSummary]]:

@@ -14,12 +14,16 @@ from kit.model.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kit.analysis.pairing import Measure
     from kit.model.run import Run
 
 app = typer.Typer()
 
 CONFIRM_ROUNDS = 8
 
+Inference = Annotated[
+    bool, typer.Option("--inference", help="Compare inference (images/s at a large batch size) instead of training.")
+]
 BaseRun = Annotated[str, typer.Argument(metavar="BASE", help="Base run: its folder, or its id below reports/.")]
 
 
@@ -27,6 +31,7 @@ BaseRun = Annotated[str, typer.Argument(metavar="BASE", help="Base run: its fold
 def compare(
     base: BaseRun,
     others: Annotated[list[str], typer.Argument(metavar="RUN", help="Runs to compare with BASE.")],
+    inference: Inference = False,
     as_json: options.Json = False,
 ) -> None:
     """Compare the speed of the same cells in two or more runs.
@@ -37,15 +42,15 @@ def compare(
     from kit.analysis.comparison import compare as compare_runs
     from kit.cli import side_by_side
 
-    runs = _read(base, *others)
-    found = [compare_runs(runs[0], run) for run in runs[1:]]
+    measure, runs = _measure(inference=inference), _read(base, *others)
+    found = [(run, measure, compare_runs(runs[0], run, measure)) for run in runs[1:]]
     if as_json:
         print_json(side_by_side.comparison_json(runs, found))
         return
     print_notes(side_by_side.legend(runs))
-    for index, comparisons in enumerate(found, start=1):
+    for index, (_, _, comparisons) in enumerate(found, start=1):
         print_text("")
-        print_table(*side_by_side.comparison_section(comparisons, runs, index))
+        print_table(*side_by_side.comparison_section(comparisons, runs, index, measure))
 
 
 @app.command(epilog="Example: kit gate reports/before reports/after --max-regression 5%")
@@ -71,6 +76,7 @@ def gate(
         int | None,
         typer.Option(metavar="N", parser=parse_whole, help=f"With --confirm: rounds. Default: {CONFIRM_ROUNDS}."),
     ] = None,
+    inference: Inference = False,
     as_json: options.Json = False,
 ) -> None:
     """Fail if a run is slower than another by more than the noise.
@@ -80,6 +86,8 @@ def gate(
 
     With --confirm, an alarm is not enough: fresh quick launches of its cells, in the environments of both runs and in
     the same rounds, must raise it again.
+
+    The rates of false alarms hold for training and for inference by itself. To judge both, run the gate twice.
 
     Exit code 1: a cell, or all cells together, became slower than allowed. Exit code 2: nothing is slower, but a cell
     is not comparable or no longer ok. Exit code 7: the data could not have shown the allowed loss.
@@ -93,8 +101,8 @@ def gate(
         raise UsageError("--rounds applies to fresh rounds only.", "Add --confirm, or remove --rounds.")
     if rounds is not None:
         check_rounds(rounds)
-    runs = _read(base, new)
-    judged = judge(runs[0], runs[1], max_regression)
+    measure, runs = _measure(inference=inference), _read(base, new)
+    judged = judge(runs[0], runs[1], max_regression, measure)
     code, document = judged.exit_code, side_by_side.gate_json(judged, runs)
     if not as_json:
         print_table(*side_by_side.gate_section(judged, runs))
@@ -102,7 +110,7 @@ def gate(
         fresh_runs = _measure_again(
             (base, new), judged.alarms, CONFIRM_ROUNDS if rounds is None else rounds, quiet=as_json
         )
-        fresh = judge(*fresh_runs, max_regression)
+        fresh = judge(*fresh_runs, max_regression, measure)
         code = exit_code_after(judged, fresh)
         document |= {"exit_code": code, "confirmation": side_by_side.gate_json(fresh, fresh_runs)}
         if not as_json:
@@ -112,6 +120,12 @@ def gate(
     if as_json:
         print_json(document)
     raise typer.Exit(0 if allow_inconclusive and code == INCONCLUSIVE_CODE else code)
+
+
+def _measure(*, inference: bool) -> Measure:
+    from kit.analysis.pairing import Measure
+
+    return Measure.INFERENCE if inference else Measure.TRAINING
 
 
 def _measure_again(names: tuple[str, str], keys: Sequence[str], rounds: int, *, quiet: bool) -> tuple[Run, Run]:

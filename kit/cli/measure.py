@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kit.cli import options
-from kit.cli.console import print_json, print_notes, print_table, show, show_progress
+from kit.cli.console import print_json, print_notes, print_table, print_text, show, show_progress
 from kit.cli.groups import OUTPUT, with_groups
 from kit.model.errors import UsageError
 
@@ -128,20 +128,23 @@ def _refuse_others(context: typer.Context) -> None:
 
 def _show(outcome: FinishedRun, *, as_json: bool) -> None:
     from kit.analysis.comparison import compare
+    from kit.analysis.pairing import Measure
     from kit.cli import results, side_by_side
 
     analysis, base = outcome.analysis, outcome.base
     runs = [base.analysis.run, analysis.run] if base else []
-    comparisons = compare(*runs) if runs else []
+    compared = [(runs[1], measure, compare(runs[0], runs[1], measure)) for measure in Measure] if runs else []
     if as_json:
         found = results.as_json(outcome)
         if base:
-            found |= {"base": results.as_json(base), **side_by_side.comparison_json(runs, [comparisons])}
+            found |= {"base": results.as_json(base), **side_by_side.comparison_json(runs, compared)}
         print_json(found)
         return
     notes = [*results.notes(analysis), *results.warned(analysis.warnings), *results.next_steps(outcome)]
     reports = [f"Report: {outcome.report}", *([f"Report of the base: {base.report}"] if base else [])]
     print_table(results.COLUMNS, results.table(analysis), [*notes, *reports])
     if base:
-        print_notes(["", *side_by_side.legend(runs), ""])
-        print_table(*side_by_side.comparison_section(comparisons, runs, 1))
+        print_notes(["", *side_by_side.legend(runs)])
+    for _, measure, comparisons in compared:
+        print_text("")
+        print_table(*side_by_side.comparison_section(comparisons, runs, 1, measure))

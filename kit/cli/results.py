@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from kit.analysis.intervals import CONFIDENCE
-from kit.analysis.summaries import CellSummary, format_accuracy, short_names
+from kit.analysis.intervals import CONFIDENCE, Interval
+from kit.analysis.summaries import format_accuracy, short_names
 from kit.cli.console import Column
 from kit.model.formatting import format_percent
 from kit.storage import run_folder
@@ -43,10 +43,10 @@ def table(analysis: RunAnalysis) -> list[list[str]]:
         [
             name + (SYNTHETIC if summary.synthetic else ""),
             _status(statuses[summary.key]),
-            _speed(summary),
+            _estimate(summary.images_per_s, "{:,.0f}", summary.interval),
             _shown(summary.epoch_s, (PROJECTED if summary.projected else "") + "{:,.1f}"),
             format_accuracy(summary, ""),
-            _shown(summary.p50_ms, "{:.2f}"),
+            _estimate(summary.p50_ms, "{:.2f}", summary.p50_interval),
         ]
         for summary, name in zip(shown, short_names([summary.cell for summary in shown]), strict=True)
     ]
@@ -132,10 +132,9 @@ def as_json(outcome: FinishedRun) -> dict[str, Any]:
     }
 
 
-def _speed(summary: CellSummary) -> str:
+def _estimate(value: float | None, form: str, interval: Interval | None) -> str:
     """Return for example `9,512 ±1.8 %`, or `9,512` without an interval."""
-    shown = _shown(summary.images_per_s, "{:,.0f}")
-    return shown + (f" ±{format_percent(summary.interval.half_width, 1)}" if summary.interval else "")
+    return _shown(value, form) + (f" ±{format_percent(interval.half_width, 1)}" if interval else "")
 
 
 def _status(statuses: Sequence[Status]) -> str:

@@ -12,6 +12,7 @@ from kit.analysis.comparison import ABSENT, CellResult, CellStatus, Comparison, 
 from kit.analysis.differences import Difference, Severity
 from kit.analysis.gate import FAILING, GateOutcome, GateResult, JudgedCell, Whole, exit_code_after
 from kit.analysis.intervals import MIN_LAUNCHES, Interval, Verdict
+from kit.analysis.pairing import Measure
 from kit.analysis.summaries import short_names
 from kit.cli.console import Column
 from kit.cli.results import SYNTHETIC
@@ -50,7 +51,7 @@ class Section(NamedTuple):
     notes: list[str]
 
 
-def comparison_section(comparisons: Sequence[Comparison], runs: Sequence[Run], new: int) -> Section:
+def comparison_section(comparisons: Sequence[Comparison], runs: Sequence[Run], new: int, measure: Measure) -> Section:
     """Return every cell that has an ok launch in the first run or in the run with the index `new`.
 
     The notes have counts, group means, differences, and the reasons why cells are missing.
@@ -70,7 +71,7 @@ def comparison_section(comparisons: Sequence[Comparison], runs: Sequence[Run], n
         whole = f", {'all' if skipped == len(neither) else skipped} of them skipped" if skipped else ""
         lines.append(f"Ok in neither run: {format_count(len(neither), 'cell')}{whole}")
     rows = [_row(comparison, comparison.verdict, names) for comparison in shown]
-    return Section(_columns(*titles, f"{titles[1]}/{titles[0]}", "Verdict"), rows, _wrapped(lines))
+    return Section(_columns(measure, *titles, f"{titles[1]}/{titles[0]}", "Verdict"), rows, _wrapped(lines))
 
 
 def gate_section(result: GateResult, runs: Sequence[Run]) -> Section:
@@ -84,9 +85,10 @@ def gate_section(result: GateResult, runs: Sequence[Run]) -> Section:
     if result.count(GateOutcome.INCONCLUSIVE):
         lines.append(f"inconclusive: the data would not have shown a loss of {allowed}. {MORE_ROUNDS}")
     lines.append(
-        f"The gate fails with exit code 1 if a cell loses more than {allowed} of its speed (NEW/BASE), or all cells "
-        "together more than their share, beyond the noise. It fails with exit code 2 if a cell is refused (not "
-        "comparable) or lost (launches that were ok in BASE are not ok in NEW). Exit code 7: inconclusive."
+        f"The gate fails with exit code 1 if a cell loses more than {allowed} of its speed in {result.measure} "
+        "(NEW/BASE), or all cells together more than their share, beyond the noise. It fails with exit code 2 if a "
+        "cell is refused (not comparable) or lost (launches that were ok in BASE are not ok in NEW). Exit code 7: "
+        "inconclusive."
     )
     if not result.paired:
         lines.append(
@@ -97,7 +99,7 @@ def gate_section(result: GateResult, runs: Sequence[Run]) -> Section:
     lines += _whole(result)
     verdict = _verdict(result)
     rows = [_gate_row(cell, names) for cell in result.cells]
-    columns = [*_columns(*titles, "Ratio", "Gate")]
+    columns = [*_columns(result.measure, *titles, "Ratio", "Gate")]
     columns.insert(-1, Column("Reveals", number=True))
     return Section(columns, rows, _wrapped([*lines, verdict]))
 
@@ -142,18 +144,21 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def comparison_json(runs: Sequence[Run], all_comparisons: Sequence[Sequence[Comparison]]) -> dict[str, Any]:
-    """Return the runs, and the cells and group means of each other run compared with the first one."""
+def comparison_json(
+    runs: Sequence[Run], compared: Sequence[tuple[Run, Measure, Sequence[Comparison]]]
+) -> dict[str, Any]:
+    """Return the runs, and the cells and group means of other runs compared with the first one."""
     return {
         "runs": [_run_json(run) for run in runs],
         "comparisons": [
             {
                 "base": runs[0].plan.run,
                 "new": run.plan.run,
+                "measure": measure,
                 "cells": [_cell_json(comparison) for comparison in comparisons],
                 "means": [_mean_json(mean) for mean in group_means(comparisons)],
             }
-            for run, comparisons in zip(runs[1:], all_comparisons, strict=True)
+            for run, measure, comparisons in compared
         ],
     }
 
@@ -162,6 +167,7 @@ def gate_json(result: GateResult, runs: Sequence[Run]) -> dict[str, Any]:
     """Return the runs, the outcome, and each cell with its outcome."""
     return {
         "runs": [_run_json(run) for run in runs],
+        "measure": result.measure,
         "max_regression": result.max_regression,
         "exit_code": result.exit_code,
         "paired": result.paired,
@@ -174,9 +180,9 @@ def gate_json(result: GateResult, runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def _columns(base: str, new: str, ratio: str, last: str) -> list[Column]:
+def _columns(measure: Measure, base: str, new: str, ratio: str, last: str) -> list[Column]:
     numbers = [Column(title, number=True) for title in (base, new, ratio, "95 %")]
-    return [Column("Images/s of"), *numbers, Column(last)]
+    return [Column(f"{measure.capitalize()} images/s"), *numbers, Column(last)]
 
 
 def _names(runs: Sequence[Run]) -> dict[str, str]:

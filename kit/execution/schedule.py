@@ -11,7 +11,7 @@ from statistics import fmean
 
 from kit.analysis.correlation import correlation, speeds_in_time
 from kit.analysis.intervals import cell_interval, is_narrow, is_narrow_ratio, paired_interval
-from kit.analysis.pairing import pair, rates
+from kit.analysis.pairing import Measure, pair, rates
 from kit.model.plan import Plan, PlannedLaunch, block_of
 from kit.model.record import Record
 from scenarios.contract.reasons import Status
@@ -52,7 +52,7 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[PlannedLaunch]:
 
 
 def _can_continue(records: Sequence[Record]) -> bool:
-    ok, skipped = len(rates(records)), any(record.status is Status.SKIPPED for record in records)
+    ok, skipped = len(rates(records, Measure.TRAINING)), any(record.status is Status.SKIPPED for record in records)
     return ok > 1 and not skipped and ok > len(records) - ok
 
 
@@ -62,11 +62,11 @@ def _half_width_if_wide(cells: Cells, *, correlated: bool) -> float | None:
     if len({max(record.launch for record in own) for own in cells.values()}) > 1:
         return math.inf
     if len(cells) == 1:
-        values = [*rates(next(iter(cells.values()))).values()]
+        values = [*rates(next(iter(cells.values())), Measure.TRAINING).values()]
         interval = cell_interval(values)
         assert interval is not None, "a cell that can continue has two rates"
         return interval.half_width if correlated or not is_narrow(values) else None
-    by_cell = [rates(own) for own in cells.values()]
+    by_cell = [rates(own, Measure.TRAINING) for own in cells.values()]
     ratios = [pair(one, other).ratios for one, other in combinations(by_cell, 2)]
     wide = [found for found in ratios if not is_narrow_ratio(found)]
     return max((i.half_width if (i := paired_interval(found)) else math.inf for found in wide), default=None)

@@ -3,6 +3,7 @@
 import math
 from datetime import UTC, datetime
 
+from kit.analysis.intervals import Interval
 from kit.analysis.summaries import Ratio
 from kit.model.formatting import format_bytes, format_number, format_percent, format_si
 
@@ -51,6 +52,11 @@ def interval(ratio: Ratio) -> str:
         return "unknown (one launch)" if ratio.rounds else "unknown (never in the same round)"
     tie = ", a tie" if ratio.verdict == "tie" else ""
     return f"{number(ratio.interval.low)} to {number(ratio.interval.high)}{tie}"
+
+
+def estimate(value: float | None, interval: Interval | None) -> str:
+    """Return a value with the half-width of its interval, for example `12,300 ± 1.8 %`, or alone without one."""
+    return number(value) + (f" ± {percent(interval.half_width, 1)}" if interval else "")
 
 
 def moment(value: str) -> str:

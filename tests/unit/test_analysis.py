@@ -10,12 +10,12 @@ import pytest
 
 from kit.analysis.correlation import correlation, speeds_in_time
 from kit.analysis.intervals import cell_interval, paired_interval
-from kit.analysis.pairing import Pairs, pair, rates
+from kit.analysis.pairing import Measure, Pairs, pair, rates
 from kit.analysis.run_analysis import analyze_run
 from kit.analysis.summaries import contests, ratios, summarize
 from kit.cli import results
 from kit.planning import catalog
-from tests.examples import cell, failed, record, request, run
+from tests.examples import cell, failed, record, request, run, with_speed
 
 NARROW = (1000.0, 1002.0, 998.0, 1001.0, 999.0)
 
@@ -23,11 +23,6 @@ NARROW = (1000.0, 1002.0, 998.0, 1001.0, 999.0)
 def launches(values, of=None, **changes):
     first = request(of, **changes)
     return [record(replace(first, launch=n + 1), images_per_s=value) for n, value in enumerate(values)]
-
-
-def with_rate(example, images_per_s):
-    training = replace(example.result.training, images_per_s=images_per_s)
-    return example.model_copy(update={"result": replace(example.result, training=training)})
 
 
 def scaled(factor, values=NARROW):
@@ -41,19 +36,38 @@ def judged(records):
     return [(r.kind, getattr(r.numerator.cell, r.kind), getattr(r.denominator.cell, r.kind), r.verdict) for r in found]
 
 
-def test_the_estimate_and_interval_of_a_cell_come_from_its_ok_launches():
-    records = [*launches(NARROW), failed(request(launch=6))]
+def with_inference(example, **changes):
+    inference = replace(example.result.inference, **changes)
+    return example.model_copy(update={"result": replace(example.result, inference=inference)})
+
+
+@pytest.mark.parametrize("count", [2, 4, 5])
+def test_the_estimates_and_intervals_of_a_cell_come_from_its_ok_launches(count):
+    speeds, latencies = NARROW[:count], [0.4 + 0.1 * number**2 for number in range(count)]
+    throughputs = [9000.0 - 100 * number**2 for number in range(count)]
+    records = [
+        with_inference(each, images_per_s=throughput, p50_ms=latency)
+        for each, throughput, latency in zip(launches(speeds), throughputs, latencies, strict=True)
+    ]
+    records.append(failed(request(launch=6)))
     (summary,) = summarize(run(records))
-    assert summary.interval == cell_interval(NARROW)
+    assert summary.interval == cell_interval(speeds)
+    assert summary.inference_interval == cell_interval(throughputs)
+    assert summary.p50_interval == cell_interval(latencies)
     assert summary.images_per_s == summary.interval.estimate
-    assert (summary.launches, summary.attempts) == (5, 6)
-    assert [*rates(list(reversed(records))).values()] == list(NARROW)
+    assert summary.inference_images_per_s == summary.inference_interval.estimate
+    assert summary.p50_ms == summary.p50_interval.estimate
+    assert (summary.launches, summary.attempts) == (count, count + 1)
+    for measure, values in zip(Measure, (speeds, throughputs), strict=True):
+        assert [*rates(list(reversed(records)), measure).values()] == list(values)
 
 
 def test_one_launch_has_a_value_but_no_interval_and_no_verdict():
     records = [*launches([1000.0]), *launches(scaled(3), cell(framework="tensorflow"))]
     alone, other = summarize(run(records))
     assert (alone.images_per_s, alone.interval) == (1000.0, None)
+    assert (alone.inference_images_per_s, alone.inference_interval) == (5000.0, None)
+    assert (alone.p50_ms, alone.p50_interval) == (1.5, None)
     (contest,) = contests([alone, other], records)
     (ratio,) = contest.ratios
     assert (ratio.numerator, ratio.interval, ratio.verdict) == (other, None, "unknown")
@@ -107,9 +121,10 @@ def test_cells_that_differ_in_more_than_one_field_are_not_compared(other):
 
 def test_the_table_shows_and_explains_the_interval_if_there_is_one():
     several, single = launches((1000.0, 1100.0, 900.0, 1050.0, 950.0)), launches([2000.0], cell("cifar-cnn"))
-    half_width = 100 * cell_interval([*rates(several).values()]).half_width
+    half_width = 100 * cell_interval([*rates(several, Measure.TRAINING).values()]).half_width
     both, alone = (analyze_run(run(records), catalog.scenarios()) for records in ([*several, *single], single))
     assert [row[2] for row in results.table(both)] == [f"1,000 ±{half_width:.1f} %", "2,000"]
+    assert [row[5] for row in results.table(both)] == ["1.50 ±0.0 %", "1.50"]
     assert any("± half-width of the 95 % interval" in note for note in results.notes(both))
     assert not any("±" in note for note in results.notes(alone))
 
@@ -120,10 +135,12 @@ def test_a_machine_that_changes_its_speed_changes_no_paired_ratio():
     assert judged(records) == [("lane", "tuned", "stock", "faster")]
 
 
-def test_pairs_need_a_valid_rate_of_both_cells_and_the_others_are_counted():
-    broken = [with_rate(record(request(launch=n)), rate) for n, rate in ((6, math.nan), (7, math.inf), (8, 0.0))]
-    stock = rates([*launches(NARROW), *broken])
-    tuned = rates([*launches(scaled(2), lane="tuned")[1:], failed(request(launch=1, lane="tuned"))])
+@pytest.mark.parametrize("measure", Measure)
+def test_pairs_need_a_valid_rate_of_both_cells_and_the_others_are_counted(measure):
+    bad = ((6, math.nan), (7, math.inf), (8, 0.0))
+    broken = [with_speed(record(request(launch=n)), measure, rate) for n, rate in bad]
+    stock = rates([*launches(NARROW), *broken], measure)
+    tuned = rates([*launches(scaled(2), lane="tuned")[1:], failed(request(launch=1, lane="tuned"))], measure)
     assert pair(tuned, stock) == Pairs(tuple(2.0 for _ in range(4)), dropped=1)
     assert pair(tuned, {}) == Pairs((), dropped=4)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.analysis.pairing import Measure
 from kit.storage.run_folder import RunFolder
 from tests import examples
 from tests.command import Kit
@@ -21,8 +22,9 @@ STEADY = [1000.0, 1004.0, 996.0, 1002.0, 998.0]
 SLOW = [speed * 0.9 for speed in STEADY]
 
 
-def saved(name: str, speeds: dict[str, list[float]]) -> None:
-    """A run below reports/, with launches of these speeds of torch's cells of these scenarios."""
+def saved(name: str, speeds: dict[str, list[float]], measure: Measure = Measure.TRAINING) -> None:
+    """A run below reports/, with launches of these speeds of torch's cells of these scenarios. The other speed is the
+    same in all launches."""
     launches = [
         (examples.cell(scenario), number, speed)
         for scenario, of_cell in speeds.items()
@@ -31,7 +33,7 @@ def saved(name: str, speeds: dict[str, list[float]]) -> None:
     plan = examples.plan([examples.planned(number, **vars(cell)) for cell, number, _ in launches])
     folder = RunFolder.create(Path("reports") / name, plan.model_copy(update={"run": name}), examples.machine())
     for cell, number, speed in launches:
-        folder.save(examples.record(examples.request(cell, launch=number), speed))
+        folder.save(examples.with_speed(examples.record(examples.request(cell, launch=number)), measure, speed))
 
 
 def test_compare_shows_every_run_against_the_first(kit: Kit) -> None:
@@ -48,6 +50,7 @@ def test_compare_shows_every_run_against_the_first(kit: Kit) -> None:
     assert max(map(len, called.out.splitlines())) <= 80
     document = json.loads(kit("compare", "before", "after", "--json").out)
     assert [run["run"] for run in document["runs"]] == ["before", "after"]
+    assert document["comparisons"][0]["measure"] == "training"
     slower = document["comparisons"][0]["cells"][0]
     assert (slower["verdict"], slower["base"]["launches"]) == ("slower", 5)
     assert slower["interval"][0] < slower["ratio"] < slower["interval"][1] < 1
@@ -73,6 +76,23 @@ def test_the_exit_code_of_the_gate_is_its_outcome(
     assert called.out.rstrip().endswith(words)
     as_json = kit("gate", "before", "after", "--max-regression", allowed, "--json")
     assert as_json.code == json.loads(as_json.out)["exit_code"] == code
+
+
+def test_inference_is_compared_and_judged_instead_of_training(kit: Kit) -> None:
+    for name, speeds in (("before", STEADY), ("after", SLOW)):
+        saved(name, {"mnist-cnn": speeds}, Measure.INFERENCE)
+    assert kit("gate", "before", "after").code == 0, "training is equal"
+    judged = kit("gate", "before", "after", "--inference")
+    assert (judged.code, judged.err) == (1, "")
+    assert judged.out.startswith("Inference images/s ")
+    assert "of its speed in inference" in " ".join(judged.out.split())
+    document = json.loads(kit("gate", "before", "after", "--inference", "--json").out)
+    assert (document["measure"], document["exit_code"]) == ("inference", 1)
+    compared = kit("compare", "before", "after", "--inference").out
+    assert re.search(r"^mnist-cnn/torch/cpu\* +1,000 +900 +0\.900 +0\.\d{3}-0\.9\d{2} +slower$", compared, re.MULTILINE)
+    assert re.search(r"^Inference images/s +A +B +B/A", compared, re.MULTILINE)
+    (found,) = json.loads(kit("compare", "before", "after", "--inference", "--json").out)["comparisons"]
+    assert (found["measure"], found["cells"][0]["verdict"]) == ("inference", "slower")
 
 
 def test_an_inconclusive_gate_can_be_allowed(kit: Kit) -> None:

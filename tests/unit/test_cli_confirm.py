@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kit.analysis.gate import GateOutcome, GateResult, JudgedCell, exit_code_after
+from kit.analysis.pairing import Measure
 from kit.model.launch import Completion
 from kit.storage.run_folder import RunFolder
 from scenarios.contract import codec
@@ -21,20 +22,26 @@ RUN = ("run", "--scenario", "mnist-cnn", "--device", "cpu", "--data", "synthetic
 SLOW = {"torch": 0.9, "tensorflow": 1.05, "onnxruntime": 1.05}
 
 
-def works_at(speeds: Callable[[bool], dict[str, float]]) -> fakes.Worker:
-    """Return a worker with this speed by framework. speeds: takes whether the launch belongs to a base."""
+def works_at(speeds: Callable[[bool], dict[str, float]], measure: Measure = Measure.TRAINING) -> fakes.Worker:
+    """Return a worker with this speed by framework. speeds: takes whether the launch belongs to a base. The other speed
+    is the same in all launches."""
 
     def worker(request: Any, folder: Any) -> Completion:
         share = speeds(folder.scratch.parents[2].name.endswith("-base")).get(request.cell.framework, 1.0)
         noise = 1 + 0.001 * (request.launch % 3)
-        codec.write(folder.scratch / RESULT_FILE, examples.result(request, 1000.0 * share * noise))
+        record = examples.record(request)
+        if request.purpose == "measure":
+            record = examples.with_speed(record, measure, 1000.0 * share * noise)
+        codec.write(folder.scratch / RESULT_FILE, record.result)
         return Completion(exit_code=0, seconds=1.0)
 
     return worker
 
 
-def measured(kit: Kit, engine: fakes.FakeEngine, digest: str, speeds: dict[str, float]) -> str:
-    engine.digest, engine.worker = digest, works_at(lambda base: speeds)
+def measured(
+    kit: Kit, engine: fakes.FakeEngine, digest: str, speeds: dict[str, float], measure: Measure = Measure.TRAINING
+) -> str:
+    engine.digest, engine.worker = digest, works_at(lambda base: speeds, measure)
     ended = kit(*RUN)
     assert ended.code == 0, ended.err
     run: str = json.loads(ended.out)["run"]
@@ -86,6 +93,19 @@ def test_an_alarm_that_is_not_confirmed_passes(kit: Kit, engine: fakes.FakeEngin
     assert ended.out.rstrip().endswith("Passed: the fresh rounds do not confirm the alarm (1 cell).")
 
 
+def test_an_alarm_in_inference_is_confirmed_in_inference(kit: Kit, engine: fakes.FakeEngine) -> None:
+    of = Measure.INFERENCE
+    runs = measured(kit, engine, "sha256:0", {}, of), measured(kit, engine, "sha256:1", SLOW, of)
+    engine.launched.clear()
+    assert kit("gate", *runs, "--confirm").code == 0, "training is equal"
+    assert engine.launched == []
+    for speeds, code in ((SLOW, 1), ({}, 0)):
+        engine.worker = works_at(lambda base, speeds=speeds: {} if base else speeds, of)  # type: ignore[misc]
+        ended = kit("gate", *runs, "--confirm", "--inference", "--json")
+        assert ended.code == code, ended.err
+        assert json.loads(ended.out)["confirmation"]["measure"] == "inference"
+
+
 def test_without_an_alarm_nothing_is_measured(kit: Kit, engine: fakes.FakeEngine, runs: tuple[str, str]) -> None:
     assert kit("gate", *runs, "--confirm", "--max-regression", "20%").code == 0
     assert kit("gate", *runs).code == 1
@@ -119,7 +139,7 @@ def test_runs_of_another_machine_or_without_their_images_are_not_measured_again(
 
 def result(*outcomes: GateOutcome) -> GateResult:
     cells = tuple(JudgedCell(None, outcome) for outcome in outcomes)  # type: ignore[arg-type]
-    return GateResult(0.05, cells, None, paired=True)
+    return GateResult(Measure.TRAINING, 0.05, cells, None, paired=True)
 
 
 @pytest.mark.parametrize(

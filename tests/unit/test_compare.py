@@ -16,6 +16,7 @@ from kit.analysis.differences import RULES, Difference, Rule, Severity, differen
 from kit.analysis.gate import GateOutcome, GateResult, gate
 from kit.analysis.intervals import Verdict, paired_interval
 from kit.analysis.measured_launch import measured_launches
+from kit.analysis.pairing import Measure
 from kit.cli import side_by_side
 from kit.model.errors import UsageError
 from kit.model.record import Image, Record
@@ -25,6 +26,7 @@ from scenarios.contract.reasons import Code, Status
 from scenarios.contract.request import Budget
 from tests import examples
 
+TRAINING, INFERENCE = Measure
 CELL = examples.cell()
 OTHER = examples.cell("cifar-cnn")
 STEADY = (1000.0, 1004.0, 996.0, 1002.0, 998.0)
@@ -32,10 +34,15 @@ NOISY = (1000.0, 700.0, 1300.0, 800.0, 1200.0)
 GPU = examples.gpu(name="Example GPU")
 
 
-def run(cells: Mapping[Cell, Sequence[float]], failed: Sequence[Cell] = (), **changes: Any) -> Run:
-    """Return a run with one `ok` launch per speed and one failed launch per cell in `failed`, all of them planned."""
+def run(
+    cells: Mapping[Cell, Sequence[float]], failed: Sequence[Cell] = (), measure: Measure = TRAINING, **changes: Any
+) -> Run:
+    """Return a run with one `ok` launch per speed and one failed launch per cell in `failed`, all of them planned.
+
+    measure: what has these speeds. The other speed is the same in all launches.
+    """
     records = [
-        examples.record(examples.request(cell, launch=number), speed, **changes)
+        examples.with_speed(examples.record(examples.request(cell, launch=number), **changes), measure, speed)
         for cell, speeds in cells.items()
         for number, speed in enumerate(speeds, start=1)
     ]
@@ -48,31 +55,35 @@ def scaled(speeds: Sequence[float], factor: float) -> tuple[float, ...]:
     return tuple(speed * factor for speed in speeds)
 
 
-def only(base: Run, new: Run) -> Comparison:
-    (comparison,) = compare(base, new)
+def only(base: Run, new: Run, measure: Measure = TRAINING) -> Comparison:
+    (comparison,) = compare(base, new, measure)
     return comparison
 
 
 speeds = st.lists(st.floats(1.0, 1e6), min_size=2, max_size=7)
+measures = st.sampled_from(Measure)
+for_each_measure = pytest.mark.parametrize("measure", Measure)
 
 
-@given(speeds, speeds)
-def test_a_run_against_itself_is_all_ties_with_ratio_1(some: list[float], others: list[float]) -> None:
-    itself = run({CELL: some, OTHER: others})
-    for comparison in compare(itself, itself):
+@given(speeds, speeds, measures)
+def test_a_run_against_itself_is_all_ties_with_ratio_1(
+    some: list[float], others: list[float], measure: Measure
+) -> None:
+    itself = run({CELL: some, OTHER: others}, measure=measure)
+    for comparison in compare(itself, itself, measure):
         assert comparison.verdict is Verdict.TIE
         assert comparison.ratio == pytest.approx(1, rel=1e-12)
         assert not comparison.differences
-    assert gate(itself, itself, 0.0).exit_code == 7  # no data can show that nothing was lost
+    assert gate(itself, itself, 0.0, measure).exit_code == 7  # no data can show that nothing was lost
 
 
 MIRRORED = {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER, Verdict.TIE: Verdict.TIE}
 
 
-@given(speeds, speeds)
-def test_swapping_the_runs_gives_the_reciprocal(some: list[float], others: list[float]) -> None:
-    base, new = run({CELL: some}), run({CELL: others})
-    there, back = only(base, new), only(new, base)
+@given(speeds, speeds, measures)
+def test_swapping_the_runs_gives_the_reciprocal(some: list[float], others: list[float], measure: Measure) -> None:
+    base, new = run({CELL: some}, measure=measure), run({CELL: others}, measure=measure)
+    there, back = only(base, new, measure), only(new, base, measure)
     assert there.ratio
     assert back.ratio
     assert there.interval
@@ -82,6 +93,7 @@ def test_swapping_the_runs_gives_the_reciprocal(some: list[float], others: list[
     assert there.verdict is MIRRORED[back.verdict]
 
 
+@for_each_measure
 @pytest.mark.parametrize(
     ("old", "new", "verdict"),
     [
@@ -92,8 +104,10 @@ def test_swapping_the_runs_gives_the_reciprocal(some: list[float], others: list[
         ((1000.0,), STEADY, Verdict.UNKNOWN),
     ],
 )
-def test_a_verdict_needs_an_interval_that_excludes_1(old: Sequence[float], new: Sequence[float], verdict: str) -> None:
-    comparison = only(run({CELL: old}), run({CELL: new}))
+def test_a_verdict_needs_an_interval_that_excludes_1(
+    old: Sequence[float], new: Sequence[float], verdict: str, measure: Measure
+) -> None:
+    comparison = only(run({CELL: old}, measure=measure), run({CELL: new}, measure=measure), measure)
     assert comparison.verdict is verdict
     assert comparison.ratio == pytest.approx(math.prod(new) ** (1 / len(new)) / math.prod(old) ** (1 / len(old)))
     assert (comparison.interval is None) == (verdict is Verdict.UNKNOWN)
@@ -127,6 +141,16 @@ def image(digest: str) -> Callable[[Record], Record]:
     return known(image=Image(kind="image", reference="kit-torch:cpu", digest=digest, size_bytes=1))
 
 
+def calls(batch: int) -> Callable[[Record], Record]:
+    def change(record: Record) -> Record:
+        assert record.result
+        assert record.result.inference
+        result = replace(record.result, inference=replace(record.result.inference, batch=batch))
+        return record.model_copy(update={"result": result})
+
+    return change
+
+
 REFUSED, FLAGGED, NOTED = Severity
 DIFFERENT = [
     ("scenario", REFUSED, asked(spec="1111"), asked(spec="2222")),
@@ -134,6 +158,7 @@ DIFFERENT = [
     ("data", REFUSED, found(data_digest="1111"), found(data_digest="2222")),
     ("device", REFUSED, found(device="cpu"), found(device="cuda:0")),
     ("rounding", REFUSED, found(tf32=False), found(tf32=True)),
+    ("images per call", REFUSED, calls(128), calls(256)),
     ("torch version", FLAGGED, found(versions={"torch": "2.1"}), found(versions={"torch": "2.2"})),
     ("kit version", FLAGGED, known(machine=examples.machine()), known(machine=examples.machine(kit="0.2.0"))),
     ("environment", FLAGGED, image("sha256:1"), image("sha256:2")),
@@ -148,6 +173,7 @@ DIFFERENT = [
     ("machine", NOTED, known(), known(machine=examples.machine(gpus=[GPU], id="f" * 16))),
     ("system", NOTED, known(), known(machine=examples.machine(kernel="6.8"))),
 ]
+OF_INFERENCE = {"images per call"}  # not of training
 ALIKE = {
     "seed": (asked(seed=0), asked(seed=1)),
     "weights": (found(initial_weights_digest="1"), found(initial_weights_digest="2", final_weights_digest="3")),
@@ -157,15 +183,26 @@ ALIKE = {
 }
 
 
+@for_each_measure
 @pytest.mark.parametrize(("field", "severity", "of_base", "of_new"), DIFFERENT)
 def test_a_difference_is_refused_flagged_or_noted(
-    field: str, severity: Severity, of_base: Callable[[Record], Record], of_new: Callable[[Record], Record]
+    field: str,
+    severity: Severity,
+    of_base: Callable[[Record], Record],
+    of_new: Callable[[Record], Record],
+    measure: Measure,
 ) -> None:
     base, new = (
         replace(made, records=[change(record) for record in made.records])
-        for made, change in ((run({CELL: STEADY}), of_base), (run({CELL: scaled(STEADY, 1.1)}), of_new))
+        for made, change in (
+            (run({CELL: STEADY}, measure=measure), of_base),
+            (run({CELL: scaled(STEADY, 1.1)}, measure=measure), of_new),
+        )
     )
-    comparison = only(base, new)
+    comparison = only(base, new, measure)
+    if field in OF_INFERENCE and measure is TRAINING:
+        assert (comparison.differences, comparison.verdict) == ((), Verdict.FASTER)
+        return
     (difference,) = comparison.differences
     assert (difference.field, difference.severity) == (field, severity)
     assert difference.base != difference.new
@@ -173,13 +210,13 @@ def test_a_difference_is_refused_flagged_or_noted(
     assert (comparison.ratio is None) == (severity is REFUSED)
     assert comparison.flagged == (severity is FLAGGED)
     mixed = replace(base, records=[*base.records[:3], *new.records[3:]])  # one run whose own launches differ
-    assert [d.field for d in only(mixed, mixed).differences] == [field]
+    assert [d.field for d in only(mixed, mixed, measure).differences] == [field]
 
 
 @pytest.mark.parametrize("name", ALIKE)
 def test_unknown_values_and_those_without_effect_on_speed_are_no_difference(name: str) -> None:
     base, new = (change(examples.record()) for change in ALIKE[name])
-    assert differences(measured_launches([base]), measured_launches([new])) == []
+    assert differences(measured_launches([base]), measured_launches([new]), Measure.INFERENCE) == []
 
 
 def test_the_gpu_and_its_driver_are_noted() -> None:
@@ -189,7 +226,8 @@ def test_the_gpu_and_its_driver_are_noted() -> None:
         for name, driver in (("T4", "570.1"), ("L4", "580.2"))
     )
     noted = [
-        (d.field, d.severity, d.base, d.new) for d in differences(measured_launches([base]), measured_launches([new]))
+        (d.field, d.severity, d.base, d.new)
+        for d in differences(measured_launches([base]), measured_launches([new]), Measure.INFERENCE)
     ]
     assert noted == [("GPU", NOTED, "T4", "L4"), ("driver", NOTED, "570.1", "580.2")]
 
@@ -203,13 +241,13 @@ def test_every_rule_has_a_case(rule: Rule) -> None:
 def test_cells_of_only_one_run_are_missing_with_the_reason() -> None:
     a_third = examples.cell("fashion-mlp")
     base, new = run({CELL: STEADY, a_third: STEADY}), run({OTHER: STEADY}, failed=[CELL])
-    comparisons = {comparison.key: comparison for comparison in compare(base, new)}
+    comparisons = {comparison.key: comparison for comparison in compare(base, new, TRAINING)}
     assert list(comparisons) == [CELL.key, a_third.key, OTHER.key]
     assert {comparison.verdict for comparison in comparisons.values()} == {Verdict.MISSING}
     assert comparisons[CELL.key].new.failures == ("failed: It failed.",)
     assert comparisons[a_third.key].new.failures == ("absent: it has no record",)
     assert comparisons[OTHER.key].base.status is CellStatus.NOT_OK
-    section = side_by_side.comparison_section(list(comparisons.values()), [base, new], 1)
+    section = side_by_side.comparison_section(list(comparisons.values()), [base, new], 1, TRAINING)
     assert [row[2] for row in section.rows] == ["failed", "absent", "1,000"]
     assert "Not ok in B (mnist-cnn/torch/cpu): failed: It failed." in section.notes
 
@@ -219,7 +257,7 @@ def test_cells_skipped_in_both_runs_are_counted_separately() -> None:
     skipped = examples.failed(examples.request(OTHER), Status.SKIPPED, Code.NOT_OFFERED)
     base = replace(base, records=[skipped if record.key == OTHER.key else record for record in base.records])
     for new in (base, run({CELL: STEADY})):  # absent counts like skipped
-        notes = side_by_side.comparison_section(compare(base, new), [base, new], 1).notes
+        notes = side_by_side.comparison_section(compare(base, new, TRAINING), [base, new], 1, TRAINING).notes
         assert "Ok in neither run: 2 cells, 1 of them skipped" in notes
 
 
@@ -229,13 +267,14 @@ def test_a_group_mean_needs_three_cells_of_one_framework_and_device() -> None:
     base = run(dict.fromkeys([*torch, *tensorflow], STEADY))
     factors = dict(zip(torch, (1.0, 2.0, 4.0), strict=True))
     new = run({cell: scaled(STEADY, factors.get(cell, 9.0)) for cell in (*torch, *tensorflow)})
-    (mean,) = group_means(compare(base, new))
+    (mean,) = group_means(compare(base, new, TRAINING))
     assert (mean.group, mean.cells) == ("torch/cpu/stock/fp32", 3)
     assert mean.interval.estimate == pytest.approx(2)
     # By hand: logarithms 0, ln 2, 2 ln 2, so sd = ln 2; t(0.975, 2) = 4.303; half-width = 4.303 ln 2 / sqrt(3).
     assert math.log(mean.interval.high / 2) == pytest.approx(4.303 * math.log(2) / math.sqrt(3), rel=1e-3)
 
 
+@for_each_measure
 @pytest.mark.parametrize(
     ("new", "outcome"),
     [
@@ -249,11 +288,12 @@ def test_a_group_mean_needs_three_cells_of_one_framework_and_device() -> None:
     ],
 )
 def test_the_gate_fails_a_cell_that_is_slower_than_allowed_beyond_the_noise(
-    new: Sequence[float], outcome: GateOutcome
+    new: Sequence[float], outcome: GateOutcome, measure: Measure
 ) -> None:
     others = [examples.cell(name) for name in ("cifar-mlp", "fashion-mlp")]
     steady = dict.fromkeys([OTHER, *others], STEADY)
-    judged = gate(run({CELL: STEADY, **steady}), run({CELL: new, **steady}), 0.05)
+    before, after = (run({CELL: speeds, **steady}, measure=measure) for speeds in (STEADY, new))
+    judged = gate(before, after, 0.05, measure)
     assert outcomes(judged)[0] is outcome
     assert new == scaled(NOISY, 0.94) or outcomes(judged)[1:] == [GateOutcome.PASSED] * 3
     assert (
@@ -266,6 +306,8 @@ def test_the_gate_fails_a_cell_that_is_slower_than_allowed_beyond_the_noise(
         }[outcome]
     )
     assert judged.alarms == ([CELL.key] if outcome is GateOutcome.REGRESSION else [])
+    (other,) = {*Measure} - {measure}
+    assert not gate(before, after, 0.05, other).alarm, "the other speed is equal"
 
 
 def outcomes(judged: GateResult) -> list[GateOutcome]:
@@ -274,17 +316,17 @@ def outcomes(judged: GateResult) -> list[GateOutcome]:
 
 def test_the_gate_fails_a_cell_that_lost_launches() -> None:
     whole, broken = run({CELL: STEADY}), run({CELL: STEADY[:4]}, failed=[CELL])
-    assert outcomes(gate(whole, broken, 0.05)) == [GateOutcome.LOST]
+    assert outcomes(gate(whole, broken, 0.05, TRAINING)) == [GateOutcome.LOST]
     repeated = replace(broken, records=[*broken.records, run({CELL: STEADY}).records[4]])  # as --retry-failed does
-    assert outcomes(gate(whole, repeated, 0.05)) == [GateOutcome.PASSED]
+    assert outcomes(gate(whole, repeated, 0.05, TRAINING)) == [GateOutcome.PASSED]
 
 
 def test_an_interrupted_run_loses_its_unfinished_cells() -> None:
     base, new = run({CELL: STEADY, OTHER: STEADY}), run({CELL: STEADY, OTHER: STEADY})
     of_other = [record for record in new.records if record.key == OTHER.key]
     cut = replace(new, records=[record for record in new.records if record not in of_other[1:]])
-    assert outcomes(gate(base, cut, 0.05)) == [GateOutcome.PASSED, GateOutcome.LOST]
-    (_, lost) = compare(base, cut)
+    assert outcomes(gate(base, cut, 0.05, TRAINING)) == [GateOutcome.PASSED, GateOutcome.LOST]
+    (_, lost) = compare(base, cut, TRAINING)
     assert lost.new.failures == ("interrupted: 4 of 5 planned launches have no record",)
 
 
@@ -293,12 +335,12 @@ def test_cells_slower_within_the_noise_can_fail_together() -> None:
     noise = (1.02, 0.98, 1.03, 0.97, 1.0)
     slower = [0.96 * factor * speed for factor, speed in zip(noise, NOISY, strict=True)]
     base, new = paired(run(dict.fromkeys(cells, NOISY)), run(dict.fromkeys(cells, slower)))
-    judged = gate(base, new, 0.05)
+    judged = gate(base, new, 0.05, TRAINING)
     assert GateOutcome.REGRESSION not in outcomes(judged)
     assert judged.together
     assert judged.exit_code == 1
     assert judged.alarms == [cell.key for cell in cells]
-    assert gate(base, new, 0.15).exit_code == 0
+    assert gate(base, new, 0.15, TRAINING).exit_code == 0
     notes = side_by_side.gate_section(judged, [base, new]).notes
     assert "Failed: all cells together." in notes
 
@@ -307,36 +349,36 @@ def test_a_loss_of_one_cell_counts_relative_to_the_others_but_no_gain_of_them_do
     cells = [examples.cell(name) for name in ("mnist-cnn", "cifar-cnn", "cifar-mlp", "fashion-mlp")]
     base = run(dict.fromkeys(cells, STEADY))
     faster = run({cell: scaled(STEADY, 1.3) for cell in cells[1:]} | {cells[0]: STEADY})
-    assert gate(base, faster, 0.05).exit_code == 0
+    assert gate(base, faster, 0.05, TRAINING).exit_code == 0
     slower = run({cell: scaled(STEADY, 0.9) for cell in cells[1:]} | {cells[0]: scaled(STEADY, 0.8)})
-    judged = gate(base, slower, 0.05)
+    judged = gate(base, slower, 0.05, TRAINING)
     assert [c.comparison.key for c in judged.cells if c.outcome is GateOutcome.REGRESSION] == [cells[0].key]
     assert judged.together
 
 
 def test_a_cell_that_is_slower_and_lost_launches_is_a_regression() -> None:
     slower = run({CELL: scaled(STEADY, 0.7)[:4]}, failed=[CELL])
-    judged = gate(run({CELL: STEADY}), slower, 0.05)
+    judged = gate(run({CELL: STEADY}), slower, 0.05, TRAINING)
     assert (outcomes(judged), judged.exit_code) == ([GateOutcome.LOST], 1)  # four launches: all together regressed
-    judged = gate(run({CELL: [*STEADY, 1000.0]}), run({CELL: scaled(STEADY, 0.7)}, failed=[CELL]), 0.05)
+    judged = gate(run({CELL: [*STEADY, 1000.0]}), run({CELL: scaled(STEADY, 0.7)}, failed=[CELL]), 0.05, TRAINING)
     assert (outcomes(judged), judged.exit_code) == ([GateOutcome.REGRESSION], 1)
 
 
 def test_the_gate_fails_cells_that_are_not_comparable() -> None:
     base, new = run({CELL: STEADY}), run({CELL: STEADY})
     real = replace(new, records=[asked(data="real")(record) for record in new.records])
-    assert outcomes(gate(base, real, 0.05)) == [GateOutcome.REFUSED]
-    assert gate(base, real, 0.05).exit_code == 2
+    assert outcomes(gate(base, real, 0.05, TRAINING)) == [GateOutcome.REFUSED]
+    assert gate(base, real, 0.05, TRAINING).exit_code == 2
 
 
 def test_the_gate_judges_only_the_cells_of_the_base() -> None:
-    judged = gate(run({CELL: STEADY}, failed=[OTHER]), run({CELL: STEADY}), 0.05)
+    judged = gate(run({CELL: STEADY}, failed=[OTHER]), run({CELL: STEADY}), 0.05, TRAINING)
     assert [cell.comparison.key for cell in judged.cells] == [CELL.key]
 
 
 def test_a_gate_without_a_cell_in_the_base_raises_an_error() -> None:
     with pytest.raises(UsageError, match="no cell with an ok launch"):
-        gate(run({}, failed=[CELL]), run({CELL: STEADY}), 0.05)
+        gate(run({}, failed=[CELL]), run({CELL: STEADY}), 0.05, TRAINING)
 
 
 def paired(base: Run, new: Run) -> tuple[Run, Run]:
@@ -345,43 +387,54 @@ def paired(base: Run, new: Run) -> tuple[Run, Run]:
 
 def test_runs_that_were_measured_in_the_same_rounds_are_compared_in_pairs() -> None:
     base, new = paired(run({CELL: NOISY}), run({CELL: scaled(NOISY, 0.98)}))
-    (comparison,) = compare(base, new)
+    (comparison,) = compare(base, new, TRAINING)
     assert comparison.interval == paired_interval([0.98] * 5)
     assert comparison.pairs is not None
     assert comparison.verdict is Verdict.SLOWER
-    (apart,) = compare(base, run({CELL: scaled(NOISY, 0.98)}))
+    (apart,) = compare(base, run({CELL: scaled(NOISY, 0.98)}), TRAINING)
     assert (apart.verdict, apart.pairs) == (Verdict.TIE, None)
-    notes = side_by_side.comparison_section([apart], [base, new], 1).notes
+    notes = side_by_side.comparison_section([apart], [base, new], 1, TRAINING).notes
     assert any("Not measured in the same rounds" in note for note in notes)
 
 
-def test_a_round_with_a_failed_launch_is_dropped_and_counted() -> None:
-    base, new = paired(run({CELL: NOISY}), run({CELL: scaled(NOISY, 0.98)[:4]}, failed=[CELL]))
-    comparisons = compare(base, new)
+@for_each_measure
+def test_a_round_with_a_failed_launch_is_dropped_and_counted(measure: Measure) -> None:
+    slower = scaled(NOISY, 0.98)[:4]
+    base, new = paired(run({CELL: NOISY}, measure=measure), run({CELL: slower}, failed=[CELL], measure=measure))
+    comparisons = compare(base, new, measure)
     assert comparisons[0].pairs is not None
     assert (len(comparisons[0].pairs.ratios), comparisons[0].pairs.dropped) == (4, 1)
-    notes = side_by_side.comparison_section(comparisons, [base, new], 1).notes
+    notes = side_by_side.comparison_section(comparisons, [base, new], 1, measure).notes
     assert "1 pair dropped: one of both launches is missing or not ok." in notes
+
+
+@for_each_measure
+@pytest.mark.parametrize("bad", [math.nan, 0.0, math.inf])
+def test_a_round_with_a_bad_speed_is_dropped_and_counted(bad: float, measure: Measure) -> None:
+    base, new = paired(run({CELL: NOISY}, measure=measure), run({CELL: (*NOISY[:4], bad)}, measure=measure))
+    pairs = only(base, new, measure).pairs
+    assert pairs is not None
+    assert (len(pairs.ratios), pairs.dropped) == (4, 1)
 
 
 def test_paired_runs_find_a_loss_below_the_drift_of_the_machine() -> None:
     base, new = paired(run({CELL: NOISY}), run({CELL: scaled(NOISY, 0.94)}))
-    assert gate(base, new, 0.05).exit_code == 1
-    assert gate(base, run({CELL: scaled(NOISY, 0.94)}), 0.05).exit_code == 7
+    assert gate(base, new, 0.05, TRAINING).exit_code == 1
+    assert gate(base, run({CELL: scaled(NOISY, 0.94)}), 0.05, TRAINING).exit_code == 7
 
 
 @pytest.mark.parametrize(("launches", "noted"), [(1, False), (4, True), (5, False)])
 def test_few_launches_are_noted(launches: int, noted: bool) -> None:
     base, new = run({CELL: STEADY}), run({CELL: STEADY[:launches]})
-    notes = side_by_side.comparison_section(compare(base, new), [base, new], 1).notes
+    notes = side_by_side.comparison_section(compare(base, new, TRAINING), [base, new], 1, TRAINING).notes
     assert any(line.startswith("Fewer than 5 launches in a run (mnist-cnn/torch/cpu)") for line in notes) == noted
 
 
 def test_notes_name_each_difference_once_and_fit_80_columns() -> None:
     cells = [examples.cell(name, f) for name in ("mnist-cnn", "cifar-cnn") for f in ("torch", "tensorflow")]
     base, new = run(dict.fromkeys(cells, STEADY)), run(dict.fromkeys(cells, STEADY), engine="other " * 20)
-    comparisons = compare(base, new)
-    notes = side_by_side.comparison_section(comparisons, [base, new], 1).notes
+    comparisons = compare(base, new, TRAINING)
+    notes = side_by_side.comparison_section(comparisons, [base, new], 1, TRAINING).notes
     assert [line for line in notes if line.startswith("! Flagged")] == [
         "! Flagged (4 cells): engine: A fake, B other other other other other other other"
     ]
@@ -389,5 +442,6 @@ def test_notes_name_each_difference_once_and_fit_80_columns() -> None:
     digest = Difference("scenario", REFUSED, "a" * 64, "b" * 64, "Why.")
     refused = replace(comparisons[0], differences=(digest,), verdict=Verdict.REFUSED)
     assert any(
-        "A aaaaaaaaaaaa, B bbbbbbbbbbbb" in line for line in side_by_side.comparison_section([refused], [base], 1).notes
+        "A aaaaaaaaaaaa, B bbbbbbbbbbbb" in line
+        for line in side_by_side.comparison_section([refused], [base], 1, TRAINING).notes
     )

@@ -82,7 +82,8 @@ def test_both_runs_are_measured_in_the_same_rounds_in_pairs(kit: Kit, engine: fa
     assert new.index.is_file()
     assert base.index.is_file()
     assert f"Report of the base: {base.index}" in ended.out
-    assert "2 cells: 2 tie" in ended.out
+    assert ended.out.count("2 cells: 2 tie") == 2
+    assert 0 < ended.out.index("Training images/s") < ended.out.index("Inference images/s")
     assert "Not measured in the same rounds" not in ended.out
     assert "24 launches: about" in ended.err
 
@@ -92,9 +93,10 @@ def test_a_comparison_with_an_earlier_run_as_json(kit: Kit, earlier: Path) -> No
     document = json.loads(ended.out)
     assert (ended.code, ended.err) == (0, "")
     assert document["base"]["run"] == document["run"] + "-base"
-    (comparison,) = document["comparisons"]
-    assert [cell["key"] for cell in comparison["cells"]] == [TORCH]
-    assert comparison["cells"][0]["pairs"] == {"ratios": [1.0, 1.0], "dropped": 0}
+    assert [comparison["measure"] for comparison in document["comparisons"]] == ["training", "inference"]
+    for comparison in document["comparisons"]:
+        assert [cell["key"] for cell in comparison["cells"]] == [TORCH]
+        assert comparison["cells"][0]["pairs"] == {"ratios": [1.0, 1.0], "dropped": 0}
 
 
 def test_the_estimate_of_two_runs_is_twice_as_long(kit: Kit, earlier: Path) -> None:

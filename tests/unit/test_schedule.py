@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.analysis.intervals import is_narrow_ratio
-from kit.analysis.pairing import pair, rates
+from kit.analysis.pairing import Measure, pair, rates
 from kit.execution.schedule import next_round
 from scenarios.contract.reasons import Status
 from tests.examples import cell, failed, plan, planned, record, request
@@ -128,6 +128,6 @@ def test_rounds_end_with_narrow_ratios_or_a_spent_budget_even_if_interrupted(see
     assert len({(r.key, r.launch) for r in records}) == len(records)
     spent = sum(r.seconds for r in records)
     assert budget_s is None or spent <= budget_s
-    by_cell = [rates([r for r in records if r.cell == each]) for each in cells]
+    by_cell = [rates([r for r in records if r.cell == each], Measure.TRAINING) for each in cells]
     pairs = [pair(one, other).ratios for one, other in combinations(by_cell, 2)]
     assert all(map(is_narrow_ratio, pairs)) or spent + 30 > budget_s

@@ -28,9 +28,11 @@ METHOD = (
         "epochs. The samples decide where the steady state begins (MSER, White 1997)."
     ),
     (
-        "The value of a cell is the geometric mean over its launches. Its 95 % interval is computed from the launches "
-        "alone (Student's t on logarithms). It is widened, because launches are added until it is narrow enough. The "
-        "intervals of ratios are Welch's. If the interval of a ratio contains 1, the result is a tie."
+        "The value of a cell is the median of its launches. Its 95 % interval is computed from the launches alone "
+        "(order statistics, or Student's t on logarithms for fewer than five launches). Training, throughput and p50 "
+        "have such an interval. The ratio of two cells is the geometric mean of their ratios in each round, with "
+        "Student's interval on logarithms. It is widened, because rounds are added until it is narrow enough. If it "
+        "contains 1, the result is a tie."
     ),
     (
         "Ceilings are measured through the frameworks themselves, before the cells. Arithmetic is counted from the "

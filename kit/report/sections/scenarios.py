@@ -47,7 +47,7 @@ def _scenario(source: ReportInput, label: str, group: Sequence[CellSummary]) -> 
         table=_table(source, cells),
         bars={
             "Training, images/s": tuple(bar(c, c.images_per_s, c.interval) for c in cells),
-            "Inference, images/s": tuple(bar(c, c.inference_images_per_s) for c in cells),
+            "Inference, images/s": tuple(bar(c, c.inference_images_per_s, c.inference_interval) for c in cells),
             "One training epoch, s": tuple(bar(c, c.epoch_s) for c in cells),
         },
         curve=tuple(
@@ -91,12 +91,12 @@ def _table(source: ReportInput, cells: Sequence[CellSummary]) -> Table:
             (
                 source.framework_title(c.cell.framework),
                 configuration(c),
-                text.number(c.images_per_s),
+                text.estimate(c.images_per_s, c.interval),
                 f"{c.launches}: {text.number(c.lowest)} to {text.number(c.highest)}" if c.launches > 1 else "1",
                 ("≈ " if c.projected else "") + text.seconds(c.epoch_s),
                 format_accuracy(c, text.MISSING),
-                " / ".join(text.number(value) for value in (c.p50_ms, c.p90_ms, c.p99_ms)),
-                f"{text.number(c.inference_images_per_s)} (b{c.inference_batch})",
+                " / ".join((text.estimate(c.p50_ms, c.p50_interval), text.number(c.p90_ms), text.number(c.p99_ms))),
+                f"{text.estimate(c.inference_images_per_s, c.inference_interval)} (b{c.inference_batch})",
                 text.number(c.cpu_cores, 2),
             )
             for c in cells

@@ -96,7 +96,7 @@ def _speeds(source: ReportInput) -> Table:
         for column, _ in columns:
             cell = cells.get(column)
             mark = " ★" if cell and cell.key in fastest else " ☆" if cell and cell.key in tied else ""
-            row.append(f"{text.number(cell.images_per_s)}{_half_width(cell)}{mark}" if cell else text.MISSING)
+            row.append(text.estimate(cell.images_per_s, cell.interval) + mark if cell else text.MISSING)
         rows.append(tuple(row))
     return Table(
         caption="Training, images/s" + (f" ({', '.join(marks)})" if marks else ""),
@@ -116,10 +116,6 @@ def _tied(contest: Contest) -> set[str]:
 def _column(cell: CellSummary) -> tuple[bool, str, str]:
     """Return what identifies a column. Columns are sorted by it: the plain CPU first."""
     return configuration(cell) != "cpu", cell.cell.framework, configuration(cell)
-
-
-def _half_width(cell: CellSummary) -> str:
-    return f" ± {text.percent(cell.interval.half_width, 1)}" if cell.interval else ""
 
 
 def _speedups(source: ReportInput) -> Table:
