@@ -95,7 +95,7 @@ def main() -> None:
         for _ in range(args.tries):
             folder = measure(args, engine, sources)
             base, new = (split(folder, half) for half in ("a", "b"))
-            for line in slowed_lines(base, new) if args.slowed else [unchanged_line(base, new)]:
+            for line in slowed_lines(base, new) if args.slowed else unchanged_lines(base, new):
                 print_line(line)
 
 
@@ -120,16 +120,20 @@ def split(folder: RunFolder, half: Half) -> Run:
     return Run(half_folder.plan, half_folder.machine, half_folder.records())
 
 
-def unchanged_line(base: Run, new: Run) -> dict[str, object]:
-    """Return the line for two runs with no change between them."""
-    cells = compare(base, new, Measure.TRAINING)
-    return {
-        "bench": "a-a",
-        "profile": base.plan.profile,
-        "cells": len(cells),
-        "ties": sum(cell.verdict is Verdict.TIE for cell in cells),
-        "gate": gate(base, new, MAX_REGRESSION, Measure.TRAINING).exit_code,
-    }
+def unchanged_lines(base: Run, new: Run) -> list[dict[str, object]]:
+    """Return a line for training and one for inference, for two runs with no change between them."""
+    compared = {measure: compare(base, new, measure) for measure in Measure}
+    return [
+        {
+            "bench": "a-a",
+            "profile": base.plan.profile,
+            "measure": measure,
+            "cells": len(cells),
+            "ties": sum(cell.verdict is Verdict.TIE for cell in cells),
+            "gate": gate(base, new, MAX_REGRESSION, measure).exit_code,
+        }
+        for measure, cells in compared.items()
+    ]
 
 
 def slowed_lines(base: Run, new: Run) -> list[dict[str, object]]:

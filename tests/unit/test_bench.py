@@ -276,9 +276,11 @@ def a_run(speeds: Sequence[float]) -> Run:
 def test_the_lines_distinguish_ties_from_a_loss_of_ten_percent():
     base, same = a_run(STEADY), a_run(STEADY[::-1])
     slower = a_run([0.9 * speed for speed in STEADY])
-    unchanged = against_itself.unchanged_line(base, same)
-    assert unchanged == {"bench": "a-a", "profile": "quick", "cells": 3, "ties": 3, "gate": 0}
-    assert against_itself.unchanged_line(base, slower) == unchanged | {"ties": 0, "gate": 1}
+    unchanged, inference = against_itself.unchanged_lines(base, same)
+    assert unchanged == {"bench": "a-a", "profile": "quick", "measure": "training", "cells": 3, "ties": 3, "gate": 0}
+    assert inference == unchanged | {"measure": "inference"}
+    lost = {"ties": 0, "gate": 1}
+    assert against_itself.unchanged_lines(base, slower) == [unchanged | lost, inference | lost]
     lines = json.loads(json.dumps(against_itself.slowed_lines(base, slower)))
     assert {line["cell"] for line in lines} == {cell.key for cell in CELLS}
     for line in lines:
