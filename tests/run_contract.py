@@ -29,7 +29,8 @@ from kit.planning import catalog
 from scenarios.contract.cell import Device
 
 SUITE = Path(__file__).parent / "contract"
-TUNED = "test_model or test_training or (test_proof and not catdog)"  # the other tests do not depend on the lane
+# The other tests do not depend on the lane.
+TUNED = "test_model or test_training or test_wrong_adapters or (test_proof and not catdog)"
 IMPORTED = "exchange_import"
 
 

@@ -192,14 +192,22 @@ def module(adapter: Adapter, name: str) -> Any:
 def decay_gradients(adapter: Adapter, patch: pytest.MonkeyPatch) -> None:
     """Add the weights, times DECAY, to all gradients."""
     if adapter.name == "torch":
-        _replace_optimizer(adapter, patch, lambda made: made.param_groups[0].update(weight_decay=DECAY))
+        _before_updates(adapter, patch, lambda parameter: parameter.grad.add_(parameter, alpha=DECAY))
     elif adapter.name == "tensorflow":
 
         def decayed(made: Any) -> None:
             apply = made.apply_gradients
             made.apply_gradients = lambda pairs: apply([(slope + DECAY * value, value) for slope, value in pairs])
 
-        _replace_optimizer(adapter, patch, decayed)
+        build = module(adapter, "model").build_optimizer
+
+        def changed(*given: Any) -> Any:
+            made = build(*given)
+            decayed(made)
+            return made
+
+        for lane in ("model", "tuned"):
+            patch.setattr(module(adapter, lane), "build_optimizer", changed)
     else:
         _replace_updates(
             adapter,
@@ -212,18 +220,15 @@ def decay_gradients(adapter: Adapter, patch: pytest.MonkeyPatch) -> None:
 
 def use_adamw(adapter: Adapter, patch: pytest.MonkeyPatch) -> None:
     """Let the weights decay apart from the gradient, as AdamW does in this framework by default."""
-    models = module(adapter, "model")
     if adapter.name == "torch":
-        patch.setattr(
-            models.torch.optim,
-            "Adam",
-            lambda *given, **named: models.torch.optim.AdamW(*given, **(named | {"weight_decay": 1e-2})),
-        )
+        _before_updates(adapter, patch, lambda parameter: parameter.mul_(1 - 1e-3 * 1e-2))
     elif adapter.name == "tensorflow":
+        models = module(adapter, "model")
         made = models.build_optimizer
         optimizers = models.keras.optimizers
         classes = SimpleNamespace(Adam=optimizers.AdamW, SGD=optimizers.SGD, Adadelta=optimizers.Adadelta)
-        patch.setattr(models, "build_optimizer", lambda optimizer: made(optimizer, classes))
+        for lane in (models, module(adapter, "tuned")):
+            patch.setattr(lane, "build_optimizer", lambda optimizer, _=None: made(optimizer, classes))
     else:
 
         def decayed(apply: Any, graph: Any, parameter: Any, gradient: Any, slots: Any) -> Any:
@@ -237,10 +242,13 @@ def unscaled_dropout(adapter: Adapter, patch: pytest.MonkeyPatch) -> None:
     """Do not divide what dropout keeps by 1 - rate."""
     if adapter.name == "torch":
         torch = importlib.import_module("torch")
-        forward = torch.nn.Dropout.forward
-        patch.setattr(
-            torch.nn.Dropout, "forward", lambda self, x: forward(self, x) * (1 - self.p if self.training else 1)
-        )
+        byte_dropout = module(adapter, "layers").ByteDropout
+        for layer, kept in ((torch.nn.Dropout, lambda self: 1 - self.p), (byte_dropout, lambda self: 1 / self._scale)):
+
+            def unscaled(self: Any, x: Any, forward: Any = layer.forward, kept: Any = kept) -> Any:
+                return forward(self, x) * (kept(self) if self.training else 1)
+
+            patch.setattr(layer, "forward", unscaled)
     elif adapter.name == "tensorflow":
         layer = module(adapter, "model").keras.layers.Dropout
         call = layer.call
@@ -262,16 +270,20 @@ def unscaled_dropout(adapter: Adapter, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(layers.Dropout, "backward", scaled_back)
 
 
-def _replace_optimizer(adapter: Adapter, patch: pytest.MonkeyPatch, change: Callable[[Any], None]) -> None:
-    models = module(adapter, "model")
-    build = models.build_optimizer
+def _before_updates(adapter: Adapter, patch: pytest.MonkeyPatch, change: Callable[[Any], Any]) -> None:
+    """Change each parameter, or its gradient, before each step of Adam in PyTorch, in both lanes."""
+    torch = importlib.import_module("torch")
+    for kind in (torch.optim.Adam, module(adapter, "optimizers").FusedAdam):
+        step = kind.step
 
-    def changed(*given: Any, **named: Any) -> Any:
-        made = build(*given, **named)
-        change(made)
-        return made
+        def changed(self: Any, step: Any = step) -> None:
+            with torch.no_grad():
+                for parameter in self.param_groups[0]["params"]:
+                    change(parameter)
+            step(self)
 
-    patch.setattr(models, "build_optimizer", changed)
+        changed.hooked = True  # type: ignore[attr-defined] - otherwise PyTorch would replace it in the class for good
+        patch.setattr(kind, "step", changed)
 
 
 def _replace_updates(adapter: Adapter, patch: pytest.MonkeyPatch, update: Callable[..., Any]) -> None:
