@@ -77,11 +77,15 @@ def make_case(scenario: Scenario, seed: int, repeated: Images | None = None) -> 
     """Return the scenario without randomness, weights for checking, and images of noise.
 
     The noise is uniform in [0, 1), float32. It avoids ties in the pools, which equal pixels would cause. The labels are
-    uniformly distributed. repeated: None for the first image.
+    uniformly distributed. But with a single output, only the last one differs: images of noise have similar outputs, so
+    the gradients of both labels would cancel each other, down to their rounding in bf16. repeated: None for the first
+    image.
     """
     generator = np.random.default_rng([seed, zlib.crc32(b"proof batch")])
     images = generator.random((scenario.proof_batch, *scenario.image), dtype=np.float32)
     labels = generator.integers(0, max(2, scenario.output.units), scenario.proof_batch)
+    if scenario.output.units == 1:
+        labels[:-1], labels[-1] = labels[0], 1 - labels[0]
     affordable = max(2, int(MAX_STEP_FLOPS / training_flops(scenario)))
     plain = replace(without_randomness(scenario), batch=min(scenario.batch, affordable))
     return Case(plain, check_weights(scenario, seed), images, labels, images[0] if repeated is None else repeated)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks import against_itself, container, overhead, processes, slow_meter
+from benchmarks import against_itself, container, overhead, processes, proofs, slow_meter
 from benchmarks.interleave import half_of, half_plan, half_records, interleaved
 from benchmarks.pairs import Subject, exit_code, median_interval, ratios, summary
 from benchmarks.processes import Command, Extent, compare, compare_in_one_process
@@ -341,3 +341,43 @@ def test_the_slowed_copy_has_a_meter_that_waits():
         output = subprocess.run(command, env=environ, cwd=copy, capture_output=True, text=True, check=True).stdout
     assert output.split() == ["scenarios.slow_meter"] * 2
     assert not Path(copy).exists()
+
+
+def test_the_largest_error_of_each_check_is_found_in_proofs_of_several_processes(monkeypatch, capsys, tmp_path):
+    def check(name: str, error: float, tolerance: float = 0.5) -> dict:
+        return {"name": name, "error": error, "tolerance": tolerance, "passed": error <= tolerance}
+
+    full = {
+        0: [
+            check("gradient 0/kernel", 0.1),
+            check("update 1/bias at step 3", 0.2),
+            check("dropout 4: rate", 0.25, 0.3),
+        ],
+        1: [check("gradient 3/bias", 0.3), check("update 0/kernel at step 2", 0.1), check("dropout 2: rate", 0.2, 0.4)],
+    }
+
+    def prove(subject, seed, *_):
+        if subject.precision == "bf16":
+            return {"not_offered": "It computes in float32."}
+        later = len(_) > 3
+        checks = [check("loop: weights 0/bias", 0.6 if seed else 0.4)] if later else full[seed]
+        return {"passed": True, "checks": checks, "seconds": 0.25 if later else 1.5, "cached": True}
+
+    monkeypatch.setattr(proofs, "prove", prove)
+    args = proofs.options(["--scenario", "mnist-cnn"])
+    found = list(proofs.proofs(args, Environment("torch", "cpu", "venv", "", ""), tmp_path, tmp_path))
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    cell = {"bench": "proof", "scenario": "mnist-cnn", "framework": "torch"}
+    proven = cell | {"precision": "fp32", "cached": True, "full_s": 1.5, "later_s": 0.25}
+    assert lines == [
+        proven | {"seed": 0, "failed": []},
+        proven | {"seed": 1, "failed": ["loop: weights 0/bias"]},
+        cell | {"precision": "bf16", "skipped": "It computes in float32."},
+    ]
+    assert [proof["passed"] for _, _, proof in found] == [True, False]
+    assert [(e["check"], e["tolerance"], e["error"], e["seed"]) for e in proofs.errors(found)] == [
+        ("gradient", 0.5, 0.3, 1),
+        ("update", 0.5, 0.2, 0),
+        ("dropout: rate", 0.3, 0.25, 0),
+        ("dropout: rate", 0.4, 0.2, 1),
+    ]
