@@ -93,7 +93,9 @@ def prove(
     command = on_host(environment, home, "benchmarks.proof_side", *cell, *run)
     ended = subprocess.run(command.arguments, env=command.variables, capture_output=True, text=True, check=False)
     if ended.returncode:
-        raise KitError(f"{subject.label} ended with {ended.returncode}:\n{ended.stderr[-2000:]}")
+        raise KitError(
+            f"{subject.label} ended with {ended.returncode}.", f"Its last output is:\n{ended.stderr[-2000:]}"
+        )
     proof: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     return proof
 
