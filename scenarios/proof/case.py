@@ -14,13 +14,14 @@ from scenarios.adapter import Images, Labels
 from scenarios.proof import reference
 from scenarios.proof.distances import sample
 from scenarios.proof.reference import Array, Floats, Form, Tensors, Trajectory, Values
-from scenarios.spec import Scenario, digest, without_randomness
+from scenarios.spec import Conv, Dense, Scenario, digest, without_randomness
 from scenarios.spec.flops import training_flops
 from scenarios.weights import Weights, check_weights
 from scenarios.weights import digest as weights_digest
 
 # A step of the proof has at most this arithmetic. Only the deep network, and batches of over 1,000 images, need more.
 MAX_STEP_FLOPS = 60e9
+DEEP_LAYERS = 20
 FULL_BATCHES = 2  # of the loop, before its short last batch
 SHRINK = 1e-2
 MIN_CACHED_S = 0.3
@@ -40,6 +41,11 @@ class Case:
     images: Images
     labels: Labels
     repeated: Images
+
+    @property
+    def deep(self) -> bool:
+        """Return whether more than DEEP_LAYERS layers have weights."""
+        return sum(isinstance(layer, Conv | Dense) for layer in self.scenario.layers) > DEEP_LAYERS
 
     @property
     def last(self) -> int:

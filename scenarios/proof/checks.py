@@ -32,7 +32,7 @@ from scenarios.proof.case import Case, Expected, make_case
 from scenarios.proof.distances import compared, judged, of_largest, relative, relative_to_one, rounding
 from scenarios.proof.loop import LOSS_TOLERANCE
 from scenarios.proof.reference import Array, Values
-from scenarios.spec import DATASETS, Conv, Dense, Scenario, Sgd
+from scenarios.spec import DATASETS, Scenario, Sgd
 from scenarios.weights import Weights
 
 # Measured in fp32 with three frameworks and ten seeds (the two networks at 128x128: one seed): the errors are at most
@@ -42,7 +42,6 @@ LOGITS_TOLERANCE = {"fp32": 5e-4, "tf32": 2e-3, "bf16": 3e-2}  # fp32: relative 
 GRADIENT_TOLERANCE = {"fp32": 1e-2, "tf32": 5e-2, "bf16": 1.5e-1}  # relative L2
 DEEP_GRADIENT_TOLERANCE = {"fp32": 5e-2, "tf32": 2e-1, "bf16": 5e-1}
 SIZE_TOLERANCE = {"fp32": 2e-2, "tf32": 5e-2, "bf16": 1.5e-1}  # relative difference of the norms of gradients
-DEEP_LAYERS = 20
 
 
 def prove(
@@ -95,15 +94,14 @@ def make_loop(scenario: Scenario, seed: int, folder: Path) -> tuple[Case, TrainS
     return replace(case, repeated=image), Photos([path] * count, labels, scenario.image[:2])
 
 
-def gradient_tolerance(scenario: Scenario, precision: Precision) -> float:
+def gradient_tolerance(case: Case, precision: Precision) -> float:
     """Return the allowed relative L2 distance of each tensor's gradient.
 
     If a value is within rounding of a ReLU's kink, or two values of a pooling window are within rounding of each other,
     their whole gradient goes elsewhere. Every layer adds such flips. With more than 20 layers of weights, a tensor can
     be several percent off although every operation is correct.
     """
-    depth = sum(isinstance(layer, Conv | Dense) for layer in scenario.layers)
-    return (DEEP_GRADIENT_TOLERANCE if depth > DEEP_LAYERS else GRADIENT_TOLERANCE)[precision]
+    return (DEEP_GRADIENT_TOLERANCE if case.deep else GRADIENT_TOLERANCE)[precision]
 
 
 def _weights_check(model: Model, loaded: Weights) -> Check:
@@ -138,6 +136,6 @@ def _function_checks(sgd: Model, case: Case, expected: Values, precision: Precis
         {name: before - after[name] for name, before in case.weights.items()},
         expected.gradients,
         {name: rounding(before) for name, before in case.weights.items()},
-        gradient_tolerance(case.scenario, precision),
+        gradient_tolerance(case, precision),
         SIZE_TOLERANCE[precision],
     )

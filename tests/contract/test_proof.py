@@ -120,7 +120,7 @@ CHEATS: dict[str, tuple[Scenario, dict[str, Any], str]] = {
     "learning rate of SGD": (TINY, {"scenario": optimizer(learning_rate=1.1)}, "update"),
     "learning rate of Adam": (NET, {"scenario": optimizer(learning_rate=0.9)}, "update"),
     "learning rate of Adadelta": (DELTA, {"scenario": optimizer(learning_rate=1.1)}, "update"),
-    "epsilon of Adam": (NET, {"scenario": optimizer(epsilon=0.1)}, "update"),
+    "epsilon of Adam": (NET, {"scenario": optimizer(epsilon=10)}, "update"),
     "place of epsilon": (NET, {"other_form": True}, "update"),
     "second moment of Adam": (NET, {"scenario": optimizer(beta_2=0.99)}, "update"),
     "memory of Adadelta": (DELTA, {"scenario": optimizer(rho=0.95)}, "update"),
