@@ -55,7 +55,7 @@ DEEP = replace(
     title="Cats and dogs at 128x128, 30 more convolutions",
     layers=(*BLOCK_64, *EXTRA, *BLOCK_64, *BLOCK_64, *BLOCK_64, *DROPOUT_HEAD),
     inference_batch=32,
-    proof_batch=4,
+    proof_batch=3,
 )
 
 VARIANTS = (CONV, CONV_DROPOUT, NO_AUGMENT, LARGE, DEEP)

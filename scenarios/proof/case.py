@@ -14,14 +14,14 @@ from scenarios.adapter import Images, Labels
 from scenarios.proof import reference
 from scenarios.proof.distances import sample
 from scenarios.proof.reference import Array, Floats, Form, Tensors, Trajectory, Values
-from scenarios.spec import Conv, Dense, Scenario, digest, without_randomness
+from scenarios.spec import Scenario, digest, without_randomness
 from scenarios.spec.flops import training_flops
-from scenarios.weights import Weights, check_weights
+from scenarios.weights import Weights, check_weights, is_deep
 from scenarios.weights import digest as weights_digest
 
-# A step of the proof has at most this arithmetic. Only the deep network, and batches of over 1,000 images, need more.
+# A step of the proof has at most this arithmetic. Only the batches of the deep network, and batches of over 1,000
+# images, are reduced to it.
 MAX_STEP_FLOPS = 60e9
-DEEP_LAYERS = 20
 FULL_BATCHES = 2  # of the loop, before its short last batch
 SHRINK = 1e-2
 MIN_CACHED_S = 0.3
@@ -44,8 +44,8 @@ class Case:
 
     @property
     def deep(self) -> bool:
-        """Return whether more than DEEP_LAYERS layers have weights."""
-        return sum(isinstance(layer, Conv | Dense) for layer in self.scenario.layers) > DEEP_LAYERS
+        """Return whether the network is so deep that rounding decides about many ReLUs."""
+        return is_deep(self.scenario)
 
     @property
     def last(self) -> int:
@@ -83,18 +83,20 @@ def make_case(scenario: Scenario, seed: int, repeated: Images | None = None) -> 
     """Return the scenario without randomness, weights for checking, and images of noise.
 
     The noise is uniform in [0, 1), float32. It avoids ties in the pools, which equal pixels would cause. The labels are
-    uniformly distributed. But with a single output, only the last one differs: images of noise have similar outputs, so
-    the gradients of both labels would cancel each other, down to their rounding in bf16. repeated: None for the first
-    image.
+    uniformly distributed. With a single output, they contradict the first image's logit, except for the last label:
+    images of noise have similar logits, so the gradients of equally frequent labels would cancel each other, down to
+    their rounding in bf16. repeated: None for the first image.
     """
     generator = np.random.default_rng([seed, zlib.crc32(b"proof batch")])
     images = generator.random((scenario.proof_batch, *scenario.image), dtype=np.float32)
     labels = generator.integers(0, max(2, scenario.output.units), scenario.proof_batch)
+    weights = check_weights(scenario, seed)
     if scenario.output.units == 1:
-        labels[:-1], labels[-1] = labels[0], 1 - labels[0]
+        labels[:-1] = reference.forward(without_randomness(scenario), weights, images[:1]) < 0
+        labels[-1] = 1 - labels[0]
     affordable = max(2, int(MAX_STEP_FLOPS / training_flops(scenario)))
     plain = replace(without_randomness(scenario), batch=min(scenario.batch, affordable))
-    return Case(plain, check_weights(scenario, seed), images, labels, images[0] if repeated is None else repeated)
+    return Case(plain, weights, images, labels, images[0] if repeated is None else repeated)
 
 
 class Expected:

@@ -36,11 +36,11 @@ from scenarios.spec import DATASETS, Scenario, Sgd
 from scenarios.weights import Weights
 
 # Measured in fp32 with three frameworks and ten seeds (the two networks at 128x128: one seed): the errors are at most
-# 4e-6 for logits, 7e-7 for losses, 3e-3 for gradients (the deep network 1e-2) and 3e-4 for updates. A learning rate
+# 4e-6 for logits, 7e-7 for losses, 3e-3 for gradients and 3e-4 for updates. A learning rate
 # that is 1% off has an error of 1e-2.
 LOGITS_TOLERANCE = {"fp32": 5e-4, "tf32": 2e-3, "bf16": 3e-2}  # fp32: relative to the largest; else relative L2
 GRADIENT_TOLERANCE = {"fp32": 1e-2, "tf32": 5e-2, "bf16": 1.5e-1}  # relative L2
-DEEP_GRADIENT_TOLERANCE = {"fp32": 5e-2, "tf32": 2e-1, "bf16": 5e-1}
+DEEP_GRADIENT_TOLERANCE = GRADIENT_TOLERANCE | {"bf16": 5e-1}
 SIZE_TOLERANCE = {"fp32": 2e-2, "tf32": 5e-2, "bf16": 1.5e-1}  # relative difference of the norms of gradients
 
 
@@ -58,12 +58,13 @@ def prove(
         case, train = make_loop(scenario, seed, folder)
         expected = Expected(case, cache)
         own = adapter.build(case.scenario, case.weights)
+        values = expected.function() if full else None  # first, because it has the logits, too
         checks = [_weights_check(own, case.weights), _logits_check(own, case, expected.logits(), precision)]
         checks += loop.checks(own, case, train, expected.loop(adapter.optimizer_form), precision)
-        if full:
+        if values:
             sgd = adapter.build(replace(case.scenario, optimizer=Sgd(1.0)), case.gentle_weights)
             sgd.load(case.weights)  # nothing may still use the weights that it was built with
-            checks += _function_checks(sgd, case, expected.function(), precision)
+            checks += _function_checks(sgd, case, values, precision)
             checks += optimizer.checks(adapter, own, sgd, case)
             checks += feed.checks(adapter, scenario, seed, precision, folder)
             checks += dropout.checks(adapter, scenario, seed)
@@ -98,8 +99,8 @@ def gradient_tolerance(case: Case, precision: Precision) -> float:
     """Return the allowed relative L2 distance of each tensor's gradient.
 
     If a value is within rounding of a ReLU's kink, or two values of a pooling window are within rounding of each other,
-    their whole gradient goes elsewhere. Every layer adds such flips. With more than 20 layers of weights, a tensor can
-    be several percent off although every operation is correct.
+    their whole gradient goes elsewhere. Every layer adds such flips. In bf16, a tensor of the deep network can be
+    off by a third although every operation is correct.
     """
     return (DEEP_GRADIENT_TOLERANCE if case.deep else GRADIENT_TOLERANCE)[precision]
 
@@ -129,7 +130,7 @@ def _function_checks(sgd: Model, case: Case, expected: Values, precision: Precis
     filling = case.filling
     sums = sgd.train_epoch(Arrays(case.images[filling], case.labels[filling]), 0, loop.Steps())
     loss = np.array(sums.loss / len(filling))
-    yield judged("loss", relative(loss, np.array(expected.loss)), LOSS_TOLERANCE[precision])
+    yield judged("loss", relative_to_one(loss, np.array(expected.loss)), LOSS_TOLERANCE[precision])
     after = sgd.weights()
     yield from compared(
         "gradient",

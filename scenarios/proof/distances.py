@@ -65,8 +65,8 @@ def _size_error(found: Floats, expected: Array, forgiven: float) -> float:
 def relative_to_one(found: Floats, expected: Array) -> float:
     """Return the same as `relative`, but relative to ones if these have a larger norm.
 
-    The logits of a single unit can all be near 0, because large terms cancel. At low precision, an error relative to
-    them would mean nothing.
+    The logits of a single unit can all be near 0, because large terms cancel, and so can the loss. At low precision, an
+    error relative to them would mean nothing.
     """
     return relative(found, expected, forgiven=max(0.0, expected.size**0.5 - float(np.linalg.norm(expected))))
 

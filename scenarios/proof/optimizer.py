@@ -13,7 +13,8 @@ from scenarios.proof.reference import Floats
 from scenarios.spec import Adam, parameters
 from scenarios.weights import Weights
 
-UPDATE_TOLERANCE = 1e-3  # relative L2
+# Relative L2. Honest updates differ by at most 1e-4. An epsilon of 1e-8 instead of 1e-7 differs by 6e-4.
+UPDATE_TOLERANCE = 5e-4
 UPDATE_STEPS = 3  # from the second step on, both moments and their corrections count
 # After a step with a gradient and five without, Adam's update differs by 1.1e-3 if beta_2 is 0.9999 instead of 0.999.
 # Honest updates differ by at most 6e-5 (Keras computes the powers of beta in float32).

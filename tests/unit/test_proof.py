@@ -17,8 +17,8 @@ from scenarios import catalog
 from scenarios.adapter import Adapter, Images, Options
 from scenarios.contract.codec import from_json, to_json
 from scenarios.contract.result import Proof
-from scenarios.proof import case, checks
-from scenarios.spec import Adam, Conv, Dense, Flatten, MaxPool, Scenario, Sgd
+from scenarios.proof import case, checks, reference
+from scenarios.spec import Adam, Conv, Dense, Flatten, MaxPool, Scenario, Sgd, without_randomness
 from scenarios.weights import Weights
 
 EXAMPLE = Path(__file__).parents[1] / "example/scenarios/frameworks/plain/adapter.py"
@@ -203,7 +203,39 @@ def test_a_damaged_cache_is_replaced(adapter: Adapter, tmp_path: Path, monkeypat
         assert again.cached, "the damaged file was not replaced"
 
 
-def test_only_deep_networks_have_the_larger_tolerance() -> None:
+def test_only_deep_networks_have_the_larger_tolerance_of_bf16() -> None:
     cases = {name: case.make_case(variant, 0) for name, variant in catalog.load()["catdog-cnn"].items()}
-    assert checks.gradient_tolerance(cases.pop("deep"), "fp32") == 5e-2
-    assert {checks.gradient_tolerance(other, "fp32") for other in cases.values()} == {1e-2}
+    assert {checks.gradient_tolerance(made, "fp32") for made in cases.values()} == {1e-2}
+    assert checks.gradient_tolerance(cases.pop("deep"), "bf16") == 5e-1
+    assert {checks.gradient_tolerance(made, "bf16") for made in cases.values()} == {1.5e-1}
+
+
+def rounded(values: Any) -> Any:
+    """Round float32 values to the 8 significant bits of bfloat16."""
+    bits = np.asarray(values, np.float32).view(np.uint32)
+    return ((bits + 0x8000) & 0xFFFF0000).astype(np.uint32).view(np.float32).astype(np.float64)
+
+
+DEEP = replace(
+    SCENARIO,
+    image=(12, 12, 3),
+    layers=(Conv(16), MaxPool(2), *[Conv(16, padding="same")] * 30, Flatten(), Dense(1, activation="sigmoid")),
+    loss="binary",
+)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gradient_of_a_deep_network_survives_weights_in_bf16(seed: int) -> None:
+    made = case.make_case(DEEP, seed)
+    exact = reference.evaluate(made.scenario, made.weights, made.images, made.labels).gradients
+    weights = {name: rounded(value) for name, value in made.weights.items()}
+    found = reference.evaluate(made.scenario, weights, made.images, made.labels).gradients
+    worst = max(np.linalg.norm(found[name] - exact[name]) / np.linalg.norm(exact[name]) for name in exact)
+    assert worst < checks.gradient_tolerance(made, "bf16") / 2
+
+
+def test_with_a_single_output_the_gradients_of_the_two_labels_do_not_cancel() -> None:
+    scenario = without_randomness(catalog.load()["catdog-cnn"][""])
+    for seed in range(8):
+        labels = case.make_case(scenario, seed).labels
+        assert sorted(np.bincount(labels, minlength=2)) == [1, len(labels) - 1]
