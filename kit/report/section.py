@@ -97,8 +97,11 @@ class Section:
 
     Each module of `kit.report.sections` defines one as SECTION. position: sections are shown in this order. data: makes
     the content, or returns None if there is nothing to show. template: file name of the partial template next to the
-    module, which sees `section`, `data` and `charts`; the default shows one Table. links: anchors and titles for the
-    table of contents, if they are not those of the section.
+    module, which sees `section` and `data`; the default shows one Table.
+
+    question: what a reader wants to know, for example `Which framework is fastest here?`. The data of a section with a
+    question have a `heading`: the answer, which is shown as the section's heading. folded: a section without a question
+    is folded at the end of the report, with its title as the summary.
     """
 
     position: int
@@ -106,4 +109,9 @@ class Section:
     title: str
     data: Callable[[ReportInput], Any]
     template: str = "one_table.html"
-    links: Callable[[Any], Sequence[tuple[str, str]]] | None = None
+    question: str = ""
+
+    @property
+    def folded(self) -> bool:
+        """Return whether the section is folded."""
+        return not self.question
