@@ -73,7 +73,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class NextLevel:
-    """What leads to the next level. command: for a shell. note: what it adds and how long it takes, without a period."""
+    """What leads to the next level. command: for a shell. note: what it adds and its time, without a period."""
 
     level: Level
     command: str
