@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
-
-from kit.model.progress import Silent
 
 # A program that never ends, and a child of it.
 HANG = """
@@ -29,21 +26,21 @@ def program(path: Path, script: str) -> Path:
     return path
 
 
-class Interrupting(Silent):
-    """Raise KeyboardInterrupt when a step describes itself with this text."""
+def interrupt() -> None:
+    """Do what Ctrl-C does."""
+    raise KeyboardInterrupt
 
-    def __init__(self, text: str) -> None:
-        self._text = text
 
-    @contextmanager
-    def task(self, label: str, total: float | None = None, unit: str = "") -> Iterator[Any]:
-        with super().task(label) as task:
-            task.describe = self._describe  # type: ignore[method-assign]
-            yield task
+def at_line(start: str, stop: Callable[[], None]) -> Callable[[str], str]:
+    """Return a replacement of `without_user_info`, which gets each line of a build. It calls `stop` at a line that
+    starts like this."""
 
-    def _describe(self, text: str) -> None:
-        if text == self._text:
-            raise KeyboardInterrupt
+    def pass_on(line: str) -> str:
+        if line.startswith(start):
+            stop()
+        return line
+
+    return pass_on
 
 
 def require_ended(pids: Path) -> None:

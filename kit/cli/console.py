@@ -9,93 +9,29 @@ import json
 import shutil
 import sys
 import textwrap
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from typing import NamedTuple, TextIO
 
 from kit.model.formatting import printable
-from kit.model.progress import PlainProgress, Progress, Silent, Task, format_amount, format_ending
-
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bars
-    from rich.progress import TaskID
+from kit.model.progress import PlainProgress, Progress, Silent
 
 
 def show_progress(*, quiet: bool = False) -> AbstractContextManager[Progress]:
-    """Show progress on stderr: bars on a terminal, lines elsewhere, nothing if `quiet`."""
+    """Show progress on stderr: live rows on a terminal, lines elsewhere, nothing if `quiet`."""
     if quiet:
         return nullcontext(Silent())
     if sys.stderr.isatty():
-        return _rich_progress(sys.stderr)
+        from kit.cli.live import LiveProgress
+
+        return LiveProgress(sys.stderr)
     return nullcontext(PlainProgress(partial(_write_line, sys.stderr)))
 
 
 def _write_line(stream: TextIO, text: str) -> None:
     stream.write(text + "\n")
     stream.flush()
-
-
-class _RichTask:
-    def __init__(self, bars: Bars, identity: TaskID) -> None:
-        self.bars, self.identity = bars, identity
-
-    def advance(self, amount: float) -> None:
-        self.bars.advance(self.identity, amount)
-
-    def describe(self, text: str) -> None:
-        self.bars.update(self.identity, text=text)
-
-
-class RichProgress:
-    """Show one live row per running step, and leave a line when it ends."""
-
-    def __init__(self, bars: Bars) -> None:
-        self.bars = bars
-
-    @contextmanager
-    def task(self, label: str, total: float | None = None, unit: str = "") -> Iterator[Task]:
-        began = time.monotonic()
-        identity = self.bars.add_task(label, total=total, unit=unit, text="")
-        outcome = "stopped"
-        try:
-            yield _RichTask(self.bars, identity)
-            outcome = "done"
-        finally:
-            self.bars.remove_task(identity)
-            self.line(format_ending(label, outcome, time.monotonic() - began))
-
-    def line(self, text: str) -> None:
-        self.bars.console.print(printable(text), markup=False, highlight=False)
-
-
-@contextmanager
-def _rich_progress(stream: TextIO) -> Iterator[Progress]:
-    from rich.console import Console
-    from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bars
-    from rich.progress import Task as Bar
-    from rich.table import Column as TableColumn
-    from rich.text import Text
-
-    class Label(ProgressColumn):
-        def render(self, task: Bar) -> Text:
-            return Text.assemble(task.description, " ", (task.fields["text"], "dim"))
-
-    class Amount(ProgressColumn):
-        def render(self, task: Bar) -> Text:
-            return Text(format_amount(task.completed, task.total, task.fields["unit"]))
-
-    columns = (
-        SpinnerColumn(),
-        Label(table_column=TableColumn(ratio=1, no_wrap=True, overflow="ellipsis")),
-        BarColumn(bar_width=12),
-        Amount(table_column=TableColumn(no_wrap=True)),
-        TimeElapsedColumn(),
-    )
-    with Bars(*columns, console=Console(file=stream), transient=True, expand=True) as bars:
-        yield RichProgress(bars)
 
 
 class Column(NamedTuple):

@@ -21,12 +21,18 @@ def fetch(names: Names = None) -> None:
     Data sets that are ready are kept.
     """
     from kit.datasets import service
+    from kit.model.formatting import format_count
+    from kit.model.progress import Outcome
     from scenarios.spec import DATASETS
 
-    with show_progress() as progress:
-        for name in names or DATASETS:
+    wanted = names or [*DATASETS]
+    with show_progress() as progress, progress.phase("Data", len(wanted)) as phase:
+        for name in wanted:
+            phase.now(name)
             prepared = service.fetch(name, progress)
             progress.line(f"{name}: {prepared.source}")
+            phase.advance(1)
+        phase.end(Outcome(f"{format_count(len(wanted), 'data set')} ready"))
 
 
 @app.command(epilog="Example: kit data add cats-dogs ~/photos/cats-dogs.zip")
@@ -40,10 +46,12 @@ def add(
     """
     from kit.datasets import service
     from kit.model.formatting import format_bytes
+    from kit.model.progress import Outcome
 
-    with show_progress() as progress:
+    with show_progress() as progress, progress.phase("Data") as phase:
         prepared = service.add(name, path, progress)
-        progress.line(f"{name}: {prepared.files:,} files, {format_bytes(prepared.bytes)}, {prepared.source}")
+        found = f"{name}: {prepared.files:,} files, {format_bytes(prepared.bytes)}, {prepared.source}"
+        phase.end(Outcome(found))
 
 
 @app.command(epilog="Example: kit data verify mnist")

@@ -26,7 +26,7 @@ from kit.host import paths
 from kit.host.privacy import without_user_info
 from kit.model.environment import Environment, Framework
 from kit.model.errors import DiskError, ImageError
-from kit.model.progress import Progress, Task
+from kit.model.progress import Progress
 from kit.storage.files import disk_errors
 from scenarios.contract.cell import Device
 from scenarios.contract.disk import says_full
@@ -119,9 +119,8 @@ class ImageBuilder:
             return str(found["Id"])
         failure = ""
         try:
-            with progress.task(f"pull {base}") as task:
+            with progress.task(f"base image {base}"):
                 for message in self.daemon.client.pull(base, stream=True, decode=True):
-                    task.describe(str(message.get("status", "")))
                     failure = str(message.get("error", failure))
             return str(self.daemon.inspect_image(base)["Id"])
         except Refusal as error:
@@ -193,8 +192,8 @@ def _recording(tag: str, progress: Progress) -> Iterator["_Recorder"]:
     with disk_errors(path, LOG_REMEDY):
         path.parent.mkdir(parents=True, exist_ok=True)
         log = path.open("wb", buffering=0)  # with a buffer, closing would fail again after a full disk
-    with log, progress.task(f"image {tag}") as task:
-        yield _Recorder(tag, log, task)
+    with log, progress.task(f"image {tag}"):
+        yield _Recorder(tag, log)
 
 
 def _messages(chunks: Iterable[bytes]) -> Iterator[dict[str, str]]:
@@ -207,12 +206,11 @@ def _messages(chunks: Iterable[bytes]) -> Iterator[dict[str, str]]:
 
 
 class _Recorder:
-    """Write a build's output to its log, without user info in URLs, and show the current step."""
+    """Write a build's output to its log, without user info in URLs."""
 
-    def __init__(self, tag: str, log: IO[bytes], task: Task) -> None:
+    def __init__(self, tag: str, log: IO[bytes]) -> None:
         self._tag = tag
         self._log = log
-        self._task = task
         self.tail: deque[str] = deque(maxlen=TAIL_LINES)
 
     def follow(self, messages: Iterable[Mapping[str, Any]]) -> str | None:
@@ -224,7 +222,6 @@ class _Recorder:
             text = str(message.get("stream") or message.get("status") or "")
             for line in filter(str.strip, text.splitlines()):
                 self._write(line)
-                self._task.describe(line.strip()[:100])
         return None
 
     def error(self, failure: str) -> ImageError | DiskError:

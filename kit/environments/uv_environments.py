@@ -19,7 +19,7 @@ from kit.host.paths import cache_folder
 from kit.host.privacy import without_user_info
 from kit.model.environment import Environment, Framework
 from kit.model.errors import DiskError, EngineError, ImageError
-from kit.model.progress import Progress, Task
+from kit.model.progress import Progress
 from kit.storage.files import disk_errors, write_atomic
 from scenarios.contract.cell import Device
 from scenarios.contract.disk import says_full
@@ -62,8 +62,8 @@ def ensure(framework: Framework, device: Device, sources: Sources, assets: Path,
         with filelock.FileLock(home.with_suffix(".lock")):
             marker = home / MARKER
             if not marker.exists():
-                with progress.task(f"Environment {framework.title} on {device}") as task:
-                    _make(framework, home, lock, sources, assets, task)
+                with progress.task(f"environment {framework.title} on {device}"):
+                    _make(framework, home, lock, sources, assets)
                 write_atomic(marker, json.dumps({"size_bytes": _size(home)}))
             return _environment(framework, device, digest, home)
 
@@ -113,10 +113,10 @@ def remove_all() -> list[str]:
     return [path.name for path in found]
 
 
-def _make(framework: Framework, home: Path, lock: Path, sources: Sources, assets: Path, task: Task) -> None:
+def _make(framework: Framework, home: Path, lock: Path, sources: Sources, assets: Path) -> None:
     variables = {"UV_LINK_MODE": "hardlink"} | sources.variables()
     tool = _uv()
-    made = _run([tool, "venv", "--no-project", "--clear", "--python", PYTHON, str(home)], home.parent, variables, task)
+    made = _run([tool, "venv", "--no-project", "--clear", "--python", PYTHON, str(home)], home.parent, variables)
     if made is not None:
         raise EngineError(f"An environment with Python {PYTHON} could not be made:\n{made}", OTHER_WAYS)
     python = str(home / "bin" / "python")
@@ -125,7 +125,7 @@ def _make(framework: Framework, home: Path, lock: Path, sources: Sources, assets
     with disk_errors(lock, did="read"):
         if lock.stem == "cpu" and LOCAL_VERSION.search(lock.read_text(encoding="utf-8")):
             places["UV_FIND_LINKS"] = str(sources.find_links_folder() or sources.find_links)
-    installed = _run(command, home.parent, variables | places, task)
+    installed = _run(command, home.parent, variables | places)
     if installed is not None:
         raise ImageError(
             f"The packages of {framework.title} ({lock.parent.name}/{lock.name}) could not be installed:\n{installed}",
@@ -134,19 +134,18 @@ def _make(framework: Framework, home: Path, lock: Path, sources: Sources, assets
         )
     # One import shows that the adapter works, and compiles the modules before the first launch's import is timed.
     adapter = [python, "-P", "-c", f"import scenarios.frameworks.{framework.name}.adapter"]
-    imported = _run(adapter, home.parent, {**variables, "PYTHONPATH": str(assets)}, task)
+    imported = _run(adapter, home.parent, {**variables, "PYTHONPATH": str(assets)})
     if imported is not None:
         raise ImageError(f"{framework.title} is installed but cannot be imported:\n{imported}", OTHER_WAYS)
 
 
-def _run(command: list[str], cwd: Path, variables: Mapping[str, str], task: Task) -> str | None:
-    """Run a command and show its output while it comes. Return the last lines if it failed, else None."""
+def _run(command: list[str], cwd: Path, variables: Mapping[str, str]) -> str | None:
+    """Run a command. Return the last lines of its output if it failed, else None."""
     tail: collections.deque[str] = collections.deque(maxlen=TAIL_LINES)
     with running(command, variables, cwd=cwd) as process:
         assert process.stdout is not None
         for line in process.stdout:
             tail.append(without_user_info(line.rstrip()))
-            task.describe(tail[-1])
     if process.returncode == 0:
         return None
     text = "\n".join(tail)

@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from kit.engines.base import Engine
-from kit.execution import tuned_settings
+from kit.execution import phases
 from kit.execution.interrupts import interrupts
 from kit.execution.launch import ReadyLaunch, RunContext
-from kit.execution.resolve import DataSets, FindData, Resolver, require_named
+from kit.execution.launch_report import LaunchReport
+from kit.execution.resolve import DataSets, FindData, ResolvedLaunch, Resolver, require_named
 from kit.execution.schedule import next_round
 from kit.execution.side import Side
 from kit.execution.tuned_settings import TunedSettings
@@ -135,7 +136,7 @@ class _Campaign:
         self.profile = find_profile(plan.profile)
         limits, gpu_ids = launch_limits(plan, usable_cpus(), machine.memory_limit_bytes), choose_gpus(plan)
         gpu = gpus.named(gpu_ids[0]) if gpu_ids else None
-        data = DataSets(plan, find_data, [record for folder in folders for record in folder.records()], progress)
+        self.data = DataSets(plan, find_data, [record for folder in folders for record in folder.records()], progress)
         context = RunContext(
             run=plan.run,  # also for the other folder: `kit clean` removes nothing that belongs to the lock's holder
             profile=plan.profile,
@@ -148,7 +149,7 @@ class _Campaign:
             Side(
                 folder,
                 context if machine.id == folder.machine.id else replace(context, warnings=(MACHINE_CHANGED,)),
-                Resolver(folder.plan, engine, machine, gpu, data, progress),
+                Resolver(folder.plan, engine, machine, gpu, self.data, progress),
                 TunedSettings(folder, TuningCache(cache_folder() / "tuning", machine, gpu, folder.plan), progress),
                 limits,
                 gpu_ids,
@@ -162,15 +163,57 @@ class _Campaign:
             side.folder.clean()
         for leftover in self.engine.sweep(lambda run: False):  # this process has the lock, so no other run is alive
             self.progress.line(f"Removed what a dead run left: {leftover}")
-        for launches in self._rounds(retry_failed=retry_failed):
-            resolved = [(side, side.resolve(own)) for side, own in zip(self.sides, launches, strict=True)]
+        rounds = self._rounds(retry_failed=retry_failed)
+        if (first := next(rounds, None)) is None:
+            return
+        self._find(first)
+        resolved = self._resolve(first)
+        self._search(resolved)
+        ready = [(side, side.ready(own)) for side, own in resolved]
+        if self.profile.ceilings:
+            self._probe([(side, probe) for side, own in ready for probe in side.probes(own)])
+        with self.progress.phase("Measuring") as phase:
+            report = LaunchReport(phase, self.progress, self.plan)
+            self._measure(ready, report)
+            for launches in rounds:
+                self._measure([(side, side.ready(own)) for side, own in self._resolve(launches)], report)
+            phase.end(report.outcome())
+
+    def _find(self, launches: Sequence[Sequence[PlannedLaunch]]) -> None:
+        """Find or make the data sets and the environments of these launches, before anything is measured."""
+        names = [name for side, own in zip(self.sides, launches, strict=True) for name in side.resolver.data_sets(own)]
+        phases.find_data(self.progress, self.data, names)
+        for side, own in zip(self.sides, launches, strict=True):
+            phases.find_environments(self.progress, side.resolver, own, self.engine.name)
+
+    def _resolve(self, launches: Sequence[Sequence[PlannedLaunch]]) -> list[tuple[Side, list[ResolvedLaunch]]]:
+        return [(side, side.resolve(own)) for side, own in zip(self.sides, launches, strict=True)]
+
+    def _search(self, resolved: Sequence[tuple[Side, list[ResolvedLaunch]]]) -> None:
+        """Find the settings of tuned cells."""
+        if not any(side.settings.missing(own) for side, own in resolved):
+            return
+        with self.progress.phase("Tuning") as phase:
+            known = sum(len(side.settings.missing(own)) for side, own in resolved)
             searches = [(side, search) for side, own in resolved for search in side.searches(own)]
-            for side, search, record in self._run("Tuning", searches):
+            report = LaunchReport(phase, self.progress, self.plan)
+            for side, search, record in self._run(searches, report):
                 side.settings.take(record, search.environment)
-            ready = [(side, side.ready(own)) for side, own in resolved]
-            if self.profile.ceilings:
-                self._run_all("Probing", [(side, probe) for side, own in ready for probe in side.probes(own)])
-            self._run_all("Measuring", self._in_pairs([(side, launch) for side, own in ready for launch in own]))
+            phase.end(phases.tuning_outcome(report, known - len(searches)))
+
+    def _probe(self, probes: Sequence[SideLaunch]) -> None:
+        """Measure the ceilings of the machine."""
+        if not probes:
+            return
+        with self.progress.phase("Ceilings") as phase:
+            report = LaunchReport(phase, self.progress, self.plan)
+            for _ in self._run(probes, report):
+                pass
+            phase.end(phases.ceilings_outcome(report, self.sides[0].folder.records("probe")))
+
+    def _measure(self, ready: Sequence[tuple[Side, list[ReadyLaunch]]], report: LaunchReport) -> None:
+        for _ in self._run(self._in_pairs([(side, launch) for side, own in ready for launch in own]), report):
+            pass
 
     def _rounds(self, *, retry_failed: bool) -> Iterator[list[list[PlannedLaunch]]]:
         """Return what each side still lacks. Then, in the standard profile, return the rounds that the records need.
@@ -198,27 +241,20 @@ class _Campaign:
             for launch in random.Random(f"{self.plan.seed}/{number}/{key}").sample(own, len(own))
         ]
 
-    def _run_all(self, label: str, launches: Sequence[SideLaunch]) -> None:
-        for _ in self._run(label, launches):
-            pass
-
-    def _run(self, label: str, launches: Sequence[SideLaunch]) -> Iterator[tuple[Side, ReadyLaunch, Record]]:
+    def _run(self, launches: Sequence[SideLaunch], report: LaunchReport) -> Iterator[tuple[Side, ReadyLaunch, Record]]:
         """Run one launch after the other. Save each record at once, then yield it."""
-        if not launches:
-            return
-        with self.progress.task(label, total=len(launches), unit="launches") as task:
-            for side, launch in launches:
-                task.describe(launch.request.cell.key)
-                side.folder.require_space()
-                with interrupts.deferred():
-                    record = side.run(launch, interrupts.pending)
-                yield side, launch, record
-                if interrupts.pending():
-                    raise KeyboardInterrupt
-                self.progress.line(_describe(record) + (" (base)" if side is not self.sides[0] else ""))
-                task.advance(1)
-                if record.reason is not None and record.reason.code is Code.ENGINE_FAILED:
-                    self._require_engine()
+        report.expect([(launch.request, side is not self.sides[0]) for side, launch in launches])
+        for side, launch in launches:
+            report.start(launch.request)
+            side.folder.require_space()
+            with interrupts.deferred():
+                record = side.run(launch, interrupts.pending)
+            yield side, launch, record
+            if interrupts.pending():
+                raise KeyboardInterrupt
+            report.finish(record, of_base=side is not self.sides[0])
+            if record.reason is not None and record.reason.code is Code.ENGINE_FAILED:
+                self._require_engine()
 
     def _require_engine(self) -> None:
         """Raise EngineError if the engine is lost, so that not every further launch fails for that reason."""
@@ -227,17 +263,3 @@ class _Campaign:
         except EngineError as error:
             remedy = f"{error.remedy} Then continue with `{self.sides[0].folder.resume_command}`."
             raise EngineError(error.message, remedy) from error
-
-
-def _describe(record: Record) -> str:
-    """Return one line about a finished launch."""
-    result = record.result
-    if result is None or record.reason is not None:
-        return f"{record.key}: {record.status}" + (f", {record.reason.message}" if record.reason else "")
-    if result.ceilings:
-        products = [ceiling.value for ceiling in result.ceilings if ceiling.name == "matmul"]
-        return record.key + "".join(f": {value / 1e9:,.0f} GFLOP/s in matrix products" for value in products)
-    if result.tuning:
-        return f"{record.key}: {tuned_settings.describe(result.tuning)}"
-    assert result.training is not None
-    return f"{record.key}: {result.training.images_per_s:,.0f} images/s"

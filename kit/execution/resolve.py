@@ -76,12 +76,15 @@ def find_earlier(engine: Engine, framework: Framework, device: Device, digest: s
 
 
 class DataSets:
-    """The data sets of a run, or of two runs that are measured together. Each one is looked up once."""
+    """The data sets of a run, or of two runs that are measured together. Each one is looked up once.
+
+    found: each data set that was looked up, or why it is not available.
+    """
 
     def __init__(self, plan: Plan, find_data: FindData, records: Sequence[Record], progress: Progress) -> None:
         """Start with the records of earlier launches: a resumed run keeps the kind of data that it began with."""
         self._kind, self._find, self._progress = plan.data, find_data, progress
-        self._found: dict[str, ResolvedData | Reason] = {}
+        self.found: dict[str, ResolvedData | Reason] = {}
         scenarios = catalog.scenarios()
         started = {record.key: record for record in records if record.image and record.request}
         self._begun = {
@@ -92,9 +95,9 @@ class DataSets:
 
     def find(self, name: str) -> ResolvedData | Reason:
         """Return a data set, or why it is not available."""
-        if name not in self._found:
-            self._found[name] = self._look_up(name)
-        return self._found[name]
+        if name not in self.found:
+            self.found[name] = self._look_up(name)
+        return self.found[name]
 
     def _look_up(self, name: str) -> ResolvedData | Reason:
         begun = self._begun.get(name)
@@ -108,7 +111,10 @@ class DataSets:
 
 
 class Resolver:
-    """Resolve the launches of one run. Each environment is looked up or made once."""
+    """Resolve the launches of one run. Each environment is looked up or made once.
+
+    environments: each environment that was asked for, or why it cannot be made.
+    """
 
     def __init__(
         self, plan: Plan, engine: Engine, machine: Machine, gpu: Gpu | None, data: DataSets, progress: Progress
@@ -120,7 +126,7 @@ class Resolver:
         self._frameworks = catalog.frameworks()
         self._scenarios = catalog.scenarios()
         self._refused = refusals(plan, engine, self._frameworks)
-        self._environments: dict[EnvironmentKey, Environment | Reason] = {}
+        self.environments: dict[EnvironmentKey, Environment | Reason] = {}
 
     def resolve(self, launches: Sequence[PlannedLaunch]) -> list[ResolvedLaunch | UnstartedLaunch]:
         """Resolve launches. All of this happens before anything is measured, so that measuring has the machine alone.
@@ -130,16 +136,48 @@ class Resolver:
         require_named(launches, self._refused)
         return [self._resolve(launch) for launch in launches]
 
-    def _resolve(self, launch: PlannedLaunch) -> ResolvedLaunch | UnstartedLaunch:
+    def data_sets(self, launches: Sequence[PlannedLaunch]) -> list[str]:
+        """Return the names of the data sets that these launches need.
+
+        Raise EngineError if a launch on a device that the user named cannot run here.
+        """
+        require_named(launches, self._refused)
+        return [*dict.fromkeys(self._scenario(launch).dataset for launch in launches if self._refusal(launch) is None)]
+
+    def missing(self, launches: Sequence[PlannedLaunch]) -> dict[EnvironmentKey, bool]:
+        """Return the environments that launches with data need and that were not asked for yet. The value says whether
+        the environment exists. Raise EngineError."""
+        needed = dict.fromkeys(
+            launch.environment_key
+            for launch in launches
+            if self._refusal(launch) is None
+            and isinstance(self._data.find(self._scenario(launch).dataset), ResolvedData)
+        )
+        return {key: self._exists(key) for key in needed if key not in self.environments}
+
+    def _exists(self, key: EnvironmentKey) -> bool:
+        earlier = self._plan.earlier_environment(key) is not None
+        return earlier or self._engine.ready(self._frameworks[key[0]], key[1])
+
+    def _scenario(self, launch: PlannedLaunch) -> Scenario:
+        return catalog.find_scenario(launch, self._scenarios)
+
+    def _refusal(self, launch: PlannedLaunch) -> Reason | None:
+        """Return why the launch cannot run on this machine, None if it can."""
         if why := self._refused.get(launch.environment_key):
-            return UnstartedLaunch(launch, self._skip_reason(launch.environment_key, why))
-        if launch.cell.device == "cuda" and self._gpu and (reason := self._gpu_reason(launch, self._gpu)):
+            return self._skip_reason(launch.environment_key, why)
+        if launch.cell.device == "cuda" and self._gpu:
+            return self._gpu_reason(launch, self._gpu)
+        return None
+
+    def _resolve(self, launch: PlannedLaunch) -> ResolvedLaunch | UnstartedLaunch:
+        if reason := self._refusal(launch):
             return UnstartedLaunch(launch, reason)
-        scenario = catalog.find_scenario(launch, self._scenarios)
+        scenario = self._scenario(launch)
         data = self._data.find(scenario.dataset)
         if isinstance(data, Reason):
             return UnstartedLaunch(launch, data)
-        environment = self._environment_of(launch.environment_key)
+        environment = self.environment(launch.environment_key)
         if isinstance(environment, Reason):
             return UnstartedLaunch(launch, environment)
         return ResolvedLaunch(launch, scenario, environment, data)
@@ -171,10 +209,11 @@ class Resolver:
             return None
         return Reason.of(Code.NOT_OFFERED, lack[0], "Choose another GPU with --gpus.")
 
-    def _environment_of(self, key: EnvironmentKey) -> Environment | Reason:
-        if key not in self._environments:
-            self._environments[key] = self._make_environment(key)
-        return self._environments[key]
+    def environment(self, key: EnvironmentKey) -> Environment | Reason:
+        """Return an environment. Make it if necessary. Return the reason if that fails."""
+        if key not in self.environments:
+            self.environments[key] = self._make_environment(key)
+        return self.environments[key]
 
     def _make_environment(self, key: EnvironmentKey) -> Environment | Reason:
         framework, device = self._frameworks[key[0]], key[1]
@@ -183,5 +222,5 @@ class Resolver:
                 return find_earlier(self._engine, framework, device, digest)
             return self._engine.prepare(framework, device, self._progress)
         except ImageError as error:
-            self._progress.line(f"{framework.name} {device}: {error}")
+            self._progress.log(f"{framework.name} {device}: {error}")
             return Reason.of(Code.IMAGE_FAILED, error.message, error.remedy)

@@ -51,7 +51,7 @@ class TunedSettings:
             return request
         self._folder.save(known)
         self._found[known.key] = known.tuning.settings
-        self._progress.line(f"{known.key}: found by an earlier run ({known.started_at}): {describe(known.tuning)}")
+        self._progress.log(f"{known.key}: found by an earlier run ({known.started_at}): {describe(known.tuning)}")
         return None
 
     def take(self, record: Record, environment: Environment) -> None:
@@ -68,7 +68,7 @@ class TunedSettings:
         try:
             self._cache.keep(record, environment)
         except OSError as error:
-            self._progress.line(f"{record.key}: the settings could not be kept for later runs: {error}")
+            self._progress.log(f"{record.key}: the settings could not be kept for later runs: {error}")
 
 
 def describe(tuning: Tuning) -> str:

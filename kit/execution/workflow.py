@@ -14,7 +14,7 @@ from kit.engines import registry
 from kit.engines.base import Engine
 from kit.environments import interpreters
 from kit.environments.package_sources import Sources
-from kit.execution import campaign, paired_runs, resolve, resume
+from kit.execution import campaign, paired_runs, phases, resolve, resume
 from kit.execution.launch import now
 from kit.host import machine, machine_lock
 from kit.model.environment import Environment, EnvironmentKey
@@ -338,4 +338,4 @@ def build(engine: Engine, framework_names: list[str], device_names: list[str], p
         why = next((why for place in offered if (why := engine.refusal(*place))), "It is not offered on that device.")
         raise EngineError(f"Nothing can be built here. {why}", "Run `kit doctor`. It checks engine and GPU.")
     with machine_lock.measuring("build"):  # a build would slow down a run that measures
-        return [engine.prepare(framework, device, progress) for framework, device in wanted]
+        return phases.build(progress, engine, wanted)

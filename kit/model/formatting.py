@@ -19,6 +19,19 @@ def format_duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def format_about(seconds: float) -> str:
+    """Return an estimated duration, rounded up: `a few seconds`, `40 s`, `12 min` or `1 h 30 min`."""
+    if seconds < 15:
+        return "a few seconds"
+    if seconds <= 60:
+        return f"{10 * math.ceil(seconds / 10)} s"
+    minutes = math.ceil(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, rest = divmod(10 * math.ceil(minutes / 10), 60)
+    return f"{hours} h {rest:02d} min" if rest else f"{hours} h"
+
+
 def format_bytes(count: float) -> str:
     """Return a size in binary units, for example `512 B`, `3.4 MiB` or `120 GiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):

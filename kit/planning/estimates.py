@@ -5,7 +5,7 @@ an effective rate. The figures for the CPU are rounded from launches on a machin
 for CUDA stand for one mid-range GPU. On other machines they are wrong by a factor of a few, so timeouts are generous.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from kit.model.environment import EnvironmentKey
@@ -16,7 +16,7 @@ from kit.planning.profiles import PROFILES, Profile, budget, search_budget
 from scenarios.catalog import Scenarios
 from scenarios.contract import allocators
 from scenarios.contract.cell import Device
-from scenarios.contract.request import Budget
+from scenarios.contract.request import Budget, Request
 from scenarios.spec import DATASETS, Scenario
 from scenarios.spec.flops import forward_flops
 
@@ -126,6 +126,43 @@ def launch_seconds(
     assert budget.seconds is not None, "a budget limits steps, seconds or epochs"
     slow_s = min(STEADY_STEPS * step_s, MAX_BUDGETS * budget.seconds)
     return seconds + max(TO_STEADY * budget.seconds, slow_s, step_s)
+
+
+def request_seconds(request: Request, scenarios: Scenarios) -> float:
+    """Return typical seconds of one launch, of a probe of the ceilings, or of a search for settings.
+
+    scenarios: the catalog, which has the scenario of the request.
+    """
+    cell = request.cell
+    if request.purpose == "probe":
+        return PROBE_S + start_seconds(cell.framework, cell.device)
+    if request.purpose == "tune":
+        return search_seconds(cell.framework, cell.device, request.budget)
+    scenario = scenarios[cell.scenario][cell.variant]
+    return launch_seconds(scenario, cell.framework, cell.device, cell.batch, request.budget, first=request.launch == 1)
+
+
+class Pace:
+    """Estimate the time of launches that are still to come, from typical seconds and from those that ended.
+
+    A cell takes as long as its latest launch took. The typical seconds of other cells are scaled by the ratio of
+    measured to typical seconds of all launches that ended.
+    """
+
+    def __init__(self) -> None:
+        self._latest: dict[str, float] = {}
+        self._typical_s = self._measured_s = 0.0
+
+    def add(self, key: str, typical_s: float, measured_s: float) -> None:
+        """Add a launch that ended. key: of its cell."""
+        self._latest[key] = measured_s
+        self._typical_s += typical_s
+        self._measured_s += measured_s
+
+    def left_s(self, coming: Iterable[tuple[str, float]]) -> float:
+        """Return the seconds of these launches. coming: key of the cell, and typical seconds of the launch."""
+        scale = self._measured_s / self._typical_s if self._typical_s else 1.0
+        return sum(self._latest.get(key, scale * typical_s) for key, typical_s in coming)
 
 
 def _speed(framework: str, device: Device) -> Speed:

@@ -21,28 +21,18 @@ import pytest
 import requests
 
 from kit import assets
+from kit.environments import images
 from kit.environments.images import BUILD_CONTAINER, IMAGE_LABEL, ImageBuilder
 from kit.environments.package_sources import Sources
 from kit.host import machine_lock
 from kit.model.environment import Framework
 from kit.model.errors import ImageError
 from kit.model.progress import Silent
+from tests.programs import at_line, interrupt
 
 WHEEL = "kit_test_wheel-1.0-py3-none-any.whl"
+WAITING = "Looking in"  # pip says where it looks for packages, then waits for an index that does not exist
 RUN = secrets.token_hex(4)  # in name and content, so that parallel runs of these tests do not share images
-
-
-class Interrupting(Silent):
-    """Call `stop` as soon as pip says where it looks for packages. It then waits for an index that does not exist."""
-
-    def __init__(self, stop):
-        self.stop = stop
-
-    @contextmanager
-    def task(self, label, total=None, unit=""):
-        with super().task(label) as task:
-            task.describe = lambda text: self.stop() if text.startswith("Looking in") else None
-            yield task
 
 
 class Labels(Silent):
@@ -208,20 +198,17 @@ def test_the_command_line_builds_if_the_daemon_refuses_its_builder(builder, fram
     assert launch.log() == "built otherwise\n"
 
 
-def interrupt():
-    raise KeyboardInterrupt
-
-
 def use_a_missing_package(framework: Framework) -> None:
     """Let pip ask the index, again and again."""
     (framework.folder / "cpu.lock").write_text(f"kit-missing=={RUN} --hash=sha256:{'0' * 64}\n")
 
 
-def test_an_interrupted_build_leaves_nothing_and_stays_an_interrupt(builder, framework, client):
+def test_an_interrupted_build_leaves_nothing_and_stays_an_interrupt(builder, framework, monkeypatch):
     """The fixture `nothing_of_a_build_is_left` checks the daemon."""
     use_a_missing_package(framework)
+    monkeypatch.setattr(images, "without_user_info", at_line(WAITING, interrupt))
     with pytest.raises(KeyboardInterrupt):
-        builder.ensure(framework, "cpu", Interrupting(interrupt))
+        builder.ensure(framework, "cpu", Silent())
 
 
 def test_a_failed_cleanup_does_not_replace_the_interrupt(builder, framework, client, monkeypatch):
@@ -232,8 +219,9 @@ def test_a_failed_cleanup_does_not_replace_the_interrupt(builder, framework, cli
 
     with monkeypatch.context() as patched:
         patched.setattr(builder.daemon.client, "remove_container", lost)
+        patched.setattr(images, "without_user_info", at_line(WAITING, interrupt))
         with pytest.raises(KeyboardInterrupt) as caught:
-            builder.ensure(framework, "cpu", Interrupting(interrupt))
+            builder.ensure(framework, "cpu", Silent())
     assert "gone" in caught.value.__notes__[0]
     assert len(leftovers(client)) == 1
     assert builder.remove_leftovers()[0].startswith("container kit-build-")
@@ -244,7 +232,8 @@ def test_what_a_killed_build_left_is_removed_by_clean_and_by_the_next_build(buil
     for remove in (lambda: engine.sweep(lambda run: False), lambda: builder.ensure(framework, "cpu", Silent())):
         if (child := os.fork()) == 0:
             with suppress(BaseException):
-                builder.ensure(framework, "cpu", Interrupting(lambda: os.kill(os.getpid(), signal.SIGKILL)))
+                images.without_user_info = at_line(WAITING, lambda: os.kill(os.getpid(), signal.SIGKILL))
+                builder.ensure(framework, "cpu", Silent())
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
         assert len(leftovers(client)) == 1

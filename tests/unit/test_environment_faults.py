@@ -13,7 +13,7 @@ from kit.model.environment import Environment, Framework
 from kit.model.errors import DiskError, EngineError, ImageError, KitError
 from kit.model.progress import Silent
 from tests import faults
-from tests.programs import HANG, Interrupting, program, require_ended
+from tests.programs import HANG, at_line, interrupt, program, require_ended
 
 
 class FakeUv:
@@ -34,8 +34,8 @@ class FakeUv:
         )
         self.path = program(folder / "uv", script)
 
-    def ensure(self, progress: Silent | None = None) -> Environment:
-        return uv_environments.ensure(self.framework, "cpu", self.sources, self.folder, progress or Silent())
+    def ensure(self) -> Environment:
+        return uv_environments.ensure(self.framework, "cpu", self.sources, self.folder, Silent())
 
 
 @pytest.fixture
@@ -58,7 +58,9 @@ def require_whole(environment: Environment) -> None:
 
 
 @pytest.mark.parametrize("step", ["venv", "install", "import"])
-def test_after_every_fault_of_uv_the_next_attempt_succeeds(uv: FakeUv, tmp_path: Path, step: str) -> None:
+def test_after_every_fault_of_uv_the_next_attempt_succeeds(
+    uv: FakeUv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
     failures: dict[str, tuple[str, type[KitError]]] = {
         "program fails": (
             "echo no https://me:secret@host/simple; exit 1",
@@ -79,8 +81,10 @@ def test_after_every_fault_of_uv_the_next_attempt_succeeds(uv: FakeUv, tmp_path:
         shutil.rmtree(Path(environment.reference).parents[1])
         faults.note(fault, f"virtual environment: {step}", f"exit code {kind.exit_code}")
     (uv.folder / step).write_text(HANG.format(pids=tmp_path / "pids"))
-    with pytest.raises(KeyboardInterrupt):
-        uv.ensure(Interrupting("hanging"))
+    with monkeypatch.context() as patched:
+        patched.setattr(uv_environments, "without_user_info", at_line("hanging", interrupt))
+        with pytest.raises(KeyboardInterrupt):
+            uv.ensure()
     require_ended(tmp_path / "pids")
     (uv.folder / step).unlink()
     require_whole(uv.ensure())

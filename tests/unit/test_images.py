@@ -152,21 +152,12 @@ def test_the_error_of_a_failed_build_has_cause_remedy_and_log(line, kind, remedy
 
 
 def test_a_build_log_shows_no_user_info_and_returns_the_builders_error(tmp_path):
-    class Task:
-        text = ""
-
-        def advance(self, amount: float) -> None:
-            pass
-
-        def describe(self, text: str) -> None:
-            self.text = text
-
-    task, path = Task(), tmp_path / "log"
+    path = tmp_path / "log"
     with path.open("wb", buffering=0) as log:
-        recorder = images._Recorder("kit-tiny:cpu-0", log, task)
+        recorder = images._Recorder("kit-tiny:cpu-0", log)
         stream = [{"stream": "Looking in indexes: https://me:secret@mirror.example/simple\n"}, {"status": "extracting"}]
         assert recorder.follow(stream) is None
-        assert task.text == "extracting"
+        assert list(recorder.tail) == ["Looking in indexes: https://mirror.example/simple", "extracting"]
         failure = recorder.follow([{"error": "no https://me:secret@mirror.example"}, {"stream": "never read"}])
         error = str(recorder.error(failure))
     assert "no https://mirror.example" in error
