@@ -46,6 +46,11 @@ def print_text(text: str) -> None:
     _write_line(sys.stdout, printable(text))
 
 
+def terminal_width() -> int:
+    """Return the number of columns of the terminal on stdout. A file or a pipe has no limit."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+
+
 def wrap(text: str, stream: TextIO) -> str:
     """Return the text with its lines broken between words if the stream is a terminal."""
     if not stream.isatty():

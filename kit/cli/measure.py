@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kit.cli import options
-from kit.cli.console import print_json, print_notes, print_table, print_text, show, show_progress
+from kit.cli.console import print_json, print_notes, print_table, print_text, show, show_progress, terminal_width
 from kit.cli.groups import OUTPUT, with_groups
 from kit.model.errors import UsageError
 
@@ -33,7 +34,7 @@ def plan(measuring: options.Measuring, packages: options.Packages, as_json: opti
 
     prepared = workflow.prepare(measuring.selection(), measuring.options(), packages.sources(), measuring.earlier())
     rows = prepared_run.rows(prepared)
-    show(as_json, prepared_run.as_json(prepared), prepared_run.COLUMNS, rows, prepared.summary())
+    show(as_json, prepared_run.as_json(prepared), prepared_run.COLUMNS, rows, prepared.details())
 
 
 @app.command(epilog="Example: kit build --framework torch --device cuda")
@@ -89,7 +90,7 @@ def run(
             "Run everything with `kit run --all`, or a selection, for example with `kit run --scenario mnist-cnn`. "
             "`kit list` shows all names.",
         )
-    sources = packages.sources()
+    sources, began = packages.sources(), time.monotonic()
     with show_progress(quiet=as_json) as progress:
         if resume:
             folder = options.open_run(resume, out)
@@ -97,7 +98,7 @@ def run(
         else:
             prepared = workflow.prepare(measuring.selection(), measuring.options(), sources, measuring.earlier(out))
             outcome = workflow.start(prepared, out, progress)
-    _show(outcome, as_json=as_json)
+    _show(outcome, as_json=as_json, seconds=time.monotonic() - began)
     raise typer.Exit(outcome.exit_code)
 
 
@@ -126,10 +127,12 @@ def _refuse_others(context: typer.Context) -> None:
             )
 
 
-def _show(outcome: FinishedRun, *, as_json: bool) -> None:
+def _show(outcome: FinishedRun, *, as_json: bool, seconds: float | None = None) -> None:
+    """Show the results. seconds: duration of the command that measured them."""
     from kit.analysis.comparison import compare
     from kit.analysis.pairing import Measure
     from kit.cli import results, side_by_side
+    from kit.planning import catalog
 
     analysis, base = outcome.analysis, outcome.base
     runs = [base.analysis.run, analysis.run] if base else []
@@ -140,11 +143,10 @@ def _show(outcome: FinishedRun, *, as_json: bool) -> None:
             found |= {"base": results.as_json(base), **side_by_side.comparison_json(runs, compared)}
         print_json(found)
         return
-    notes = [*results.notes(analysis), *results.warned(analysis.warnings), *results.next_steps(outcome)]
-    reports = [f"Report: {outcome.report}", *([f"Report of the base: {base.report}"] if base else [])]
-    print_table(results.COLUMNS, results.table(analysis), [*notes, *reports])
+    titles = {name: framework.title for name, framework in catalog.frameworks().items()}
+    print_text("\n".join(results.lines(outcome, titles, terminal_width(), seconds)))
     if base:
-        print_notes(["", *side_by_side.legend(runs)])
+        print_notes([f"Report of the base: {base.report}", "", *side_by_side.legend(runs)])
     for _, measure, comparisons in compared:
         print_text("")
         print_table(*side_by_side.comparison_section(comparisons, runs, 1, measure))

@@ -1,16 +1,21 @@
-"""Summarize the results of a run for a terminal or as JSON. The report has the details."""
+"""Show the results of a run on a terminal or as JSON. The report has the details."""
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from kit.analysis.intervals import CONFIDENCE, Interval
-from kit.analysis.summaries import format_accuracy, short_names
-from kit.cli.console import Column
-from kit.model.formatting import format_percent
+from kit.analysis.answer import Answer, State
+from kit.analysis.answers import answers
+from kit.analysis.pairing import Measure
+from kit.analysis.reliability import reliability
+from kit.analysis.summaries import contests
+from kit.analysis.warnings import WarningCode
+from kit.cli.tables import DEVICES, SINGLE, SYNTHETIC, UNSTEADY, Marks, tables
+from kit.model.formatting import format_count, format_duration, printable
 from kit.storage import run_folder
 from scenarios.contract.reasons import Status
 
@@ -18,87 +23,122 @@ if TYPE_CHECKING:
     from kit.analysis.run_analysis import RunAnalysis
     from kit.analysis.warnings import RunWarning
     from kit.execution.workflow import FinishedRun
+    from kit.model.record import Record
 
-COLUMNS = (
-    Column("Cell"),
-    Column("Status"),
-    Column("Images/s", number=True),
-    Column("Epoch s", number=True),
-    Column("Accuracy", number=True),
-    Column("p50 ms", number=True),
+WIDTH = 80  # notes are not wider, even on a wider terminal
+MAX_NAMED = 3  # cells with the same failure; more are counted
+GAP_AFTER_MARK = "  "
+LABEL = 13  # characters before a command or a path
+
+UNSTEADY_CODES = frozenset(
+    {
+        WarningCode.OTHER_LOAD,
+        WarningCode.OTHER_GPU_PROCESSES,
+        WarningCode.QUOTA,
+        WarningCode.HOT_GPU,
+        WarningCode.STEAL,
+        WarningCode.NO_STEADY_STATE,
+        WarningCode.JUMP,
+        WarningCode.DRIFT,
+        WarningCode.NOISY,
+        WarningCode.OUTLIERS,
+    }
 )
-SYNTHETIC, PROJECTED = "*", "~"
+# What marks, the last column and the command for a better answer already say.
+SAID = UNSTEADY_CODES | {WarningCode.FEW_LAUNCHES, WarningCode.SYNTHETIC_DATA}
 
 
-def table(analysis: RunAnalysis) -> list[list[str]]:
-    """Return one row per cell, in the order in which cells first appear. See COLUMNS.
+def lines(outcome: FinishedRun, titles: Mapping[str, str], width: int, seconds: float | None = None) -> list[str]:
+    """Return tables, caveats, failures, the verdict, the next command, and the path of the report.
 
-    Skipped cells have a row only if all cells were skipped. `notes` says how many were skipped, and why.
+    titles: of the frameworks. width: characters of a line; only a command or a path may be longer. seconds: duration of
+    the run, None if it is unknown.
     """
-    statuses: dict[str, list[Status]] = {}
-    for record in analysis.run.records:
-        statuses.setdefault(record.key, []).append(record.status)
-    shown = [cell for cell in analysis.cells if set(statuses[cell.key]) != {Status.SKIPPED}] or analysis.cells
-    return [
-        [
-            name + (SYNTHETIC if summary.synthetic else ""),
-            _status(statuses[summary.key]),
-            _estimate(summary.images_per_s, "{:,.0f}", summary.interval),
-            _shown(summary.epoch_s, (PROJECTED if summary.projected else "") + "{:,.1f}"),
-            format_accuracy(summary, ""),
-            _estimate(summary.p50_ms, "{:.2f}", summary.p50_interval),
-        ]
-        for summary, name in zip(shown, short_names([summary.cell for summary in shown]), strict=True)
-    ]
+    analysis, notes_width = outcome.analysis, min(width, WIDTH)
+    marks = find_marks(analysis)
+    won = {str(Measure.TRAINING): contests(analysis.cells, analysis.run.records)}
+    found = tables(analysis, titles, marks, won)
+    shown = [line for table in found for line in (*table.lines(width), "")]
+    single = any(SINGLE in line for line in shown)
+    notes = [*caveats(analysis, marks, single=single), *failures(analysis.run.records, titles)]
+    if not found:
+        shown.append("Nothing was measured.")
+    shown += _wrapped(notes, notes_width)
+    shown += ["", *_wrapped(_verdicts(analysis, titles), notes_width)]
+    took = "" if seconds is None else f"(done in {format_duration(seconds)})"
+    for label, text, note in (*_next(outcome), ("Report:", str(outcome.report), took)):
+        shown += _labelled(label, text, note, notes_width)
+    return shown
 
 
-def notes(analysis: RunAnalysis) -> list[str]:
-    """Return the meaning of the marks in the table, and each reason why launches are not `ok`."""
-    summaries, records = analysis.cells, analysis.run.records
-    found = []
-    if any(summary.synthetic for summary in summaries):
-        found.append(f"{SYNTHETIC} measured on synthetic data")
-        found += dict.fromkeys(r.data_note for r in records if r.synthetic and r.data_note)
-    if any(summary.projected for summary in summaries):
-        found.append(f"{PROJECTED} projected from windows of steady training")
-    trained = [summary for summary in summaries if summary.images_per_s is not None]
-    if any(summary.early_accuracy is not None for summary in trained):
-        found.append(
-            "An accuracy after a number of images shows that the network learns. Use --profile full to compare."
-        )
-    elif trained and all(summary.test_accuracy is None for summary in trained):
-        found.append("No accuracy is shown, because no cell was trained for its epochs. Use --profile full.")
-    if any(summary.interval for summary in summaries):
-        found.append(
-            f"± half-width of the {format_percent(CONFIDENCE)} interval over launches (needs more than one launch)"
-        )
-    keys: dict[str, list[str]] = {}
-    for record in records:
+def find_marks(analysis: RunAnalysis) -> Marks:
+    """Return which cells are not steady, and which ones use synthetic data while others do not."""
+    measured = {cell.key for cell in analysis.cells if cell.images_per_s is not None}
+    unsteady: set[str] = set()
+    for warning in analysis.warnings:
+        if warning.code in UNSTEADY_CODES:
+            unsteady |= {warning.about} if warning.about else measured
+    synthetic = {cell.key for cell in analysis.cells if cell.synthetic} & measured
+    return Marks(frozenset(unsteady & measured), frozenset(synthetic if synthetic != measured else ()))
+
+
+def caveats(analysis: RunAnalysis, marks: Marks, *, single: bool) -> list[str]:
+    """Return one line for each mark, for synthetic data, and for the most severe warning that no other line covers.
+
+    single: whether a table shows a lead in a single launch.
+    """
+    measured = [cell for cell in analysis.cells if cell.images_per_s is not None]
+    found = [f"{SINGLE}  in one launch each: no winner is claimed"] if single else []
+    if marks.unsteady:
+        share = f"{len(marks.unsteady)} of {format_count(len(measured), 'cell')}"
+        found.append(f"{UNSTEADY}  not steady: the speed changed, or other programs ran ({share})")
+    if synthetic := [cell for cell in measured if cell.synthetic]:
+        mark = f"{SYNTHETIC}  synthetic data" if marks.synthetic else "   Synthetic data"
+        fetch = "" if _as_requested(analysis, synthetic[0].key) else " kit data fetch gets the real sets."
+        found.append(f"{mark}: speeds are good estimates.{fetch}")
+    if (most := max((cell.launches for cell in measured), default=0)) > 1:
+        found.append(f"   Speeds are medians of up to {most} launches. The report has their intervals.")
+    return found + [f"   {line}" for line in warned(analysis.warnings)]
+
+
+def failures(records: Sequence[Record], titles: Mapping[str, str]) -> list[str]:
+    """Return one line for each reason why launches are not ok, with the cells and the remedy. Skipped cells come
+    last."""
+    reasons: dict[tuple[Status, str], dict[str, Record]] = {}
+    counts: Counter[tuple[Status, str]] = Counter()
+    for record in sorted(records, key=lambda record: record.status is Status.SKIPPED):
         if record.reason:
-            text = " ".join(f"{record.status.words}: {record.reason.message} {record.reason.remedy}".split())
-            keys.setdefault(text, []).append(record.key)
-    for text, where in keys.items():
-        found.append(f"{where[0] if len(where) == 1 else f'{len(where)} launches'} {text}")
+            reason = record.status, " ".join(f"{record.reason.message} {record.reason.remedy}".split())
+            reasons.setdefault(reason, {})[record.key] = record
+            counts[reason] += 1
+    found = []
+    for reason, cells in reasons.items():
+        status, text = reason
+        where = _where([*cells.values()], titles)
+        launches = f", {counts[reason]} launches" if counts[reason] > len(cells) else ""
+        found.append(f"{status.words.capitalize()}: {where}{launches}. {text}")
     return found
 
 
-def next_steps(outcome: FinishedRun) -> list[str]:
-    """Return the commands that complete the run, if launches are missing or failed."""
+def _next(outcome: FinishedRun) -> list[tuple[str, str, str]]:
+    """Return the command that completes the run, or else the one for a more reliable answer: label, command, note."""
     command, not_run = run_folder.resume_command(outcome.folder), outcome.analysis.run.not_run
     if not_run:
-        return [f"The run is incomplete. Launches without a record: {len(not_run)}. Continue with `{command}`."]
+        return [("To continue:", command, f"(incomplete: {format_count(len(not_run), 'launch')} without a record)")]
     if outcome.exit_code:
-        return [f"To repeat the launches that failed, use `{command} --retry-failed`."]
-    return []
+        return [("To repeat:", f"{command} --retry-failed", "(the launches that failed)")]
+    better = reliability(outcome.analysis).next
+    return [("To be sure:", better.command, f"({better.note})")] if better else []
 
 
 def warned(warnings: Sequence[RunWarning]) -> list[str]:
-    """Return one line with the most severe warning and the number of others, or no line without warnings."""
-    if not warnings:
+    """Return one line with the most severe warning that nothing else shows, and the number of others."""
+    others = [warning for warning in warnings if warning.code not in SAID]
+    if not others:
         return []
-    first = warnings[0]
+    first = others[0]
     about = f"{first.about}: " if first.about else ""
-    more = f" {len(warnings) - 1} more in the report." if len(warnings) > 1 else ""
+    more = f" {len(others) - 1} more in the report." if len(others) > 1 else ""
     return [f"Warning: {about}{first.cause} {first.remedy}{more}"]
 
 
@@ -132,17 +172,52 @@ def as_json(outcome: FinishedRun) -> dict[str, Any]:
     }
 
 
-def _estimate(value: float | None, form: str, interval: Interval | None) -> str:
-    """Return for example `9,512 ±1.8 %`, or `9,512` without an interval."""
-    return _shown(value, form) + (f" ±{format_percent(interval.half_width, 1)}" if interval else "")
+def _verdicts(analysis: RunAnalysis, titles: Mapping[str, str]) -> list[str]:
+    """Return which framework to use, and whether the GPU is worth it if it was measured."""
+    found = answers(analysis, titles)
+    shown: list[Answer] = [found.framework]
+    if found.gpu.state not in {State.NOT_MEASURED, State.FAILED}:
+        shown.append(found.gpu)
+    return [f"{answer.headline.removesuffix('.')}." for answer in shown]
 
 
-def _status(statuses: Sequence[Status]) -> str:
-    counts = Counter(statuses)
-    if len(statuses) == 1 or set(counts) == {Status.OK}:
-        return statuses[0].words
-    return ", ".join(f"{count} {status.words}" for status, count in counts.most_common())
+def _as_requested(analysis: RunAnalysis, key: str) -> bool:
+    return any(record.key == key and record.data_note.endswith("as requested") for record in analysis.run.records)
 
 
-def _shown(value: float | None, form: str) -> str:
-    return "" if value is None else form.format(value)
+def _where(records: Sequence[Record], titles: Mapping[str, str]) -> str:
+    """Return the names of a few cells, or the number of many with what they have in common."""
+    cells = [record.cell for record in records]
+    if len(cells) <= MAX_NAMED:
+        return ", ".join(
+            f"{cell.label} in {titles.get(cell.framework, cell.framework)}{_on(cell.device)}" for cell in cells
+        )
+    frameworks, devices = {cell.framework for cell in cells}, {cell.device for cell in cells}
+    of = f" in {titles.get(name, name)}" if len(frameworks) == 1 and (name := next(iter(frameworks))) else ""
+    on = f" on the {DEVICES[next(iter(devices))]}" if len(devices) == 1 else ""
+    return f"{len(cells)} cells{of}{on}"
+
+
+def _on(device: str) -> str:
+    return " on the GPU" if device == "cuda" else ""
+
+
+def _wrapped(texts: Iterable[str], width: int) -> list[str]:
+    """Break lines between words. A line that begins with a mark continues below its text."""
+    found = []
+    for text in texts:
+        indent = "   " if text[1:3] == GAP_AFTER_MARK else "  "
+        found += textwrap.wrap(
+            printable(text), width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+    return found
+
+
+def _labelled(label: str, text: str, note: str, width: int) -> list[str]:
+    """Return a command or a path after its label, with a note at the right end or on a line of its own."""
+    line = f"{label:<{LABEL}}{printable(text)}"
+    if not note:
+        return [line]
+    if len(line) + len(note) + 2 <= width:
+        return [line + note.rjust(width - len(line))]
+    return [line, *textwrap.wrap(note, width, initial_indent=" " * LABEL, subsequent_indent=" " * LABEL)]

@@ -15,7 +15,7 @@ from kit.analysis.intervals import MIN_LAUNCHES, Interval, Verdict
 from kit.analysis.pairing import Measure
 from kit.analysis.summaries import short_names
 from kit.cli.console import Column
-from kit.cli.results import SYNTHETIC
+from kit.cli.tables import SYNTHETIC
 from kit.model.formatting import format_count
 from kit.model.run import Run
 from scenarios.contract.reasons import Status

@@ -7,6 +7,7 @@ from kit.datasets.service import ResolvedData
 from kit.engines.base import Engine
 from kit.execution.launch_report import DEVICES, LaunchReport
 from kit.execution.resolve import DataSets, Resolver
+from kit.model.data_choice import DataChoice
 from kit.model.environment import Environment, EnvironmentKey, Framework
 from kit.model.formatting import format_count, format_si
 from kit.model.plan import PlannedLaunch
@@ -28,19 +29,21 @@ def find_data(progress: Progress, data: DataSets, names: Iterable[str]) -> None:
             phase.now(DATASETS[name].title)
             data.find(name)
             phase.advance(1)
-        phase.end(data_outcome([data.found[name] for name in missing]))
+        phase.end(data_outcome([data.found[name] for name in missing], requested=data.kind))
 
 
-def data_outcome(found: Sequence[ResolvedData | Reason]) -> Outcome:
+def data_outcome(found: Sequence[ResolvedData | Reason], requested: DataChoice) -> Outcome:
     """Return how many data sets are real, synthetic and missing."""
+    if requested == "synthetic":
+        return Outcome("synthetic, as requested")
     made = [each for each in found if isinstance(each, ResolvedData) and each.kind == "synthetic"]
     real = sum(isinstance(each, ResolvedData) for each in found) - len(made)
     missing = len(found) - real - len(made)
-    if len(made) == len(found) and all(each.note.endswith("as requested") for each in made):
-        return Outcome("synthetic, as requested")
     parts = [f"{format_count(real, 'data set')} ready"] * bool(real)
     if made:
-        parts.append(f"synthetic: {format_count(len(made), 'data set')} {'is' if len(made) == 1 else 'are'} missing")
+        parts.append(
+            f"synthetic: {format_count(len(made), 'data set')} {'is' if len(made) == 1 else 'are'} not available"
+        )
     if missing:
         parts.append(f"{format_count(missing, 'data set')} not available")
     return Outcome(", ".join(parts), good=not (made or missing))

@@ -78,12 +78,12 @@ def find_earlier(engine: Engine, framework: Framework, device: Device, digest: s
 class DataSets:
     """The data sets of a run, or of two runs that are measured together. Each one is looked up once.
 
-    found: each data set that was looked up, or why it is not available.
+    kind: what the user asked for. found: each data set that was looked up, or why it is not available.
     """
 
     def __init__(self, plan: Plan, find_data: FindData, records: Sequence[Record], progress: Progress) -> None:
         """Start with the records of earlier launches: a resumed run keeps the kind of data that it began with."""
-        self._kind, self._find, self._progress = plan.data, find_data, progress
+        self.kind, self._find, self._progress = plan.data, find_data, progress
         self.found: dict[str, ResolvedData | Reason] = {}
         scenarios = catalog.scenarios()
         started = {record.key: record for record in records if record.image and record.request}
@@ -104,7 +104,7 @@ class DataSets:
         if begun is not None and begun.synthetic:
             return ResolvedData("synthetic", None, begun.data_note)
         try:
-            return self._find(name, "real" if begun else self._kind, self._progress)
+            return self._find(name, "real" if begun else self.kind, self._progress)
         except DataError as error:
             code = Code.DATA_CORRUPT if isinstance(error, CorruptDataError) else Code.DATA_UNAVAILABLE
             return Reason.of(code, error.message, error.remedy)

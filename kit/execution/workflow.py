@@ -16,10 +16,11 @@ from kit.environments import interpreters
 from kit.environments.package_sources import Sources
 from kit.execution import campaign, paired_runs, phases, resolve, resume
 from kit.execution.launch import now
+from kit.execution.outlook import describe_launches, describe_place
 from kit.host import machine, machine_lock
 from kit.model.environment import Environment, EnvironmentKey
 from kit.model.errors import DataError, EngineError, KitError, UsageError
-from kit.model.formatting import format_bytes, format_duration
+from kit.model.formatting import format_about, format_bytes, format_count, format_duration
 from kit.model.machine import Machine
 from kit.model.plan import Plan, PlannedLaunch
 from kit.model.progress import PlainProgress, Progress, Silent, Tee
@@ -67,7 +68,16 @@ class PreparedRun:
         """Return the estimated disk space for environments, and for data sets (archive, unpacked and prepared)."""
         return self.estimate.disk_bytes + 3 * self.downloads.bytes
 
-    def summary(self) -> list[str]:
+    def summary(self, here: Machine) -> list[str]:
+        """Return three lines: machine and engine, cells and launches, time and disk space."""
+        cost = f"About {format_about(self.seconds)} and {format_bytes(self.disk_bytes)} of disk."
+        return [
+            describe_place(here, self.note),
+            describe_launches(self.plan, self.refusals),
+            f"{cost} Ctrl-C keeps what is measured.",
+        ]
+
+    def details(self) -> list[str]:
         """Return lines with the engine, the reasons for skipped cells, the time and the disk space."""
         skipped = defaultdict[str, list[str]](list)
         for (framework, device), reason in self.refusals.items():
@@ -191,7 +201,7 @@ def start(prepared: PreparedRun, out: Path, progress: Progress) -> FinishedRun:
     campaign.require_startable(prepared.plan, here, prepared.refusals)
     folder, base = _create(prepared, out, here)
     with _logged(folder, progress) as logged:
-        for line in prepared.summary():
+        for line in prepared.summary(here):
             logged.line(line)
         if prepared.plan.environment:
             resume.remember_interpreter(prepared.plan, prepared.plan.environment, logged)
@@ -252,10 +262,12 @@ def resume_run(
         interpreter = resume.choose_interpreter(folder, environment, logged)
         with resume.naming_field(folder, "engine"):
             engine, note = registry.choose(folder.plan.engine, interpreter, sources)
-        logged.line(note)
+        here = machine.describe(engine.describe(), folder.plan.identify)
+        logged.line(describe_place(here, note))
+        left, planned = len(folder.missing()), format_count(len(folder.plan.launches), "planned launch")
+        logged.line(f"{left} of {planned} of {folder.plan.run} are left. Ctrl-C keeps what is measured.")
         if folder.plan.identify:
             logged.line("The results will name this host, its user and its GPUs: the run began with --identify.")
-        here = machine.describe(engine.describe(), folder.plan.identify)
         for each in folders:
             resume.require_possible(each, here)
         campaign.run_campaign(folder, engine, here, service.resolve, logged, base=base, retry_failed=retry_failed)

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from kit.model.document import Document, Items, Part
-from kit.model.formatting import format_count
+from kit.model.formatting import format_bytes, format_count
 
 
 class Gpu(Part):
@@ -66,5 +66,14 @@ class Machine(Document):
     @property
     def description(self) -> str:
         """Return a short description, for example `Example CPU, 8 CPUs, 2 × Example GPU`."""
-        gpus = [f"{n} × {name}" for name, n in Counter(gpu.name for gpu in self.gpus).items()]
-        return ", ".join([self.cpu_model, format_count(self.cpus, "CPU"), *(gpus or ["no NVIDIA GPU"])])
+        return ", ".join([self.cpu_model, format_count(self.cpus, "CPU"), *self._gpu_names()])
+
+    @property
+    def description_with_memory(self) -> str:
+        """Return for example `Example CPU, 8 CPUs, 16 GiB, no NVIDIA GPU`. The memory is what may be used."""
+        memory = format_bytes(self.memory_limit_bytes or self.memory_bytes)
+        return ", ".join([self.cpu_model, format_count(self.cpus, "CPU"), memory, *self._gpu_names()])
+
+    def _gpu_names(self) -> list[str]:
+        counts = Counter(gpu.name for gpu in self.gpus)
+        return [f"{count} × {name}" for name, count in counts.items()] or ["no NVIDIA GPU"]

@@ -1,0 +1,201 @@
+"""Lay out the results of a run as tables of networks by frameworks, in plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from kit.model.formatting import format_number, format_percent, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kit.analysis.run_analysis import RunAnalysis
+    from kit.analysis.summaries import CellSummary, Contest
+    from scenarios.contract.cell import Cell
+
+ORDER = ("tensorflow", "onnxruntime", "torch")  # then the others by name
+DEVICES = {"cpu": "CPU", "cuda": "GPU"}
+SINGLE, UNSTEADY, SYNTHETIC = "¹", "!", "*"
+CLOSE = 1.05  # launches of a cell differ by as much, so a single launch does not show a smaller lead
+GAP = "  "
+MISSING = "–"
+
+
+class Marks(NamedTuple):
+    """Keys of the cells with a mark. synthetic: empty if all cells use synthetic data."""
+
+    unsteady: frozenset[str]
+    synthetic: frozenset[str]
+
+    def of(self, key: str) -> str:
+        """Return the marks after a speed."""
+        return UNSTEADY * (key in self.unsteady) + SYNTHETIC * (key in self.synthetic)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of networks by frameworks.
+
+    title: what is shown, in which unit. columns: titles of the frameworks. last: title of the last column, or "". rows:
+    the name of a network, one text per framework, and the text of the last column.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    last: str
+    rows: tuple[tuple[str, tuple[str, ...], str], ...]
+
+    def lines(self, width: int) -> list[str]:
+        """Return the lines of the table. If it is wider than `width`, each network gets lines of its own."""
+        aligned = self._aligned()
+        return aligned if max(map(len, aligned)) <= width else self._stacked()
+
+    def _aligned(self) -> list[str]:
+        columns = [_digits_aligned(column) for column in zip(*(values for _, values, _ in self.rows), strict=True)]
+        values = zip(*columns, strict=True)
+        rows = ((name, *own, last) for (name, _, last), own in zip(self.rows, values, strict=True))
+        texts = [(self.title, *self.columns, self.last), *rows]
+        widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+        lines = []
+        for name, *own, last in texts:
+            cells = [value.rjust(width) for value, width in zip(own, widths[1:-1], strict=True)]
+            lines.append(GAP.join([name.ljust(widths[0]), *cells, last]).rstrip())
+        rule = "─" * (sum(widths) + len(GAP) * (len(widths) - 1 - (not self.last)))
+        return [lines[0], rule, *lines[1:]]
+
+    def _stacked(self) -> list[str]:
+        lines = [self.title, "─" * len(self.title)]
+        widths = max(map(len, self.columns)), max((len(value) for _, values, _ in self.rows for value in values))
+        for name, values, last in self.rows:
+            lines.append(name)
+            lines += [
+                f"{GAP}{column:<{widths[0]}}{GAP}{value:>{widths[1]}}"
+                for column, value in zip(self.columns, values, strict=True)
+            ]
+            lines += [f"{GAP}{self.last}: {last}"] if last else []
+        return lines
+
+
+def _digits_aligned(values: Sequence[str]) -> list[str]:
+    """Return the texts of a column with spaces for the marks that other texts have."""
+    numbers = [value.rstrip(UNSTEADY + SYNTHETIC) for value in values]
+    marks = max(len(value) - len(number) for value, number in zip(values, numbers, strict=True))
+    return [number + value[len(number) :].ljust(marks) for value, number in zip(values, numbers, strict=True)]
+
+
+def tables(
+    analysis: RunAnalysis, titles: Mapping[str, str], marks: Marks, won: Mapping[str, Sequence[Contest]]
+) -> list[Table]:
+    """Return the tables of training speed, latency and accuracy, each one per device, lane and precision.
+
+    titles: of the frameworks. won: the contests of the training speed and of the latency.
+    """
+    shown = [cell for cell in analysis.cells if _has_started(analysis, cell)]
+    groups: dict[tuple[object, ...], list[CellSummary]] = {}
+    for cell in sorted(shown, key=lambda cell: (cell.cell.scenario, cell.cell.variant)):
+        groups.setdefault(_group(cell.cell), []).append(cell)
+    found = []
+    kinds: tuple[tuple[str, str, Callable[[CellSummary], str]], ...] = (
+        ("Training, images/s", "training", lambda cell: _speed(cell, marks)),
+        ("Latency, ms, batch 1", "latency", _latency),
+        ("Test accuracy", "", _accuracy),
+    )
+    for title, measure, text in kinds:
+        for own in groups.values():
+            place = f", {_place(own[0].cell)}" if len(groups) > 1 else ""
+            contests = {_network(contest.leader.cell): contest for contest in won.get(measure, ())}
+            made = _table(title + place, own, titles, text, contests, marks)
+            if any(value.strip(MISSING) and value != "failed" for _, values, _ in made.rows for value in values):
+                found.append(made)
+    return found
+
+
+def framework_order(name: str) -> tuple[int, str]:
+    """Return the key by which frameworks are sorted."""
+    return (ORDER.index(name) if name in ORDER else len(ORDER), name)
+
+
+def _table(
+    title: str,
+    cells: Sequence[CellSummary],
+    titles: Mapping[str, str],
+    text: Callable[[CellSummary], str],
+    contests: Mapping[Cell, Contest],
+    marks: Marks,
+) -> Table:
+    frameworks = sorted({cell.cell.framework for cell in cells}, key=framework_order)
+    batches: dict[str, set[int]] = {}
+    for cell in cells:
+        batches.setdefault(cell.cell.label, set()).add(cell.cell.batch)
+    rows: dict[Cell, dict[str, str]] = {}
+    for cell in cells:
+        rows.setdefault(_network(cell.cell), {})[cell.cell.framework] = text(cell)
+    own = [contest for network, contest in contests.items() if network in rows]
+    named = any(not contest.unknown for contest in own)
+    return Table(
+        title,
+        tuple(printable(titles.get(name, name)) for name in frameworks),
+        ("Fastest" if named else f"Ahead{SINGLE}") if own else "",
+        tuple(
+            (
+                printable(network.label) + (f" b{network.batch}" if len(batches[network.label]) > 1 else ""),
+                tuple(values.get(name, MISSING) for name in frameworks),
+                _leader(contests.get(network), titles, marks, single=SINGLE if named else ""),
+            )
+            for network, values in rows.items()
+        ),
+    )
+
+
+def _leader(contest: Contest | None, titles: Mapping[str, str], marks: Marks, single: str) -> str:
+    """Return which framework is the fastest and by which factor. single: mark of a lead in a single launch."""
+    if contest is None:
+        return ""
+    second = min(contest.ratios, key=lambda ratio: ratio.ratio)
+    lead = f"{titles.get(contest.leader.cell.framework, contest.leader.cell.framework)} {format_ratio(second.ratio)}"
+    if contest.named:
+        return lead
+    if not contest.unknown:
+        return "tie"
+    unsteady = marks.unsteady & {second.numerator.key, second.denominator.key}
+    return "too close to call" if unsteady or second.ratio < CLOSE else lead + single
+
+
+def format_ratio(ratio: float) -> str:
+    """Return for example `1.004×`, `1.04×`, `1.4×` or `12×`."""
+    return f"{format_number(ratio, 4 if ratio < 1.01 else 3 if ratio < 1.1 else 2)}×"
+
+
+def _network(cell: Cell) -> Cell:
+    """Return the cell without its framework, as the key of a row."""
+    return replace(cell, framework="")
+
+
+def _group(cell: Cell) -> tuple[object, ...]:
+    return cell.device, cell.devices, cell.lane, cell.precision
+
+
+def _place(cell: Cell) -> str:
+    """Return where and how a group of cells was measured, for example `GPU`, or `CPU, tuned, bf16`."""
+    devices = f"{cell.devices} × " if cell.devices > 1 else ""
+    details = [part for part, usual in ((cell.lane, "stock"), (cell.precision, "fp32")) if part != usual]
+    return ", ".join([devices + DEVICES[cell.device], *details])
+
+
+def _has_started(analysis: RunAnalysis, cell: CellSummary) -> bool:
+    """Return whether a launch of the cell was not skipped."""
+    return any(record.key == cell.key and record.status != "skipped" for record in analysis.run.records)
+
+
+def _speed(cell: CellSummary, marks: Marks) -> str:
+    return "failed" if cell.images_per_s is None else format_number(cell.images_per_s) + marks.of(cell.key)
+
+
+def _latency(cell: CellSummary) -> str:
+    return "failed" if cell.p50_ms is None else format_number(cell.p50_ms, 2)
+
+
+def _accuracy(cell: CellSummary) -> str:
+    return MISSING if cell.test_accuracy is None or cell.synthetic else format_percent(cell.test_accuracy, 2)

@@ -1,0 +1,42 @@
+"""Describe in one line each what a run will do."""
+
+from collections import Counter
+from collections.abc import Collection
+
+from kit.model.environment import EnvironmentKey
+from kit.model.formatting import format_count
+from kit.model.machine import Machine
+from kit.model.plan import Plan
+from kit.planning.profiles import find_profile
+
+DEVICES = {"cpu": "CPU", "cuda": "GPU"}
+
+
+def describe_place(machine: Machine, note: str) -> str:
+    """Return machine and engine in one line. note: a sentence about the engine and why it was chosen."""
+    return f"{machine.description_with_memory} · {note.removeprefix('Using ').removesuffix('.')}"
+
+
+def describe_launches(plan: Plan, left_out: Collection[EnvironmentKey]) -> str:
+    """Return the number of cells and launches of a plan, and what is skipped.
+
+    left_out: environments that cannot run here.
+    """
+    profile = find_profile(plan.profile)
+    runs = {launch.key: launch.cell.device for launch in plan.launches if launch.environment_key not in left_out}
+    skipped = {launch.key: launch.cell.device for launch in plan.launches if launch.environment_key in left_out}
+    sentences = []
+    if runs:
+        most = max(Counter(launch.key for launch in plan.launches if launch.key in runs).values())
+        more = " or more" if profile.precise and plan.rounds is None else ""
+        sentences.append(f"{_counts(runs.values())}, {format_count(most, 'launch')}{more} each: {profile.purpose}.")
+    if skipped:
+        sentences.append(f"{_counts(skipped.values())} {'is' if len(skipped) == 1 else 'are'} skipped.")
+    return " ".join(sentences)
+
+
+def _counts(devices: Collection[str]) -> str:
+    """Return for example `18 cells on the CPU and 18 on the GPU`. devices: of each cell."""
+    (first, cells), *others = Counter(devices).items()
+    parts = [f"{format_count(cells, 'cell')} on the {DEVICES[first]}"]
+    return " and ".join(parts + [f"{count} on the {DEVICES[device]}" for device, count in others])
