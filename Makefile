@@ -27,7 +27,7 @@ $(BIN)/kit: requirements-dev.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-run: setup ## measure this machine with kit run --all (RUN_ARGS adds options)
+run: setup ## measure this machine with kit run --all (RUN_ARGS= adds options)
 	$(BIN)/kit run --all $(RUN_ARGS)
 
 test: setup ## run all quick tests, and say what was skipped and why
@@ -45,7 +45,7 @@ test-cuda-stubs: setup ## run ONNX Runtime on stubs of CUDA (needs gcc)
 test-docker: setup ## run all container tests, with whole runs (needs Docker)
 	$(BIN)/python -m pytest tests/docker -m "not large"
 
-test-slow: setup ## run the tests that need an otherwise idle machine, and those with large images
+test-slow: setup ## run the tests that need an idle machine or large images
 	$(BIN)/python -m pytest tests/slow tests/docker/test_cuda_images.py
 
 test-gpu: setup ## run the tests that need an NVIDIA GPU
@@ -99,7 +99,7 @@ format: setup ## format the code, and fix what ruff can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lock: setup ## update all locks, and the lists of device code (several GB)
+lock: setup ## update all locks and lists of device code (several GB)
 	$(LOCK) pyproject.toml --universal -o requirements.lock
 	$(LOCK) pyproject.toml --universal --group dev -c requirements.lock -o requirements-dev.lock
 	$(LOCK) tests/contract/tools.in --no-annotate -c requirements-dev.lock -o tests/contract/tools.lock
@@ -109,12 +109,12 @@ lock: setup ## update all locks, and the lists of device code (several GB)
 docs: setup ## generate docs/records.md from the types
 	$(BIN)/python -m tests.records_doc
 
-docs-faults: setup ## generate docs/faults.md from the tests that inject faults
+docs-faults: setup ## generate docs/faults.md from the tests with faults
 	$(BIN)/python -m tests.faults_doc
 
 images: setup ## build all images for CPU and CUDA
 	$(BIN)/kit build --device cpu --device cuda --engine docker
 
-clean: ## remove leftovers of dead runs, .venv and the caches of this folder
+clean: ## remove leftovers of dead runs, .venv and caches
 	[ ! -x $(BIN)/kit ] || $(BIN)/kit clean
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

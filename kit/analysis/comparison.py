@@ -116,6 +116,24 @@ def group_means(comparisons: Sequence[Comparison]) -> list[GroupMean]:
     ]
 
 
+@dataclass(frozen=True)
+class Overall:
+    """The geometric mean of the ratios of all compared cells. interval: over cells as in `GroupMean`, None for fewer
+    than MIN_CELLS cells."""
+
+    cells: int
+    ratio: float
+    interval: Interval | None
+
+
+def overall(comparisons: Sequence[Comparison]) -> Overall | None:
+    """Return the mean of all cells that have a ratio, None if there is none."""
+    ratios = [comparison.ratio for comparison in comparisons if comparison.ratio is not None]
+    if not ratios:
+        return None
+    return Overall(len(ratios), geometric_mean(ratios), t_interval(ratios) if len(ratios) >= MIN_CELLS else None)
+
+
 def _compare_cell(key: str, base: Run, new: Run, measure: Measure) -> Comparison:
     old, now = _cell_result(key, base, measure), _cell_result(key, new, measure)
     if not (old.speeds and now.speeds):

@@ -11,7 +11,7 @@ from kit.model.errors import DataError
 from kit.model.formatting import format_bytes
 from kit.planning import catalog
 from kit.planning.selection import DEFAULT_VARIANT
-from scenarios.spec import DATASETS, digest
+from scenarios.spec import DATASETS, Scenario, digest
 
 
 class Listing(NamedTuple):
@@ -34,10 +34,20 @@ def scenarios() -> Listing:
     )
     found = [scenario for variants in catalog.scenarios().values() for scenario in variants.values()]
     return Listing(
-        [asdict(s) | {"variant": s.variant or DEFAULT_VARIANT, "digest": digest(s)} for s in found],
+        [_entry(scenario) for scenario in found],
         columns,
         [[s.name, s.variant or DEFAULT_VARIANT, s.dataset, str(s.batch), str(s.epochs), s.study] for s in found],
     )
+
+
+def _entry(scenario: Scenario) -> dict[str, Any]:
+    """Return all fields of a scenario. Layers and the optimizer have their type, because their fields may be equal."""
+    return asdict(scenario) | {
+        "variant": scenario.variant or DEFAULT_VARIANT,
+        "digest": digest(scenario),
+        "layers": [{"type": type(layer).__name__, **asdict(layer)} for layer in scenario.layers],
+        "optimizer": {"type": type(scenario.optimizer).__name__, **asdict(scenario.optimizer)},
+    }
 
 
 def frameworks() -> Listing:

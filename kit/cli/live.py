@@ -81,6 +81,7 @@ class LiveProgress:
         self._console = Console(file=stream, highlight=False)
         self._live = Live(self, console=self._console, transient=True, refresh_per_second=REFRESH_PER_S)
         self._phase: _LivePhase | None = None
+        self._had_phase = False
         self._tasks: list[_LiveTask] = []
         self._lock = threading.Lock()
 
@@ -90,9 +91,13 @@ class LiveProgress:
 
     def __exit__(self, *error: object) -> None:
         self._live.stop()
+        self._console.print()  # what follows on stdout has a distance
 
     @contextmanager
     def phase(self, name: str, total: float = 0) -> Iterator[Phase]:
+        if not self._had_phase:
+            self._console.print()
+        self._had_phase = True
         self._phase = phase = _LivePhase(name, total)
         try:
             yield phase

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 WIDTH = 80  # notes are not wider, even on a wider terminal
 MAX_NAMED = 3  # cells with the same failure; more are counted
-GAP_AFTER_MARK = "  "
+NO_BREAK = "\N{NO-BREAK SPACE}"
 LABEL = 13  # characters before a command or a path
 
 UNSTEADY_CODES = frozenset(
@@ -203,13 +204,13 @@ def _on(device: str) -> str:
 
 
 def _wrapped(texts: Iterable[str], width: int) -> list[str]:
-    """Break lines between words. A line that begins with a mark continues below its text."""
+    """Break lines between words, but not inside a command. A line with a mark continues below its text."""
     found = []
     for text in texts:
-        indent = "   " if text[1:3] == GAP_AFTER_MARK else "  "
-        found += textwrap.wrap(
-            printable(text), width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-        )
+        indent = " " * (3 if text[1:3] == "  " else 2)
+        whole = re.sub(r"`[^`]*`", lambda command: command[0].replace(" ", NO_BREAK), printable(text))
+        wrapped = textwrap.wrap(whole, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        found += [line.replace(NO_BREAK, " ") for line in wrapped]
     return found
 
 

@@ -8,7 +8,17 @@ from dataclasses import asdict
 from string import ascii_uppercase
 from typing import Any, NamedTuple
 
-from kit.analysis.comparison import ABSENT, CellResult, CellStatus, Comparison, GroupMean, group_means
+from kit.analysis.comparison import (
+    ABSENT,
+    MIN_CELLS,
+    CellResult,
+    CellStatus,
+    Comparison,
+    GroupMean,
+    Overall,
+    group_means,
+    overall,
+)
 from kit.analysis.differences import Difference, Severity
 from kit.analysis.gate import FAILING, GateOutcome, GateResult, JudgedCell, Whole, exit_code_after
 from kit.analysis.intervals import MIN_LAUNCHES, Interval, Verdict
@@ -54,7 +64,7 @@ class Section(NamedTuple):
 def comparison_section(comparisons: Sequence[Comparison], runs: Sequence[Run], new: int, measure: Measure) -> Section:
     """Return every cell that has an ok launch in the first run or in the run with the index `new`.
 
-    The notes have counts, group means, differences, and the reasons why cells are missing.
+    The notes have counts, group means, differences, the reasons why cells are missing, and the overall ratio.
     """
     names, titles = _names(runs), (letter(0), letter(new))
     shown = [comparison for comparison in comparisons if comparison.base.speeds or comparison.new.speeds]
@@ -70,6 +80,7 @@ def comparison_section(comparisons: Sequence[Comparison], runs: Sequence[Run], n
         skipped = sum(map(_skipped, neither))
         whole = f", {'all' if skipped == len(neither) else skipped} of them skipped" if skipped else ""
         lines.append(f"Ok in neither run: {format_count(len(neither), 'cell')}{whole}")
+    lines += _overall(comparisons, titles)
     rows = [_row(comparison, comparison.verdict, names) for comparison in shown]
     return Section(_columns(measure, *titles, f"{titles[1]}/{titles[0]}", "Verdict"), rows, _wrapped(lines))
 
@@ -157,6 +168,7 @@ def comparison_json(
                 "measure": measure,
                 "cells": [_cell_json(comparison) for comparison in comparisons],
                 "means": [_mean_json(mean) for mean in group_means(comparisons)],
+                "overall": _overall_json(overall(comparisons)),
             }
             for run, measure, comparisons in compared
         ],
@@ -230,6 +242,21 @@ def _mean(mean: GroupMean) -> str:
         f"{mean.group}: {_number(mean.interval.estimate)} times ({_range(mean.interval)}), geometric mean of "
         f"{format_count(mean.cells, 'cell')}"
     )
+
+
+def _overall(comparisons: Sequence[Comparison], titles: Titles) -> list[str]:
+    """Return the overall ratio. Its interval is over cells, not over rounds."""
+    mean = overall(comparisons)
+    if mean is None:
+        return []
+    what = f"{titles[1]} is {_number(mean.ratio)} times as fast as {titles[0]}"
+    cells = f"geometric mean of {format_count(mean.cells, 'cell')}"
+    if mean.interval is None:
+        return [f"Overall: {what} ({cells}; an interval needs {MIN_CELLS} cells)."]
+    return [
+        f"Overall: {what}, interval {_range(mean.interval)} ({cells}). The interval is over cells: it shows how much "
+        "the ratio differs between cells, not the noise of one cell."
+    ]
 
 
 def _shared_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], titles: Titles) -> list[str]:
@@ -332,6 +359,12 @@ def _result_json(cell: CellResult) -> dict[str, Any]:
 def _mean_json(mean: GroupMean) -> dict[str, Any]:
     interval = _interval_json(mean.interval)
     return {"group": mean.group, "cells": mean.cells, "ratio": mean.interval.estimate, "interval": interval}
+
+
+def _overall_json(mean: Overall | None) -> dict[str, Any] | None:
+    if mean is None:
+        return None
+    return {"cells": mean.cells, "ratio": mean.ratio, "interval": _interval_json(mean.interval)}
 
 
 def _whole_json(whole: Whole | None) -> dict[str, Any] | None:

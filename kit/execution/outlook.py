@@ -29,14 +29,19 @@ def describe_launches(plan: Plan, left_out: Collection[EnvironmentKey]) -> str:
     if runs:
         most = max(Counter(launch.key for launch in plan.launches if launch.key in runs).values())
         more = " or more" if profile.precise and plan.rounds is None else ""
-        sentences.append(f"{_counts(runs.values())}, {format_count(most, 'launch')}{more} each: {profile.purpose}.")
+        sentences.append(
+            f"{_counts(runs.values(), 'cell')}, {format_count(most, 'launch')}{more} each ({profile.name})."
+        )
     if skipped:
-        sentences.append(f"{_counts(skipped.values())} {'is' if len(skipped) == 1 else 'are'} skipped.")
+        text = _counts(skipped.values(), "" if runs else "cell")
+        sentences.append(f"{text} {'is' if len(skipped) == 1 else 'are'} skipped.")
     return " ".join(sentences)
 
 
-def _counts(devices: Collection[str]) -> str:
-    """Return for example `18 cells on the CPU and 18 on the GPU`. devices: of each cell."""
-    (first, cells), *others = Counter(devices).items()
-    parts = [f"{format_count(cells, 'cell')} on the {DEVICES[first]}"]
-    return " and ".join(parts + [f"{count} on the {DEVICES[device]}" for device, count in others])
+def _counts(devices: Collection[str], noun: str) -> str:
+    """Return for example `18 cells on the CPU and 18 on the GPU`. devices: of each cell. noun: may be empty."""
+    parts: list[str] = []
+    for device, count in Counter(devices).items():
+        counted = format_count(count, noun) if noun and not parts else str(count)
+        parts.append(f"{counted} on the {DEVICES[device]}")
+    return " and ".join(parts)
