@@ -27,7 +27,7 @@ $(BIN)/kit: requirements-dev.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-run: setup ## measure this machine with kit run --all (RUN_ARGS= adds options)
+run: setup ## measure this machine with kit run --all (RUN_ARGS adds options)
 	$(BIN)/kit run --all $(RUN_ARGS)
 
 test: setup ## run all quick tests, and say what was skipped and why

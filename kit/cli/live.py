@@ -56,8 +56,8 @@ class _LivePhase:
         amount = format_amount(self.done, self.total, "")
         if self.ends_at is None:
             return ", ".join(filter(None, (amount, format_duration(now - self.began))))
-        about = format_about(max(self.ends_at - now, 0))
-        return ", ".join(filter(None, (amount, f"{about} left" if about.startswith("a ") else f"about {about} left")))
+        left = f"{format_about(max(self.ends_at - now, 0))} left"
+        return ", ".join(filter(None, (amount, left)))
 
 
 class _LiveTask:

@@ -253,10 +253,8 @@ def _overall(comparisons: Sequence[Comparison], titles: Titles) -> list[str]:
     cells = f"geometric mean of {format_count(mean.cells, 'cell')}"
     if mean.interval is None:
         return [f"Overall: {what} ({cells}; an interval needs {MIN_CELLS} cells)."]
-    return [
-        f"Overall: {what}, interval {_range(mean.interval)} ({cells}). The interval is over cells: it shows how much "
-        "the ratio differs between cells, not the noise of one cell."
-    ]
+    why = "it shows how much the ratio differs between cells, not the noise of one cell"
+    return [f"Overall: {what}, interval {_range(mean.interval)} ({cells}). The interval is over cells: {why}."]
 
 
 def _shared_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], titles: Titles) -> list[str]:

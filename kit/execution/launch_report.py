@@ -89,7 +89,7 @@ class LaunchReport:
             return
         own = [each for each, _ in self.records if each.launch == record.launch]
         seconds = format_duration(sum(each.seconds for each in own))
-        left = f", about {format_about(self._left_s())} left" if self._coming else ""
+        left = f", {format_about(self._left_s())} left" if self._coming else ""
         self._progress.log(f"Round {record.launch}: {format_count(len(own), 'launch')}, {seconds}{left}")
 
 

@@ -17,23 +17,22 @@ def describe_place(machine: Machine, note: str) -> str:
     return f"{machine.description_with_memory} · {note.removeprefix('Using ').removesuffix('.')}"
 
 
-def describe_launches(plan: Plan, left_out: Collection[EnvironmentKey]) -> str:
+def describe_launches(plan: Plan, left_out: Collection[EnvironmentKey], runs: int = 1) -> str:
     """Return the number of cells and launches of a plan, and what is skipped.
 
-    left_out: environments that cannot run here.
+    left_out: environments that cannot run here. runs: number of runs that are measured in the same rounds.
     """
     profile = find_profile(plan.profile)
-    runs = {launch.key: launch.cell.device for launch in plan.launches if launch.environment_key not in left_out}
+    planned = {launch.key: launch.cell.device for launch in plan.launches if launch.environment_key not in left_out}
     skipped = {launch.key: launch.cell.device for launch in plan.launches if launch.environment_key in left_out}
     sentences = []
-    if runs:
-        most = max(Counter(launch.key for launch in plan.launches if launch.key in runs).values())
+    if planned:
+        most = max(Counter(launch.key for launch in plan.launches if launch.key in planned).values())
         more = " or more" if profile.precise and plan.rounds is None else ""
-        sentences.append(
-            f"{_counts(runs.values(), 'cell')}, {format_count(most, 'launch')}{more} each ({profile.name})."
-        )
+        each = f"{format_count(most, 'launch')}{more} each{' in both runs' if runs > 1 else ''}"
+        sentences.append(f"{_counts(planned.values(), 'cell')}, {each} ({profile.name}).")
     if skipped:
-        text = _counts(skipped.values(), "" if runs else "cell")
+        text = _counts(skipped.values(), "" if planned else "cell")
         sentences.append(f"{text} {'is' if len(skipped) == 1 else 'are'} skipped.")
     return " ".join(sentences)
 

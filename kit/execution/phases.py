@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kit.analysis.ceilings import best_ceilings, ceiling_value
 from kit.datasets.service import ResolvedData
+from kit.engines import registry
 from kit.engines.base import Engine
 from kit.execution.launch_report import DEVICES, LaunchReport
 from kit.execution.resolve import DataSets, Resolver
@@ -72,8 +73,10 @@ def build(progress: Progress, engine: Engine, wanted: Sequence[tuple[Framework, 
 
 
 def _environments(engine: str) -> str:
-    """Return the name of the phase that makes environments."""
-    return "Packages" if engine == "local" else "Images"
+    """Return the name of the phase that makes environments. engine: its name."""
+    return next(
+        ("Packages" for entry in registry.entries() if entry.name == engine and entry.makes != "image"), "Images"
+    )
 
 
 def _announced(phase: Phase, needed: Mapping[EnvironmentKey, bool]) -> Iterator[EnvironmentKey]:

@@ -70,10 +70,10 @@ class PreparedRun:
 
     def summary(self, here: Machine) -> list[str]:
         """Return three lines: machine and engine, cells and launches, time and disk space."""
-        cost = f"About {format_about(self.seconds)} and {format_bytes(self.disk_bytes)} of disk."
+        cost = f"{format_about(self.seconds).capitalize()} and {format_bytes(self.disk_bytes)} of disk."
         return [
             describe_place(here, self.note),
-            describe_launches(self.plan, self.refusals),
+            describe_launches(self.plan, self.refusals, runs=2 if self.base else 1),
             f"{cost} Ctrl-C keeps what is measured.",
         ]
 

@@ -20,16 +20,16 @@ def format_duration(seconds: float) -> str:
 
 
 def format_about(seconds: float) -> str:
-    """Return an estimated duration, rounded up: `a few seconds`, `40 s`, `12 min` or `1 h 30 min`."""
+    """Return an estimated duration, rounded up: `a few seconds`, `about 40 s`, `about 12 min` or `about 1 h 30 min`."""
     if seconds < 15:
         return "a few seconds"
     if seconds <= 60:
-        return f"{10 * math.ceil(seconds / 10)} s"
+        return f"about {10 * math.ceil(seconds / 10)} s"
     minutes = math.ceil(seconds / 60)
     if minutes < 60:
-        return f"{minutes} min"
+        return f"about {minutes} min"
     hours, rest = divmod(10 * math.ceil(minutes / 10), 60)
-    return f"{hours} h {rest:02d} min" if rest else f"{hours} h"
+    return f"about {hours} h {rest:02d} min" if rest else f"about {hours} h"
 
 
 def format_bytes(count: float) -> str:

@@ -19,6 +19,8 @@ from kit.model.errors import EngineError, ImageError
 from tests import fakes
 from tests.command import Called, Kit
 
+ROOT = Path(__file__).parents[2]
+
 
 def test_the_help_imports_nothing_heavy() -> None:
     program = "import atexit, sys; atexit.register(lambda: print(*sys.modules)); from kit.cli import main; main()"
@@ -92,6 +94,23 @@ def test_list_shows_what_exists(kit: Kit) -> None:
     for words in ("catdog-cnn", "conv-dropout", "TensorFlow", "Fashion-MNIST"):
         assert words in text
     assert set(json.loads(kit("list", "datasets", "--json").out)) == {"datasets"}
+
+
+def test_the_listed_layers_and_optimizers_have_their_type(kit: Kit) -> None:
+    (scenario,) = [
+        each
+        for each in json.loads(kit("list", "scenarios", "--json").out)["scenarios"]
+        if (each["name"], each["variant"]) == ("mnist-cnn", "default")
+    ]
+    assert [layer["type"] for layer in scenario["layers"]][:2] == ["Conv", "MaxPool"]
+    assert scenario["layers"][0]["filters"] == 32
+    assert scenario["optimizer"]["type"] == "Adam"
+
+
+def test_the_help_of_make_fits_80_columns() -> None:
+    help_text = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "measure this machine" in help_text
+    assert max(map(len, help_text.splitlines())) <= 80
 
 
 def test_verify_without_data_sets_names_the_command_that_downloads_them(kit: Kit) -> None:

@@ -48,12 +48,30 @@ def test_compare_shows_every_run_against_the_first(kit: Kit) -> None:
     assert re.search(r"^cifar-cnn/torch/cpu\* +1,000 +absent +missing$", called.out, re.MULTILINE)
     assert re.search(r"^mnist-cnn/torch/cpu\* +1,000 +1,000 +1\.000 +0\.\d{3}-1\.\d{3} +tie$", called.out, re.MULTILINE)
     assert max(map(len, called.out.splitlines())) <= 80
+    assert "Overall: B is 0.900 times as fast as A (geometric mean of 1 cell; an interval" in called.out
     document = json.loads(kit("compare", "before", "after", "--json").out)
     assert [run["run"] for run in document["runs"]] == ["before", "after"]
     assert document["comparisons"][0]["measure"] == "training"
     slower = document["comparisons"][0]["cells"][0]
     assert (slower["verdict"], slower["base"]["launches"]) == ("slower", 5)
     assert slower["interval"][0] < slower["ratio"] < slower["interval"][1] < 1
+
+
+def test_compare_ends_with_the_overall_ratio_and_its_interval_over_cells(kit: Kit) -> None:
+    scenarios = ("mnist-cnn", "cifar-cnn", "fashion-mlp", "cifar-mlp")
+    factors = (0.8, 0.9, 1.0, 1.1)
+    saved("before", dict.fromkeys(scenarios, STEADY))
+    saved("after", {name: [speed * by for speed in STEADY] for name, by in zip(scenarios, factors, strict=True)})
+    called = kit("compare", "before", "after")
+    *_, last = called.out.replace("\n  ", " ").splitlines()
+    assert last == (
+        "Overall: B is 0.943 times as fast as A, interval 0.758-1.173 (geometric mean of 4 cells). The interval is "
+        "over cells: it shows how much the ratio differs between cells, not the noise of one cell."
+    )
+    (found,) = json.loads(kit("compare", "before", "after", "--json").out)["comparisons"]
+    assert found["overall"]["cells"] == 4
+    assert found["overall"]["ratio"] == pytest.approx((0.8 * 0.9 * 1.1) ** 0.25)
+    assert found["overall"]["interval"] == pytest.approx([0.758, 1.173], abs=0.001)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ import re
 import pytest
 
 from kit.cli import console
-from kit.cli.console import Column, RichProgress, plain_table
-from kit.model.progress import PlainProgress
+from kit.cli.console import Column, plain_table
+from kit.cli.live import LiveProgress, phase_line
+from kit.model.progress import Outcome, PlainProgress
 
 
 class Clock:
@@ -32,12 +33,34 @@ def test_plain_progress_shows_begin_and_end_and_few_lines_in_between() -> None:
     assert middle[0] == "Downloading mnist: 3.2 MiB of 10 MiB"
 
 
+def test_a_plain_phase_begins_and_ends_with_one_line() -> None:
+    lines: list[str] = []
+    clock = Clock()
+    progress = PlainProgress(lines.append, clock)
+    with progress.phase("Images", 3) as phase:
+        phase.now("TensorFlow on the CPU", 60.0)
+        phase.advance(1)
+        phase.result("a figure")
+        progress.log("a line for the log")
+        clock.now = 204.0
+        phase.end(Outcome("3 built"))
+    with progress.phase("Data") as phase:
+        phase.end(Outcome("synthetic: 1 data set is not available", good=False))
+    assert lines == [
+        "Images ...",
+        "a line for the log",
+        "Images: 3 built, 3 min 24 s",
+        "Data ...",
+        "Data: ! synthetic: 1 data set is not available, 0.0 s",
+    ]
+
+
 def test_plain_progress_shows_a_failure() -> None:
     lines: list[str] = []
     progress = PlainProgress(lines.append, Clock())
-    with pytest.raises(RuntimeError), progress.task("Image"):
+    with pytest.raises(RuntimeError), progress.phase("Images"), progress.task("image"):
         raise RuntimeError
-    assert lines == ["Image ...", "Image: stopped, 0.0 s"]
+    assert lines == ["Images ...", "image ...", "image: ! stopped, 0.0 s", "Images: ! stopped, 0.0 s"]
 
 
 class Terminal(io.StringIO):
@@ -50,21 +73,78 @@ class Terminal(io.StringIO):
         return [row.rstrip() for row in re.split(r"[\r\n]+", text)]
 
 
-def test_bars_fit_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def live(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> LiveProgress:
+    """Return what shows progress on a terminal of 80 columns. Call it in the test: pytest replaces stderr before."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm")
-    terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    label = "catdog-cnn+conv-dropout/onnxruntime/cuda/stock/fp32/b32"
-    with console.show_progress() as progress, progress.task(label, total=825 << 20, unit="B") as task:
-        assert isinstance(progress, RichProgress)
-        task.advance(400 << 20)
-        task.describe("from a host with a rather long name")
-        progress.bars.refresh()
+    shown = console.show_progress()
+    assert isinstance(shown, LiveProgress)
+    return shown
+
+
+def test_live_rows_show_how_far_the_phase_is_and_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    with live(terminal, monkeypatch) as progress, progress.phase("Measuring") as phase:
+        phase.expect(18)
+        phase.advance(11)
+        phase.now("fashion-mlp in TensorFlow", 100.0)
+        phase.result("mnist-cnn in PyTorch: 3,490 images/s")
+        progress.refresh()
+        progress.log("only in the log")
+        phase.end(Outcome("18 cells"))
     rows = terminal.rows()
-    assert any("400 MiB of 825 MiB" in row for row in rows)
-    assert max(len(row) for row in rows if "MiB" in row) <= 80
-    assert any(re.fullmatch(rf"{re.escape(label)}: done, [\d.]+ s", row) for row in rows)
+    assert any(re.fullmatch("Measuring  ━+[╸╺]?━*  11 of 18, about 2 min left", row) for row in rows)
+    assert max(map(len, rows)) == 80
+    assert " " * 11 + "fashion-mlp in TensorFlow" in rows
+    assert " " * 11 + "mnist-cnn in PyTorch: 3,490 images/s" in rows
+    assert "Measuring  ✓ 18 cells" in rows
+    assert not any("only in the log" in row for row in rows)
+
+
+def test_a_step_is_shown_while_it_runs_and_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    label = "Download " + "x" * 90
+    with live(terminal, monkeypatch) as progress, progress.phase("Data", 4) as phase:
+        with progress.task("Download train.gz from host", 825 << 20, "B") as task:
+            task.advance(400 << 20)
+            progress.refresh()
+        with progress.task(label):
+            progress.refresh()
+        phase.end(Outcome("4 data sets ready"))
+    rows = terminal.rows()
+    assert any("Download train.gz from host 400 MiB of 825 MiB" in row for row in rows)
+    assert max(map(len, rows)) == 80
+    assert any(row.endswith("x…") for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "took", "width", "lines"),
+    [
+        (Outcome("3 built"), "3 min 24 s", 80, ["Images     ✓ 3 built" + " " * 50 + "3 min 24 s"]),
+        (Outcome("1 failed", good=False), "", 80, ["Images     ! 1 failed"]),
+        (
+            Outcome("a long outcome " * 3),
+            "28 s",
+            40,
+            ["Images     ✓ a long outcome a long  28 s", " " * 13 + "outcome a long"],
+        ),
+    ],
+)
+def test_a_phase_leaves_one_line_with_its_time_at_the_right_end(
+    outcome: Outcome, took: str, width: int, lines: list[str]
+) -> None:
+    assert phase_line("Images", outcome, took, width).plain.splitlines()[: len(lines)] == lines
+
+
+@pytest.mark.parametrize(("variable", "colors"), [("NO_COLOR", False), ("UNUSED", True)])
+def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch, variable: str, colors: bool) -> None:
+    terminal = Terminal()
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv(variable, "1")
+    with live(terminal, monkeypatch) as progress, progress.phase("Images") as phase:
+        phase.end(Outcome("3 built"))
+    assert ("\x1b[32m✓" in terminal.getvalue()) is colors
 
 
 def test_a_table_fits_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,7 @@ def test_both_runs_are_measured_in_the_same_rounds_in_pairs(kit: Kit, engine: fa
     assert ended.out.count("2 cells: 2 tie") == 2
     assert 0 < ended.out.index("Training images/s") < ended.out.index("Inference images/s")
     assert "Not measured in the same rounds" not in ended.out
-    assert "24 launches: about" in ended.err
+    assert "2 cells on the CPU, 6 launches each in both runs (smoke)." in ended.err
 
 
 def test_a_comparison_with_an_earlier_run_as_json(kit: Kit, earlier: Path) -> None:
