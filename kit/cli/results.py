@@ -115,7 +115,7 @@ def failures(records: Sequence[Record], titles: Mapping[str, str]) -> list[str]:
     found = []
     for reason, cells in reasons.items():
         status, text = reason
-        where = _where([*cells.values()], titles)
+        where = _where([*cells.values()], titles, most=1 if status is Status.SKIPPED else MAX_NAMED)
         launches = f", {counts[reason]} launches" if counts[reason] > len(cells) else ""
         found.append(f"{status.words.capitalize()}: {where}{launches}. {text}")
     return found
@@ -186,10 +186,10 @@ def _as_requested(analysis: RunAnalysis, key: str) -> bool:
     return any(record.key == key and record.data_note.endswith("as requested") for record in analysis.run.records)
 
 
-def _where(records: Sequence[Record], titles: Mapping[str, str]) -> str:
-    """Return the names of a few cells, or the number of many with what they have in common."""
+def _where(records: Sequence[Record], titles: Mapping[str, str], most: int) -> str:
+    """Return the names of a few cells, or the number of more than `most` with what they have in common."""
     cells = [record.cell for record in records]
-    if len(cells) <= MAX_NAMED:
+    if len(cells) <= most:
         return ", ".join(
             f"{cell.label} in {titles.get(cell.framework, cell.framework)}{_on(cell.device)}" for cell in cells
         )

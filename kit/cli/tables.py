@@ -93,9 +93,10 @@ def tables(
     titles: of the frameworks. won: the contests of the training speed and of the latency.
     """
     shown = [cell for cell in analysis.cells if _has_started(analysis, cell)]
-    groups: dict[tuple[object, ...], list[CellSummary]] = {}
+    groups: dict[tuple[str, int, str, bool, str], list[CellSummary]] = {}
     for cell in sorted(shown, key=lambda cell: (cell.cell.scenario, cell.cell.variant)):
         groups.setdefault(_group(cell.cell), []).append(cell)
+    ordered = [groups[key] for key in sorted(groups)]
     found = []
     kinds: tuple[tuple[str, str, Callable[[CellSummary], str]], ...] = (
         ("Training, images/s", "training", lambda cell: _speed(cell, marks)),
@@ -103,7 +104,7 @@ def tables(
         ("Test accuracy", "", _accuracy),
     )
     for title, measure, text in kinds:
-        for own in groups.values():
+        for own in ordered:
             place = f", {_place(own[0].cell)}" if len(groups) > 1 else ""
             contests = {_network(contest.leader.cell): contest for contest in won.get(measure, ())}
             made = _table(title + place, own, titles, text, contests, marks)
@@ -173,8 +174,9 @@ def _network(cell: Cell) -> Cell:
     return replace(cell, framework="")
 
 
-def _group(cell: Cell) -> tuple[object, ...]:
-    return cell.device, cell.devices, cell.lane, cell.precision
+def _group(cell: Cell) -> tuple[str, int, str, bool, str]:
+    """Return what the cells of a table have in common, in the order of the tables: the CPU, stock and fp32 first."""
+    return cell.device, cell.devices, cell.lane, cell.precision != "fp32", cell.precision
 
 
 def _place(cell: Cell) -> str:

@@ -39,8 +39,9 @@ def test_a_run_shows_engine_cost_results_and_report(kit: Kit, engine: fakes.Fake
     assert re.search(r"^mnist-cnn +1\.5 +1\.5 +1\.5", called.out, re.MULTILINE)
     assert "   Synthetic data: speeds are good estimates.\n" in called.out
     assert re.search(r"^Skipped: 3 cells on the GPU\. No GPU\.", called.out, re.MULTILINE)
-    report, done = re.fullmatch(r"Report: +(\S+) +\((.*)\)", called.out.splitlines()[-1]).groups()  # type: ignore[union-attr]
-    assert done.startswith("done in ")
+    label, path, *done = called.out.splitlines()[-1].split()
+    assert (label, done[:2]) == ("Report:", ["(done", "in"])
+    report = Path(path)
     assert re.fullmatch(r"reports/\d{8}-\d{6}-[0-9a-f]{4}/index\.html", str(report))
     assert "mnist-cnn" in report.read_text()
 

@@ -1,0 +1,161 @@
+"""Test what a run says while it measures: phases, launches, and the time that is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from kit.datasets.service import ResolvedData
+from kit.execution import outlook, phases
+from kit.execution.launch_report import LaunchReport
+from kit.model.progress import Outcome, PlainProgress, Silent
+from kit.planning.estimates import Pace
+from scenarios.contract.cell import CEILINGS
+from scenarios.contract.reasons import Code, Reason, Status
+from tests import examples
+from tests.examples import cell, failed, planned, record, request
+
+
+@dataclass
+class Shown:
+    """A phase that keeps what it is told."""
+
+    expected: float = 0
+    done: float = 0
+    texts: list[str] = field(default_factory=list)
+    left: list[float | None] = field(default_factory=list)
+
+    def expect(self, amount: float) -> None:
+        self.expected += amount
+
+    def advance(self, amount: float) -> None:
+        self.done += amount
+
+    def now(self, text: str, left_s: float | None = None) -> None:
+        self.texts.append(text)
+        self.left.append(left_s)
+
+    def result(self, text: str) -> None:
+        self.texts.append(text)
+
+    def end(self, outcome: Outcome) -> None:
+        pass
+
+
+def reported(rounds: list[list[tuple[str, int, float]]]) -> tuple[Shown, list[str], LaunchReport]:
+    """Report launches (framework, number, images/s) of mnist-cnn. Each took 10 s. A speed of 0 is a failure."""
+    shown, lines = Shown(), list[str]()
+    report = LaunchReport(shown, PlainProgress(lines.append), examples.plan([planned()]))
+    for launches in rounds:
+        wanted = [request(cell(framework=name), launch=number) for name, number, _ in launches]
+        report.expect([(each, False) for each in wanted])
+        for each, (_, _, speed) in zip(wanted, launches, strict=True):
+            report.start(each)
+            report.finish(record(each, speed, seconds=10.0) if speed else failed(each), of_base=False)
+    return shown, lines, report
+
+
+def test_a_single_launch_leaves_one_line_per_cell() -> None:
+    shown, lines, report = reported([[("torch", 1, 1000.0), ("tensorflow", 1, 0.0)]])
+    assert lines == [
+        "mnist-cnn/torch/cpu/stock/fp32/b64: 1,000 images/s",
+        "mnist-cnn/tensorflow/cpu/stock/fp32/b64: failed, It failed.",
+    ]
+    assert shown.texts[:2] == ["mnist-cnn in PyTorch", "mnist-cnn in PyTorch: 1,000 images/s"]
+    assert (shown.expected, shown.done) == (2, 2)
+    assert report.outcome() == Outcome("1 of 2 cells, 2 launches failed", good=False)
+
+
+def test_with_several_launches_each_cell_appears_once_and_each_round_has_a_line() -> None:
+    first = [(name, number, 1000.0 + number) for number in (1, 2, 3) for name in ("torch", "tensorflow")]
+    _, lines, report = reported([first, [("torch", 4, 1000.0)]])
+    assert [line.partition(",")[0] for line in lines] == [
+        "Round 1: 2 launches",
+        "Round 2: 2 launches",
+        "mnist-cnn/torch/cpu/stock/fp32/b64: 1",
+        "mnist-cnn/tensorflow/cpu/stock/fp32/b64: 1",
+        "Round 3: 2 launches",
+        "Round 4: 1 launch",
+    ]
+    assert lines[0] == "Round 1: 2 launches, 20 s, about 40 s left"
+    assert lines[2] == "mnist-cnn/torch/cpu/stock/fp32/b64: 1,002 images/s, 3 launches"
+    assert report.outcome() == Outcome("2 cells, 7 launches")
+
+
+def test_a_partly_failed_cell_has_its_speed_and_its_failures() -> None:
+    _, lines, _ = reported([[("torch", 1, 1000.0), ("torch", 2, 0.0), ("torch", 3, 1010.0)]])
+    cell_lines = [line for line in lines if not line.startswith("Round")]
+    assert cell_lines == ["mnist-cnn/torch/cpu/stock/fp32/b64: 1,005 images/s, 2 launches, 1 of 3 failed, It failed."]
+
+
+def test_names_say_only_what_differs() -> None:
+    both = examples.plan([planned(), planned(device="cuda")])
+    report = LaunchReport(Shown(), Silent(), both)
+    assert report.name(cell(device="cuda")) == "mnist-cnn in PyTorch on the GPU"
+    tuned = request(lane="tuned", precision="bf16").cell
+    assert report.name(tuned) == "mnist-cnn in PyTorch on the CPU, tuned, bf16"
+    assert report.name(request(scenario=CEILINGS, batch=1).cell) == "Ceilings in PyTorch on the CPU"
+
+
+def test_the_time_that_is_left_follows_what_was_measured() -> None:
+    pace = Pace()
+    assert pace.left_s([("a", 10.0), ("b", 20.0)]) == 30.0
+    pace.add("a", 10.0, 40.0)
+    assert pace.left_s([("b", 20.0)]) == 80.0, "this machine is four times slower than the typical one"
+    assert pace.left_s([("a", 10.0)]) == 40.0, "the cell was measured"
+
+
+def test_the_outcome_of_the_data_says_what_is_synthetic_or_missing() -> None:
+    real = ResolvedData("real", None, "MNIST: published files")
+    made = ResolvedData("synthetic", None, "MNIST: synthetic. No mirror answers.")
+    missing = Reason(Code.DATA_UNAVAILABLE, "No mirror answers.", "Try again.")
+    assert phases.data_outcome([real, real], "auto") == Outcome("2 data sets ready")
+    assert phases.data_outcome([made], "synthetic") == Outcome("synthetic, as requested")
+    assert phases.data_outcome([real, made], "auto") == Outcome(
+        "1 data set ready, synthetic: 1 data set is not available", good=False
+    )
+    assert phases.data_outcome([missing], "real") == Outcome("1 data set not available", good=False)
+
+
+@pytest.mark.parametrize(
+    ("needed", "existed", "outcome"),
+    [
+        (3, [False, False, False], Outcome("3 built")),
+        (3, [True, False, True], Outcome("1 built, 2 ready")),
+        (3, [True], Outcome("1 ready, 2 failed", good=False)),
+    ],
+)
+def test_the_outcome_of_the_images_counts_them(needed: int, existed: list[bool], outcome: Outcome) -> None:
+    assert phases.environments_outcome(needed, existed) == outcome
+
+
+def test_the_outcome_of_the_ceilings_has_the_best_values_of_each_device() -> None:
+    report = LaunchReport(Shown(), Silent(), examples.plan([planned()]))
+    probes = [record(request(scenario=CEILINGS, purpose="probe", batch=1, device=device)) for device in ("cpu", "cuda")]
+    one, both = (phases.ceilings_outcome(report, found) for found in (probes[:1], probes))
+    assert one == Outcome("100 GFLOP/s matrix products, 20 GB/s memory")
+    assert (
+        both.text == "CPU 100 GFLOP/s matrix products, 20 GB/s memory; GPU 100 GFLOP/s matrix products, 20 GB/s memory"
+    )
+    probe = failed(request(scenario=CEILINGS, purpose="probe", batch=1), Status.FAILED)
+    report.records.append((probe, False))
+    assert phases.ceilings_outcome(report, [probe]) == Outcome("1 of 1 probe failed", good=False)
+
+
+def test_a_run_says_what_it_will_do() -> None:
+    plan = examples.plan([planned(number, device=device) for device in ("cpu", "cuda") for number in (1, 2)])
+    assert outlook.describe_launches(plan, ()) == "1 cell on the CPU and 1 on the GPU, 2 launches each (quick)."
+    skipped = {("torch", "cuda")}
+    assert (
+        outlook.describe_launches(plan, skipped)
+        == "1 cell on the CPU, 2 launches each (quick). 1 on the GPU is skipped."
+    )
+    assert outlook.describe_launches(plan, {*skipped, ("torch", "cpu")}).endswith("are skipped.")
+    assert "each in both runs" in outlook.describe_launches(plan, skipped, runs=2)
+    standard = plan.model_copy(update={"profile": "standard"})
+    assert "2 launches or more each (standard)" in outlook.describe_launches(standard, ())
+    note = "No docker engine answers. Using the local engine."
+    assert outlook.describe_place(examples.machine(), note) == (
+        "Example CPU, 2 CPUs, 8.0 GiB, no NVIDIA GPU · No docker engine answers. Using the local engine"
+    )

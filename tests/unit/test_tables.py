@@ -1,0 +1,175 @@
+"""Test the tables of results, with their marks and leaders, at several widths."""
+
+from __future__ import annotations
+
+import pytest
+
+from kit.analysis.run_analysis import RunAnalysis, analyze_run
+from kit.analysis.summaries import contests
+from kit.cli import results, tables
+from kit.cli.tables import Marks
+from kit.model.record import Record
+from kit.planning import catalog
+from scenarios.contract.reasons import Code, Status
+from tests import examples
+from tests.examples import cell, failed, record, request
+
+TITLES = {"tensorflow": "TensorFlow", "onnxruntime": "ONNX Runtime", "torch": "PyTorch"}
+NONE = Marks(frozenset(), frozenset())
+
+
+def analyzed(*records: Record) -> RunAnalysis:
+    return analyze_run(examples.run(records), catalog.scenarios())
+
+
+def launches(scenario: str, variant: str = "", device: str = "cpu", **speeds: list[float]) -> list[Record]:
+    """One launch of a framework per speed."""
+    return [
+        record(request(cell(scenario, name, device, variant), launch=number), speed)
+        for name, own in speeds.items()
+        for number, speed in enumerate(own, start=1)
+    ]
+
+
+def shown(analysis: RunAnalysis, width: int = 80, marks: Marks = NONE) -> list[str]:
+    """The lines of the first table."""
+    won = {"training": contests(analysis.cells, analysis.run.records)}
+    return tables.tables(analysis, TITLES, marks, won)[0].lines(width)
+
+
+def test_frameworks_are_columns_in_a_fixed_order_and_networks_are_rows() -> None:
+    analysis = analyzed(
+        *launches("mnist-cnn", torch=[3490.0], tensorflow=[6640.0], onnxruntime=[4730.0]),
+        *launches("catdog-cnn", "conv-dropout", torch=[578.0], tensorflow=[1070.0]),
+    )
+    assert shown(analysis) == [
+        "Training, images/s       TensorFlow  ONNX Runtime  PyTorch  Ahead¹",
+        "─" * 75,
+        "catdog-cnn+conv-dropout       1,070             –      578  TensorFlow 1.9×",
+        "mnist-cnn                     6,640         4,730    3,490  TensorFlow 1.4×",
+    ]
+
+
+def test_a_table_that_is_too_wide_gives_each_network_its_own_lines() -> None:
+    analysis = analyzed(*launches("catdog-cnn", "conv-dropout", torch=[578.0], tensorflow=[1070.0]))
+    assert shown(analysis, 50) == [
+        "Training, images/s",
+        "──────────────────",
+        "catdog-cnn+conv-dropout",
+        "  TensorFlow  1,070",
+        "  PyTorch       578",
+        "  Ahead¹: TensorFlow 1.9×",
+    ]
+    assert shown(analysis, 200) == shown(analysis)
+
+
+def test_marks_do_not_move_the_digits() -> None:
+    analysis = analyzed(*launches("mnist-cnn", torch=[578.0]), *launches("cifar-cnn", torch=[906.0]))
+    unsteady = Marks(frozenset({"cifar-cnn/torch/cpu/stock/fp32/b32"}), frozenset())
+    cifar, mnist = shown(analysis, marks=unsteady)[2:]
+    assert cifar.endswith(" 906!")
+    assert cifar.index("906") == mnist.index("578")
+
+
+@pytest.mark.parametrize(
+    ("speeds", "unsteady", "words"),
+    [
+        ([[100.0], [120.0]], False, "PyTorch 1.2×"),
+        ([[100.0], [120.0]], True, "too close to call"),
+        ([[100.0], [104.0]], False, "too close to call"),
+        ([[100.0, 101.0, 99.0] * 2, [120.0, 121.0, 119.0] * 2], False, "PyTorch 1.2×"),
+        ([[100.0, 110.0, 90.0], [101.0, 90.0, 110.0]], False, "tie"),
+    ],
+)
+def test_a_winner_is_named_only_if_the_data_support_it(speeds: list[list[float]], unsteady: bool, words: str) -> None:
+    analysis = analyzed(*launches("mnist-cnn", tensorflow=speeds[0], torch=speeds[1]))
+    marks = Marks(frozenset({"mnist-cnn/torch/cpu/stock/fp32/b64"} if unsteady else ()), frozenset())
+    head, _, row = shown(analysis, marks=marks)
+    assert row.endswith(f"  {words}")
+    assert head.endswith("Ahead¹" if len(speeds[0]) == 1 else "Fastest")
+
+
+def test_a_lead_in_a_single_launch_is_marked_next_to_winners() -> None:
+    many = [100.0, 101.0, 99.0] * 2
+    analysis = analyzed(
+        *launches("mnist-cnn", tensorflow=many, torch=[2 * speed for speed in many]),
+        *launches("cifar-cnn", tensorflow=[100.0], torch=[300.0]),
+    )
+    head, _, *rows = shown(analysis)
+    assert head.endswith("Fastest")
+    assert [row[row.index("PyTorch") :] for row in rows] == ["PyTorch 3.0×¹", "PyTorch 2.0×"]
+
+
+def test_there_is_a_table_for_each_device_lane_and_precision() -> None:
+    tuned = record(request(lane="tuned", precision="bf16"), 900.0)
+    analysis = analyzed(
+        *launches("mnist-cnn", torch=[500.0]), *launches("mnist-cnn", device="cuda", torch=[800.0]), tuned
+    )
+    found = [table.title for table in tables.tables(analysis, TITLES, NONE, {})]
+    assert found[:3] == [
+        "Training, images/s, CPU",
+        "Training, images/s, CPU, tuned, bf16",
+        "Training, images/s, GPU",
+    ]
+    assert len(found) == 6
+
+
+def test_cells_that_differ_in_the_batch_size_have_rows() -> None:
+    analysis = analyzed(record(request(), 500.0), record(request(batch=128), 600.0))
+    assert [line.split()[:2] for line in shown(analysis)[2:]] == [["mnist-cnn", "b64"], ["mnist-cnn", "b128"]]
+
+
+def test_all_of_many_rows_are_shown() -> None:
+    every = [
+        record(request(cell(name, "torch", "cpu", variant)), 500.0)
+        for name, variants in catalog.scenarios().items()
+        for variant in variants
+    ]
+    assert len(every) > 8
+    assert len(shown(analyzed(*every))) == 2 + len(every)
+
+
+def test_a_failed_cell_says_so_and_a_skipped_one_is_left_out() -> None:
+    lacking = failed(request(cell("cifar-cnn", device="cuda")), Status.SKIPPED, Code.NO_DEVICE)
+    analysis = analyzed(
+        failed(request(cell("mnist-cnn", "torch"))), record(request(cell("mnist-cnn", "tensorflow"))), lacking
+    )
+    assert shown(analysis)[2:] == ["mnist-cnn                1,000   failed"]
+
+
+def test_accuracy_is_shown_after_whole_epochs_on_real_data() -> None:
+    def titles(one: Record) -> list[str]:
+        return [table.title for table in tables.tables(analyzed(one), TITLES, NONE, {})]
+
+    assert "Test accuracy" in titles(record(request(data="real"), epochs=2))
+    assert "Test accuracy" not in titles(record(request(data="synthetic"), epochs=2))
+    assert "Test accuracy" not in titles(record(request(data="real")))
+
+
+def test_failures_are_grouped_by_reason_with_their_remedy() -> None:
+    texts = results.failures(
+        [
+            failed(
+                request(cell(name, "torch")), Status.OUT_OF_MEMORY, message="It needs 9 GiB.", remedy="Raise --memory."
+            )
+            for name in ("mnist-cnn", "cifar-cnn")
+        ]
+        + [failed(request(cell(name, "torch", "cuda")), Status.SKIPPED) for name in ("mnist-cnn", "cifar-cnn")]
+        + [failed(request(cell("fashion-mlp", "torch"), launch=number)) for number in (1, 2)],
+        TITLES,
+    )
+    assert texts == [
+        "Out of memory: mnist-cnn in PyTorch, cifar-cnn in PyTorch. It needs 9 GiB. Raise --memory.",
+        "Failed: fashion-mlp in PyTorch, 2 launches. It failed. Look.",
+        "Skipped: 2 cells in PyTorch on the GPU. It failed. Look.",
+    ]
+
+
+def test_synthetic_cells_are_marked_only_next_to_real_ones() -> None:
+    made, real = record(request(data="synthetic")), record(request(cell("cifar-cnn"), data="real"))
+    assert results.find_marks(analyzed(made)).synthetic == frozenset()
+    mixed = analyzed(made, real)
+    marks = results.find_marks(mixed)
+    assert marks.synthetic == {made.key}
+    (line,) = [line for line in results.caveats(mixed, marks, single=False) if "synthetic" in line.lower()]
+    assert line == "*  synthetic data: speeds are good estimates. kit data fetch gets the real sets."
