@@ -116,7 +116,8 @@ def failures(records: Sequence[Record], titles: Mapping[str, str]) -> list[str]:
     for reason, cells in reasons.items():
         status, text = reason
         where = _where([*cells.values()], titles, most=1 if status is Status.SKIPPED else MAX_NAMED)
-        launches = f", {counts[reason]} launches" if counts[reason] > len(cells) else ""
+        repeated = counts[reason] > len(cells) and status is not Status.SKIPPED
+        launches = f", {counts[reason]} launches" if repeated else ""
         found.append(f"{status.words.capitalize()}: {where}{launches}. {text}")
     return found
 

@@ -243,7 +243,7 @@ class _Campaign:
 
     def _run(self, launches: Sequence[SideLaunch], report: LaunchReport) -> Iterator[tuple[Side, ReadyLaunch, Record]]:
         """Run one launch after the other. Save each record at once, then yield it."""
-        report.expect([(launch.request, side is not self.sides[0]) for side, launch in launches])
+        report.expect([launch.request for _, launch in launches])
         for side, launch in launches:
             report.start(launch.request)
             side.folder.require_space()

@@ -1,8 +1,6 @@
 """Report launches to the user: what runs now, the time that is left, and a line for each cell and round."""
 
-from collections import Counter
 from collections.abc import Sequence
-from statistics import median
 
 from kit.execution import tuned_settings
 from kit.model.formatting import format_about, format_count, format_duration
@@ -21,8 +19,8 @@ DEVICES = {"cpu": "the CPU", "cuda": "the GPU"}
 class LaunchReport:
     """Report the launches of one phase.
 
-    A terminal shows the launch that runs and the newest figure. A log gets one line per cell, when its launches are
-    done, and one line per round if there are several.
+    A terminal shows the launch that runs and the newest figure. A log gets a line for the first launch of each cell,
+    for a later launch that ends otherwise, and for each round if there are several.
     """
 
     def __init__(self, phase: Phase, progress: Progress, plan: Plan) -> None:
@@ -31,15 +29,15 @@ class LaunchReport:
         self._scenarios = catalog.scenarios()
         self._titles = {name: framework.title for name, framework in catalog.frameworks().items()}
         self._pace = Pace()
-        self._coming: list[tuple[Request, bool, float]] = []  # request, whether of the base, typical seconds
+        self._coming: list[tuple[Request, float]] = []  # with typical seconds
         self._rounds = False
-        self._logged: set[tuple[str, bool]] = set()
+        self._logged: set[tuple[str, bool, Status]] = set()
         self.records: list[tuple[Record, bool]] = []
 
-    def expect(self, launches: Sequence[tuple[Request, bool]]) -> None:
-        """Announce launches that will run next. Each has a flag: whether it belongs to the base."""
-        self._coming = [(request, of_base, request_seconds(request, self._scenarios)) for request, of_base in launches]
-        self._rounds = bool(self.records) or len({request.launch for request, _ in launches}) > 1
+    def expect(self, launches: Sequence[Request]) -> None:
+        """Announce the launches that will run next."""
+        self._coming = [(request, request_seconds(request, self._scenarios)) for request in launches]
+        self._rounds = bool(self.records) or len({request.launch for request in launches}) > 1
         self._phase.expect(len(launches))
 
     def start(self, request: Request) -> None:
@@ -48,10 +46,10 @@ class LaunchReport:
 
     def finish(self, record: Record, *, of_base: bool) -> None:
         """Report the record of the launch that began last."""
-        request, _, typical_s = self._coming.pop(0)
+        request, typical_s = self._coming.pop(0)
         self._pace.add(request.cell.key, typical_s, record.seconds)
         self.records.append((record, of_base))
-        self._phase.result(f"{self.name(record.cell)}: {_outcome([record])}")
+        self._phase.result(f"{self.name(record.cell)}: {_outcome(record)}")
         self._phase.advance(1)
         self._log_cell(record, of_base=of_base)
         self._log_round(record)
@@ -67,25 +65,24 @@ class LaunchReport:
         """Return what was measured."""
         cells = {(record.key, of_base) for record, of_base in self.records}
         failed = {(record.key, of_base) for record, of_base in self.records if not record.ok}
-        counts = f"{format_count(len(cells), 'cell')}, {format_count(len(self.records), 'launch')}"
         if not cells:
             return Outcome("nothing can be measured here", good=False)
-        return Outcome(f"{len(failed)} of {counts} failed", good=False) if failed else Outcome(counts)
+        counts = (format_count(len(cells), "cell"), format_count(len(self.records), "launch"))
+        if failed:
+            return Outcome(f"{len(failed)} of {counts[0]} failed, {counts[1]}", good=False)
+        return Outcome(", ".join(counts))
 
     def _left_s(self) -> float:
-        return self._pace.left_s((request.cell.key, typical_s) for request, _, typical_s in self._coming)
+        return self._pace.left_s((request.cell.key, typical_s) for request, typical_s in self._coming)
 
     def _log_cell(self, record: Record, *, of_base: bool) -> None:
-        """Log a cell whose launches are done. More rounds, which only some cells get, do not log it again."""
-        cell = (record.key, of_base)
-        if cell in self._logged or any((r.cell.key, base) == cell for r, base, _ in self._coming):
-            return
-        self._logged.add(cell)
-        own = [each for each, base in self.records if (each.key, base) == cell]
-        self._progress.log(f"{record.key}: {_outcome(own)}{' (base)' if of_base else ''}")
+        news = (record.key, of_base, record.status)
+        if news not in self._logged:
+            self._logged.add(news)
+            self._progress.log(f"{record.key}: {_outcome(record)}{' (base)' if of_base else ''}")
 
     def _log_round(self, record: Record) -> None:
-        if not self._rounds or any(request.launch == record.launch for request, _, _ in self._coming):
+        if not self._rounds or any(request.launch == record.launch for request, _ in self._coming):
             return
         own = [each for each, _ in self.records if each.launch == record.launch]
         seconds = format_duration(sum(each.seconds for each in own))
@@ -93,27 +90,12 @@ class LaunchReport:
         self._progress.log(f"Round {record.launch}: {format_count(len(own), 'launch')}, {seconds}{left}")
 
 
-def _outcome(records: Sequence[Record]) -> str:
-    """Return in a few words how the launches of one cell ended: their speed, and why others have none."""
-    ok = [_figure(record) for record in records if record.ok]
-    parts = [_typical(records) if len(ok) > 1 else ok[0]] if ok else []
-    for (status, message), count in Counter(
-        (record.status, record.reason.message) for record in records if record.reason
-    ).items():
-        share = f"{count} of {len(records)} " if len(records) > 1 else ""
-        parts.append(f"{share}{Status(status).words}, {message}")
-    return ", ".join(parts)
-
-
-def _typical(records: Sequence[Record]) -> str:
-    speeds = [record.result.training.images_per_s for record in records if record.result and record.result.training]
-    return f"{median(speeds):,.0f} images/s, {format_count(len(speeds), 'launch')}"
-
-
-def _figure(record: Record) -> str:
-    """Return the figure of one launch that is ok."""
+def _outcome(record: Record) -> str:
+    """Return the figure of a launch, or why it has none."""
+    if record.reason:
+        return f"{record.status.words}, {record.reason.message}"
     result = record.result
-    assert result is not None
+    assert result is not None, "a launch that is ok has a result"
     if result.ceilings:
         products = [ceiling.value for ceiling in result.ceilings if ceiling.name == "matmul"]
         return ", ".join(f"{value / 1e9:,.0f} GFLOP/s in matrix products" for value in products) or "measured"

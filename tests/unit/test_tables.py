@@ -101,17 +101,18 @@ def test_a_lead_in_a_single_launch_is_marked_next_to_winners() -> None:
 
 
 def test_there_is_a_table_for_each_device_lane_and_precision() -> None:
-    tuned = record(request(lane="tuned", precision="bf16"), 900.0)
+    tuned = [record(request(lane="tuned", precision=precision), 900.0) for precision in ("bf16", "fp32")]
     analysis = analyzed(
-        *launches("mnist-cnn", torch=[500.0]), *launches("mnist-cnn", device="cuda", torch=[800.0]), tuned
+        *launches("mnist-cnn", torch=[500.0]), *launches("mnist-cnn", device="cuda", torch=[800.0]), *tuned
     )
     found = [table.title for table in tables.tables(analysis, TITLES, NONE, {})]
-    assert found[:3] == [
+    assert found[:4] == [
         "Training, images/s, CPU",
+        "Training, images/s, CPU, tuned",
         "Training, images/s, CPU, tuned, bf16",
         "Training, images/s, GPU",
     ]
-    assert len(found) == 6
+    assert len(found) == 8
 
 
 def test_cells_that_differ_in_the_batch_size_have_rows() -> None:
