@@ -174,3 +174,15 @@ def test_synthetic_cells_are_marked_only_next_to_real_ones() -> None:
     assert marks.synthetic == {made.key}
     (line,) = [line for line in results.caveats(mixed, marks, single=False) if "synthetic" in line.lower()]
     assert line == "*  synthetic data: speeds are good estimates. kit data fetch gets the real sets."
+
+
+def test_lines_break_between_words_but_not_inside_a_command() -> None:
+    assert results._wrapped(
+        ["Skipped: 3 cells. `kit doctor` looks for a GPU.", "!  not steady: other programs ran"], 24
+    ) == [
+        "Skipped: 3 cells.",
+        "  `kit doctor` looks for",
+        "  a GPU.",
+        "!  not steady: other",
+        "   programs ran",
+    ]
