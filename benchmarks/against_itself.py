@@ -23,7 +23,7 @@ from kit import assets
 from kit.analysis.comparison import compare
 from kit.analysis.gate import gate
 from kit.analysis.intervals import MIN_LAUNCHES, Verdict
-from kit.analysis.pairing import Measure
+from kit.analysis.pairing import COMPARED, Measure
 from kit.cli.console import show_progress
 from kit.engines.local import LocalEngine
 from kit.environments.package_sources import Sources
@@ -122,7 +122,7 @@ def split(folder: RunFolder, half: Half) -> Run:
 
 def unchanged_lines(base: Run, new: Run) -> list[dict[str, object]]:
     """Return a line for training and one for inference, for two runs with no change between them."""
-    compared = {measure: compare(base, new, measure) for measure in Measure}
+    compared = {measure: compare(base, new, measure) for measure in COMPARED}
     return [
         {
             "bench": "a-a",

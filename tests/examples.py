@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -193,8 +194,13 @@ def record(
 
 
 def with_speed(of: Record, measure: Measure, images_per_s: float) -> Record:
-    """Return a copy of the record of an `ok` launch with another speed in training or in inference, even a bad one."""
+    """Return a copy of the record of an `ok` launch with another speed, even a bad one. Latency: in calls/s."""
     assert of.result
+    if measure is Measure.LATENCY:
+        assert of.result.inference
+        p50_ms = 1000 / images_per_s if images_per_s else math.inf
+        inference = replace(of.result.inference, p50_ms=p50_ms)
+        return of.model_copy(update={"result": replace(of.result, inference=inference)})
     part = replace(getattr(of.result, measure), images_per_s=images_per_s)
     return of.model_copy(update={"result": replace(of.result, **{measure: part})})
 

@@ -1,12 +1,163 @@
-"""Placeholder for the answers of a run."""
+"""Answer the questions of a reader of a run, each in one sentence. No input or output.
 
-from collections.abc import Mapping
+A winner is named only if the data support it (`Contest.named`). A single launch never names one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from kit.analysis.answer import Answer, Answers, State
+from kit.analysis.diagnosis_rules import Bottleneck
+from kit.analysis.gpu_answer import gpu_answer
+from kit.analysis.pairing import Measure
 from kit.analysis.run_analysis import RunAnalysis
+from kit.analysis.summaries import CellSummary, Contest, contests
+from kit.model.formatting import format_count, format_number, format_percent
+from scenarios.contract.cell import Device
+from scenarios.contract.reasons import Status
+
+SPEED, FRAMEWORK, GPU, LIMIT = "How fast is it?", "Which framework?", "Is the GPU worth it?", "What limits it?"
+DEVICES: Mapping[Device, str] = {"cpu": "CPU", "cuda": "GPU"}
+
+CLOSE = 1.05  # launches of a cell differ by as much, so a single launch does not show a smaller lead
+
+# What limits a cell. These words are used everywhere.
+LIMITS: Mapping[Bottleneck, str] = {
+    Bottleneck.WRONG_DEVICE: "the wrong device",
+    Bottleneck.THROTTLED: "throttling",
+    Bottleneck.INPUT_BOUND: "waiting for data",
+    Bottleneck.LAUNCH_BOUND: "fixed cost per step",
+    Bottleneck.STARVED_OF_THREADS: "idle threads",
+    Bottleneck.COMPUTE_BOUND: "arithmetic",
+    Bottleneck.MEMORY_BOUND: "memory bandwidth",
+    Bottleneck.UNCLEAR: "no clear cause",
+}
 
 
 def answers(analysis: RunAnalysis, titles: Mapping[str, str]) -> Answers:
-    """Return the answers of a run."""
-    none = Answer("?", State.NOT_MEASURED, "Not measured")
-    return Answers(none, none, none, none)
+    """Return the answers of a run. titles: name of a framework to its display name."""
+    measured = [cell for cell in analysis.cells if cell.images_per_s]
+    if not measured:
+        reason = _common_reason(analysis)
+        return Answers(*(_unmeasured(analysis, question, reason) for question in (SPEED, FRAMEWORK, GPU, LIMIT)))
+    return Answers(
+        _speed(measured),
+        _framework(analysis, measured, titles),
+        gpu_answer(GPU, analysis, measured),
+        _limit(analysis),
+    )
+
+
+def _unmeasured(analysis: RunAnalysis, question: str, reason: str) -> Answer:
+    failed = any(record.status is not Status.SKIPPED for record in analysis.run.records)
+    state = State.FAILED if failed else State.NOT_MEASURED
+    return Answer(question, state, "Not measured: no launch succeeded" if failed else "Not measured", (reason,))
+
+
+def _common_reason(analysis: RunAnalysis) -> str:
+    """Return why most launches are not ok."""
+    reasons = Counter(record.reason.message for record in analysis.run.records if record.reason)
+    return reasons.most_common(1)[0][0] if reasons else "The run has no finished launch."
+
+
+def _speed(measured: Sequence[CellSummary]) -> Answer:
+    device: Device = "cuda" if any(cell.cell.device == "cuda" for cell in measured) else "cpu"
+    best = _best_by_network([cell for cell in measured if cell.cell.device == device])
+    low, high = (pick(best, key=lambda cell: cell.images_per_s or 0.0) for pick in (min, max))
+    single = any(cell.launches == 1 for cell in best)
+    widths = [cell.interval.half_width for cell in best if cell.interval]
+    once = "In one launch each, i" if single else "I"
+    within = f" (± {format_percent(max(widths))} or less)" if widths and not single else ""
+    least, most = (format_number(cell.images_per_s or 0.0) for cell in (low, high))
+    speeds = f"{least} images/s" if least == most else f"{least} to {most} images/s, depending on the network"
+    network = f"{high.cell.label} at " if len(best) == 1 else ""
+    headline = f"{once}t trains {network}{speeds}{within}"
+    details = [f"This is the fastest cell of each network on the {DEVICES[device]}."] if len(best) > 1 else []
+    if latencies := [cell.p50_ms for cell in measured if cell.p50_ms and cell.cell.device == device]:
+        between = _between(*(format_number(value, 2) for value in (min(latencies), max(latencies))))
+        details.append(f"A prediction for one image takes {between} ms.")
+    return Answer(SPEED, State.SINGLE if single else State.MEASURED, headline, tuple(details))
+
+
+def _best_by_network(cells: Sequence[CellSummary]) -> list[CellSummary]:
+    """Return the cell of each network that trains fastest."""
+    best: dict[str, CellSummary] = {}
+    for cell in sorted(cells, key=lambda cell: cell.images_per_s or 0.0):
+        best[cell.cell.label] = cell
+    return list(best.values())
+
+
+def _framework(analysis: RunAnalysis, measured: Sequence[CellSummary], titles: Mapping[str, str]) -> Answer:
+    device: Device = "cuda" if any(cell.cell.device == "cuda" for cell in measured) else "cpu"
+    cells = [cell for cell in measured if cell.cell.device == device]
+    frameworks = {cell.cell.framework for cell in cells}
+    if len(frameworks) == 1:
+        name = titles.get(next(iter(frameworks)), next(iter(frameworks)))
+        return Answer(FRAMEWORK, State.NOT_MEASURED, f"Not compared: only {name} was measured")
+    found = {measure: contests(cells, analysis.run.records, measure) for measure in (Measure.TRAINING, Measure.LATENCY)}
+    if not found[Measure.TRAINING]:
+        return Answer(FRAMEWORK, State.NOT_MEASURED, "Not compared: no network was measured in two frameworks")
+    purposes = {Measure.TRAINING: "To train", Measure.LATENCY: "to serve one image at a time"}
+    parts = [f"{purpose}, {_winners(found[measure], titles)}" for measure, purpose in purposes.items()]
+    details = [f"This is about the {DEVICES[device]}."] if len({cell.cell.device for cell in measured}) > 1 else []
+    details += _ranges(found[Measure.TRAINING])
+    return Answer(FRAMEWORK, _state(found[Measure.TRAINING]), "; ".join(parts), tuple(details))
+
+
+def _state(found: Sequence[Contest]) -> State:
+    if any(contest.named for contest in found):
+        return State.MEASURED
+    return State.SINGLE if all(contest.unknown for contest in found) else State.TIE
+
+
+def _winners(found: Sequence[Contest], titles: Mapping[str, str]) -> str:
+    """Return which frameworks are the fastest and in how many networks. Ties and unknown networks name nobody."""
+    count = format_count(len(found), "network")
+    if any(contest.named for contest in found):
+        return _counted([contest for contest in found if contest.named], titles, count)
+    if not all(contest.unknown for contest in found):
+        return f"no clear winner (highest: {_counted(found, titles, count)})"
+    ahead = [contest for contest in found if contest.lead >= CLOSE]
+    return f"ahead in one launch each: {_counted(ahead, titles, count)}" if ahead else "too close to call"
+
+
+def _counted(found: Sequence[Contest], titles: Mapping[str, str], count: str) -> str:
+    leaders = Counter(contest.leader.cell.framework for contest in found)
+    return " and ".join(f"{titles.get(name, name)} in {n}" for name, n in leaders.most_common()) + f" of {count}"
+
+
+def _ranges(found: Sequence[Contest]) -> list[str]:
+    """Return how far the fastest framework is ahead, and how many networks have no clear winner."""
+    leads = [contest.lead for contest in found if contest.named]
+    open_count = len(found) - len(leads)
+    sentences = []
+    if leads:
+        by = _between(*(f"{format_number(end, 2)}×" for end in (min(leads), max(leads))))
+        sentences.append(f"In training, the winner is ahead of the second by {by}.")
+    if open_count and leads:
+        sentences.append(
+            f"{format_count(open_count, 'network')} {'has' if open_count == 1 else 'have'} no clear winner."
+        )
+    return sentences
+
+
+def _limit(analysis: RunAnalysis) -> Answer:
+    found = analysis.diagnoses
+    if not found:
+        return Answer(LIMIT, State.NOT_MEASURED, "Not measured: this profile does not time the parts of a step")
+    counts = Counter(LIMITS[diagnosis.bottleneck] for diagnosis in found).most_common()
+    (first, count), *others = counts
+    parts = [f"{first} in {count} of {format_count(len(found), 'cell')}", *(f"{name} in {n}" for name, n in others)]
+    shares = [diagnosis.ceiling_share for diagnosis in found if diagnosis.ceiling_share is not None]
+    details = []
+    if shares:
+        between = _between(*(format_percent(end) for end in (min(shares), max(shares))))
+        details.append(f"The cells reach {between} of the arithmetic that their device was measured to do.")
+    headline = ", ".join(parts)
+    return Answer(LIMIT, State.MEASURED, headline[0].upper() + headline[1:], tuple(details))
+
+
+def _between(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"

@@ -9,15 +9,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kit.model.record import Record
+from scenarios.contract.result import Result
 
-Rates = Mapping[int, float]  # images/s by round, finite and above 0
+Rates = Mapping[int, float]  # images/s or calls/s by round, finite and above 0
 
 
 class Measure(StrEnum):
-    """The speed that is compared. INFERENCE: throughput, that is, at a large batch size."""
+    """The speed that is compared. INFERENCE: throughput, that is, at a large batch size. LATENCY: calls/s at batch size
+    1, from the median time of a call, so that more is better, as for images/s."""
 
     TRAINING = "training"
     INFERENCE = "inference"
+    LATENCY = "latency"
+
+
+COMPARED = (Measure.TRAINING, Measure.INFERENCE)  # what `kit compare` and `kit gate` judge
 
 
 @dataclass(frozen=True)
@@ -33,14 +39,25 @@ class Pairs:
 
 
 def rates(records: Sequence[Record], measure: Measure) -> Rates:
-    """Return the images/s of the ok launches of one cell, by round in ascending order."""
+    """Return the images/s (latency: calls/s) of the ok launches of one cell, by round in ascending order."""
     found: dict[int, float] = {}
     for record in sorted(records, key=lambda record: record.launch):
-        if record.ok and record.result:
-            part = record.result.training if measure is Measure.TRAINING else record.result.inference
-            if part and 0 < part.images_per_s < math.inf:
-                found[record.launch] = part.images_per_s
+        rate = _rate(record.result, measure) if record.ok and record.result else None
+        if rate is not None and 0 < rate < math.inf:
+            found[record.launch] = rate
     return found
+
+
+def _rate(result: Result, measure: Measure) -> float | None:
+    if measure is Measure.LATENCY:
+        return calls_per_s(result.inference.p50_ms) if result.inference else None
+    part = result.training if measure is Measure.TRAINING else result.inference
+    return part.images_per_s if part else None
+
+
+def calls_per_s(latency_ms: float) -> float | None:
+    """Return calls per second, or None if the latency is not a positive number."""
+    return 1000 / latency_ms if 0 < latency_ms < math.inf else None
 
 
 def pair(numerator: Rates, denominator: Rates) -> Pairs:

@@ -1,13 +1,126 @@
-"""Placeholder for the reliability of a run."""
+"""Judge how reliable a run is, and how to make it more reliable. No input or output."""
 
-from kit.analysis.answer import Level, NextLevel, Reliability
+from __future__ import annotations
+
+import statistics
+
+from kit.analysis.answer import Fact, Level, NextLevel, Reliability
+from kit.analysis.intervals import MIN_LAUNCHES
 from kit.analysis.run_analysis import RunAnalysis
+from kit.analysis.summaries import CellSummary
+from kit.analysis.warnings import WarningCode
+from kit.model.formatting import format_count, format_duration, format_percent
+from kit.model.run import Run
+
+NARROW = 0.05  # half-width of an interval: the loss that `kit gate` allows by default
+
+# Warnings which say that the speed of a cell changed, or that something else used its device.
+UNSTEADY = frozenset(
+    {
+        WarningCode.OTHER_LOAD,
+        WarningCode.OTHER_GPU_PROCESSES,
+        WarningCode.QUOTA,
+        WarningCode.HOT_GPU,
+        WarningCode.STEAL,
+        WarningCode.NO_STEADY_STATE,
+        WarningCode.JUMP,
+        WarningCode.DRIFT,
+        WarningCode.NOISY,
+        WarningCode.OUTLIERS,
+    }
+)
+
+
+def unsteady_cells(analysis: RunAnalysis) -> frozenset[str]:
+    """Return the keys of the measured cells that are not steady. A warning about the whole run applies to each cell."""
+    measured = {cell.key for cell in analysis.cells if cell.images_per_s}
+    about = {warning.about for warning in analysis.warnings if warning.code in UNSTEADY}
+    return frozenset(measured if "" in about else about & measured)
 
 
 def reliability(analysis: RunAnalysis) -> Reliability:
     """Return how reliable a run is."""
-    return Reliability(
-        Level.FIRST_LOOK,
-        (),
-        NextLevel(Level.COMPARISON, "kit run --all --profile standard", "5 launches, about 1 h 30 min"),
-    )
+    measured = [cell for cell in analysis.cells if cell.images_per_s]
+    if not measured:
+        return Reliability(None, (), None)
+    unsteady = unsteady_cells(analysis)
+    level = _level(analysis.run, measured, steady=not unsteady)
+    return Reliability(level, _facts(measured, len(unsteady)), _next(analysis.run, level))
+
+
+def _level(run: Run, measured: list[CellSummary], *, steady: bool) -> Level:
+    if run.plan.profile == "smoke":
+        return Level.WORKS
+    if min(cell.launches for cell in measured) < MIN_LAUNCHES:
+        return Level.FIRST_LOOK
+    narrow = all(cell.interval and cell.interval.half_width <= NARROW for cell in measured)
+    real = not any(cell.synthetic for cell in measured)
+    return Level.PUBLICATION if steady and narrow and real and not run.not_run else Level.COMPARISON
+
+
+def _facts(measured: list[CellSummary], unsteady: int) -> tuple[Fact, ...]:
+    """Return what supports the answers, then what weakens them."""
+    cells, fewest = format_count(len(measured), "cell"), min(cell.launches for cell in measured)
+    facts = [Fact(True, f"{cells}: each computes the same function as a float64 reference")]
+    if fewest == 1:
+        facts.append(
+            Fact(False, "Cells with one launch have no interval; another launch may differ by tens of percent")
+        )
+    else:
+        facts.append(Fact(fewest >= MIN_LAUNCHES, f"At least {fewest} launches of each cell"))
+    widths = [cell.interval.half_width for cell in measured if cell.interval]
+    if widths and fewest >= MIN_LAUNCHES:
+        facts.append(Fact(max(widths) <= NARROW, f"The widest interval of a speed is ± {format_percent(max(widths))}"))
+    steady = f"{unsteady} of {cells} were not steady" if unsteady else "All cells were steady"
+    facts.append(Fact(not unsteady, steady))
+    if synthetic := sum(cell.synthetic for cell in measured):
+        of = "Synthetic data" if synthetic == len(measured) else f"Synthetic data in {synthetic} of {cells}"
+        facts.append(Fact(False, f"{of}: speeds are good estimates, accuracies mean nothing"))
+    return tuple(sorted(facts, key=lambda fact: not fact.good))
+
+
+def _next(run: Run, level: Level) -> NextLevel | None:
+    if level is Level.PUBLICATION:
+        return None
+    command = " ".join(["kit run", *_selection(run)])
+    if level is Level.WORKS:
+        return NextLevel(Level.FIRST_LOOK, command, "first speeds")
+    if level is Level.COMPARISON:
+        note = "on an idle machine with real data (kit data fetch)"
+        return NextLevel(Level.PUBLICATION, f"{command} --profile standard", note)
+    seconds = MIN_LAUNCHES * _round_s(run)
+    note = f"at least {MIN_LAUNCHES} launches per cell, {format_duration(seconds)} or more"
+    return NextLevel(Level.COMPARISON, f"{command} --profile standard", note)
+
+
+def _round_s(run: Run) -> float:
+    """Return the seconds of one launch of each cell in the standard profile, which trains 17 s longer than quick."""
+    seconds: dict[str, list[float]] = {}
+    for record in run.records:
+        if record.ok:
+            seconds.setdefault(record.key, []).append(record.seconds)
+    longer_s = 17.0 if run.plan.profile == "quick" else 0.0
+    return sum(statistics.median(own) + longer_s for own in seconds.values())
+
+
+def _selection(run: Run) -> list[str]:
+    """Return options that select the cells of a run again."""
+    cells = [launch.cell for launch in run.plan.launches] or [record.cell for record in run.records]
+    kinds: dict[str, list[str]] = {
+        "scenario": [cell.scenario for cell in cells],
+        "variant": [cell.variant or "default" for cell in cells],
+        "framework": [cell.framework for cell in cells],
+        "device": [cell.device for cell in cells],
+        "lane": [cell.lane for cell in cells],
+        "precision": [cell.precision for cell in cells],
+    }
+    defaults = {"variant": {"default"}, "lane": {"stock"}, "precision": {"fp32"}}
+    complete = {"scenario": 6, "framework": 3, "device": 2}
+    names = {kind: list(dict.fromkeys(values)) for kind, values in kinds.items()}
+    chosen = [
+        f"--{kind} {value}"
+        for kind, values in names.items()
+        if set(values) != defaults.get(kind) and len(values) != complete.get(kind)
+        for value in values
+    ]
+    return chosen if len(names["scenario"]) < 6 else ["--all", *chosen]

@@ -130,13 +130,13 @@ def _refuse_others(context: typer.Context) -> None:
 def _show(outcome: FinishedRun, *, as_json: bool, seconds: float | None = None) -> None:
     """Show the results. seconds: duration of the command that measured them."""
     from kit.analysis.comparison import compare
-    from kit.analysis.pairing import Measure
+    from kit.analysis.pairing import COMPARED
     from kit.cli import results, side_by_side
     from kit.planning import catalog
 
     analysis, base = outcome.analysis, outcome.base
     runs = [base.analysis.run, analysis.run] if base else []
-    compared = [(runs[1], measure, compare(runs[0], runs[1], measure)) for measure in Measure] if runs else []
+    compared = [(runs[1], measure, compare(runs[0], runs[1], measure)) for measure in COMPARED] if runs else []
     if as_json:
         found = results.as_json(outcome)
         if base:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from kit.analysis.answer import Answer, State
 from kit.analysis.answers import answers
 from kit.analysis.pairing import Measure
-from kit.analysis.reliability import reliability
+from kit.analysis.reliability import UNSTEADY as UNSTEADY_WARNINGS
+from kit.analysis.reliability import reliability, unsteady_cells
 from kit.analysis.summaries import contests
 from kit.analysis.warnings import WarningCode
 from kit.cli.tables import DEVICES, SINGLE, SYNTHETIC, UNSTEADY, Marks, tables
@@ -31,22 +32,8 @@ MAX_NAMED = 3  # cells with the same failure; more are counted
 NO_BREAK = "\N{NO-BREAK SPACE}"
 LABEL = 13  # characters before a command or a path
 
-UNSTEADY_CODES = frozenset(
-    {
-        WarningCode.OTHER_LOAD,
-        WarningCode.OTHER_GPU_PROCESSES,
-        WarningCode.QUOTA,
-        WarningCode.HOT_GPU,
-        WarningCode.STEAL,
-        WarningCode.NO_STEADY_STATE,
-        WarningCode.JUMP,
-        WarningCode.DRIFT,
-        WarningCode.NOISY,
-        WarningCode.OUTLIERS,
-    }
-)
 # What marks, the last column and the command for a better answer already say.
-SAID = UNSTEADY_CODES | {WarningCode.FEW_LAUNCHES, WarningCode.SYNTHETIC_DATA}
+SAID = UNSTEADY_WARNINGS | {WarningCode.FEW_LAUNCHES, WarningCode.SYNTHETIC_DATA}
 
 
 def lines(outcome: FinishedRun, titles: Mapping[str, str], width: int, seconds: float | None = None) -> list[str]:
@@ -57,7 +44,7 @@ def lines(outcome: FinishedRun, titles: Mapping[str, str], width: int, seconds: 
     """
     analysis, notes_width = outcome.analysis, min(width, WIDTH)
     marks = find_marks(analysis)
-    won = {str(Measure.TRAINING): contests(analysis.cells, analysis.run.records)}
+    won = {str(measure): contests(analysis.cells, analysis.run.records, measure) for measure in Measure}
     found = tables(analysis, titles, marks, won)
     shown = [line for table in found for line in (*table.lines(width), "")]
     single = any(SINGLE in line for line in shown)
@@ -75,12 +62,8 @@ def lines(outcome: FinishedRun, titles: Mapping[str, str], width: int, seconds: 
 def find_marks(analysis: RunAnalysis) -> Marks:
     """Return which cells are not steady, and which ones use synthetic data while others do not."""
     measured = {cell.key for cell in analysis.cells if cell.images_per_s is not None}
-    unsteady: set[str] = set()
-    for warning in analysis.warnings:
-        if warning.code in UNSTEADY_CODES:
-            unsteady |= {warning.about} if warning.about else measured
     synthetic = {cell.key for cell in analysis.cells if cell.synthetic} & measured
-    return Marks(frozenset(unsteady & measured), frozenset(synthetic if synthetic != measured else ()))
+    return Marks(unsteady_cells(analysis), frozenset(synthetic if synthetic != measured else ()))
 
 
 def caveats(analysis: RunAnalysis, marks: Marks, *, single: bool) -> list[str]:
@@ -216,10 +199,26 @@ def _wrapped(texts: Iterable[str], width: int) -> list[str]:
 
 
 def _labelled(label: str, text: str, note: str, width: int) -> list[str]:
-    """Return a command or a path after its label, with a note at the right end or on a line of its own."""
-    line = f"{label:<{LABEL}}{printable(text)}"
+    """Return a command or a path after its label, with a note at the right end or on a line of its own.
+
+    A long command is continued on the next line with a backslash, as in a shell.
+    """
+    *first, last = _continued(printable(text), width - LABEL)
+    found = [f"{label if not place else '':<{LABEL}}{part}" for place, part in enumerate([*first, last])]
     if not note:
-        return [line]
-    if len(line) + len(note) + 2 <= width:
-        return [line + note.rjust(width - len(line))]
-    return [line, *textwrap.wrap(note, width, initial_indent=" " * LABEL, subsequent_indent=" " * LABEL)]
+        return found
+    if len(found[-1]) + len(note) + 2 <= width:
+        return [*found[:-1], found[-1] + note.rjust(width - len(found[-1]))]
+    return [*found, *textwrap.wrap(note, width, initial_indent=" " * LABEL, subsequent_indent=" " * LABEL)]
+
+
+def _continued(command: str, width: int) -> list[str]:
+    """Break a command before options, so that its lines have at most `width` characters if possible."""
+    found = [""]
+    for part in re.split(r" (?=--)", command):
+        if found[-1] and len(f"{found[-1]} {part} \\") > width:
+            found[-1] += " \\"
+            found.append(f"  {part}")
+        else:
+            found[-1] = f"{found[-1]} {part}" if found[-1] else part
+    return found

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from kit.analysis.answers import CLOSE, DEVICES
 from kit.model.formatting import format_number, format_percent, printable
 
 if TYPE_CHECKING:
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
     from scenarios.contract.cell import Cell
 
 ORDER = ("tensorflow", "onnxruntime", "torch")  # then the others by name
-DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 SINGLE, UNSTEADY, SYNTHETIC = "¹", "!", "*"
-CLOSE = 1.05  # launches of a cell differ by as much, so a single launch does not show a smaller lead
 GAP = "  "
 MISSING = "–"
 

@@ -1,7 +1,7 @@
 """Define a section of the report and the input from which every section is made."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -97,11 +97,8 @@ class Section:
 
     Each module of `kit.report.sections` defines one as SECTION. position: sections are shown in this order. data: makes
     the content, or returns None if there is nothing to show. template: file name of the partial template next to the
-    module, which sees `section` and `data`; the default shows one Table.
-
-    question: what a reader wants to know, for example `Which framework is fastest here?`. The data of a section with a
-    question have a `heading`: the answer, which is shown as the section's heading. folded: a section without a question
-    is folded at the end of the report, with its title as the summary.
+    module, which sees `section`, `data` and `charts`; the default shows one Table. links: anchors and titles for the
+    table of contents, if they are not those of the section.
     """
 
     position: int
@@ -109,9 +106,4 @@ class Section:
     title: str
     data: Callable[[ReportInput], Any]
     template: str = "one_table.html"
-    question: str = ""
-
-    @property
-    def folded(self) -> bool:
-        """Return whether the section is folded."""
-        return not self.question
+    links: Callable[[Any], Sequence[tuple[str, str]]] | None = None

@@ -10,11 +10,8 @@ import pytest
 
 from kit.analysis.correlation import correlation, speeds_in_time
 from kit.analysis.intervals import cell_interval, paired_interval
-from kit.analysis.pairing import Measure, Pairs, pair, rates
-from kit.analysis.run_analysis import analyze_run
+from kit.analysis.pairing import COMPARED, Pairs, pair, rates
 from kit.analysis.summaries import contests, ratios, summarize
-from kit.cli import results
-from kit.planning import catalog
 from tests.examples import cell, failed, record, request, run, with_speed
 
 NARROW = (1000.0, 1002.0, 998.0, 1001.0, 999.0)
@@ -58,7 +55,7 @@ def test_the_estimates_and_intervals_of_a_cell_come_from_its_ok_launches(count):
     assert summary.inference_images_per_s == summary.inference_interval.estimate
     assert summary.p50_ms == summary.p50_interval.estimate
     assert (summary.launches, summary.attempts) == (count, count + 1)
-    for measure, values in zip(Measure, (speeds, throughputs), strict=True):
+    for measure, values in zip(COMPARED, (speeds, throughputs), strict=True):
         assert [*rates(list(reversed(records)), measure).values()] == list(values)
 
 
@@ -119,23 +116,13 @@ def test_cells_that_differ_in_more_than_one_field_are_not_compared(other):
     assert judged([*launches(NARROW), *other()]) == []
 
 
-def test_the_table_shows_and_explains_the_interval_if_there_is_one():
-    several, single = launches((1000.0, 1100.0, 900.0, 1050.0, 950.0)), launches([2000.0], cell("cifar-cnn"))
-    half_width = 100 * cell_interval([*rates(several, Measure.TRAINING).values()]).half_width
-    both, alone = (analyze_run(run(records), catalog.scenarios()) for records in ([*several, *single], single))
-    assert [row[2] for row in results.table(both)] == [f"1,000 ±{half_width:.1f} %", "2,000"]
-    assert [row[5] for row in results.table(both)] == ["1.50 ±0.0 %", "1.50"]
-    assert any("± half-width of the 95 % interval" in note for note in results.notes(both))
-    assert not any("±" in note for note in results.notes(alone))
-
-
 def test_a_machine_that_changes_its_speed_changes_no_paired_ratio():
     drift = (1000.0, 700.0, 950.0, 1300.0, 600.0)
     records = [*launches(drift), *launches(scaled(1.02, drift), lane="tuned")]
     assert judged(records) == [("lane", "tuned", "stock", "faster")]
 
 
-@pytest.mark.parametrize("measure", Measure)
+@pytest.mark.parametrize("measure", COMPARED)
 def test_pairs_need_a_valid_rate_of_both_cells_and_the_others_are_counted(measure):
     bad = ((6, math.nan), (7, math.inf), (8, 0.0))
     broken = [with_speed(record(request(launch=n)), measure, rate) for n, rate in bad]
