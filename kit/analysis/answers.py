@@ -14,12 +14,11 @@ from kit.analysis.gpu_answer import gpu_answer
 from kit.analysis.pairing import Measure
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary, Contest, contests
-from kit.model.formatting import format_count, format_number, format_percent
+from kit.model.formatting import DEVICES, format_count, format_number, format_percent
 from scenarios.contract.cell import Device
 from scenarios.contract.reasons import Status
 
 SPEED, FRAMEWORK, GPU, LIMIT = "How fast is it?", "Which framework?", "Is the GPU worth it?", "What limits it?"
-DEVICES: Mapping[Device, str] = {"cpu": "CPU", "cuda": "GPU"}
 
 CLOSE = 1.05  # launches of a cell differ by as much, so a single launch does not show a smaller lead
 

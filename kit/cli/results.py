@@ -16,8 +16,8 @@ from kit.analysis.reliability import UNSTEADY as UNSTEADY_WARNINGS
 from kit.analysis.reliability import reliability, unsteady_cells
 from kit.analysis.summaries import contests
 from kit.analysis.warnings import WarningCode
-from kit.cli.tables import DEVICES, SINGLE, SYNTHETIC, UNSTEADY, Marks, tables
-from kit.model.formatting import format_count, format_duration, printable
+from kit.cli.tables import SINGLE, SYNTHETIC, UNSTEADY, Marks, tables
+from kit.model.formatting import DEVICES, format_count, format_duration, printable
 from kit.storage import run_folder
 from scenarios.contract.reasons import Status
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from kit.analysis.answers import CLOSE, DEVICES
-from kit.model.formatting import format_number, format_percent, printable
+from kit.analysis.answers import CLOSE
+from kit.model.formatting import DEVICES, format_number, format_percent, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

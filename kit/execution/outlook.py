@@ -4,12 +4,10 @@ from collections import Counter
 from collections.abc import Collection
 
 from kit.model.environment import EnvironmentKey
-from kit.model.formatting import format_count
+from kit.model.formatting import DEVICES, format_count
 from kit.model.machine import Machine
 from kit.model.plan import Plan
 from kit.planning.profiles import find_profile
-
-DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 
 
 def describe_place(machine: Machine, note: str) -> str:

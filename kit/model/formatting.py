@@ -3,6 +3,7 @@
 import math
 import re
 
+DEVICES = {"cpu": "CPU", "cuda": "GPU"}  # devices in sentences
 PREFIXES = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
 
 

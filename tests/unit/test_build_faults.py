@@ -21,6 +21,7 @@ import requests
 from kit import assets
 from kit.engines.base import EngineEntry
 from kit.engines.docker import DockerEngine
+from kit.environments import images
 from kit.environments.images import BUILD_CONTAINER, IMAGE_LABEL
 from kit.environments.package_sources import Sources
 from kit.execution.clean import clean
@@ -29,7 +30,7 @@ from kit.model.errors import DiskError, EngineError, ImageError, KitError
 from kit.model.progress import Silent
 from tests import faults
 from tests.fakes_daemon import USERS, FakeClient, Killed, at_once, refusal
-from tests.programs import HANG, Interrupting, program, require_ended
+from tests.programs import HANG, at_line, interrupt, program, require_ended
 
 LOST = (
     "HTTPConnectionPool(host='localhost', port=None): Max retries exceeded with url: /v1.43/build?t=kit&buildargs="
@@ -219,8 +220,9 @@ def test_ctrl_c_ends_the_builder_of_the_command_line(
         raise refusal(501, "use BuildKit")
 
     monkeypatch.setattr(client, "build", refuse)
+    monkeypatch.setattr(images, "without_user_info", at_line("hanging", interrupt))
     with pytest.raises(KeyboardInterrupt):
-        engine_of(client, sources).prepare(framework, "cpu", Interrupting("hanging"))
+        engine_of(client, sources).prepare(framework, "cpu", Silent())
     require_ended(tmp_path / "pids")
 
 

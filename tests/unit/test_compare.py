@@ -16,7 +16,7 @@ from kit.analysis.differences import RULES, Difference, Rule, Severity, differen
 from kit.analysis.gate import GateOutcome, GateResult, gate
 from kit.analysis.intervals import Verdict, paired_interval
 from kit.analysis.measured_launch import measured_launches
-from kit.analysis.pairing import Measure
+from kit.analysis.pairing import COMPARED, Measure
 from kit.cli import side_by_side
 from kit.model.errors import UsageError
 from kit.model.record import Image, Record
@@ -26,7 +26,7 @@ from scenarios.contract.reasons import Code, Status
 from scenarios.contract.request import Budget
 from tests import examples
 
-TRAINING, INFERENCE = Measure
+TRAINING, INFERENCE = COMPARED
 CELL = examples.cell()
 OTHER = examples.cell("cifar-cnn")
 STEADY = (1000.0, 1004.0, 996.0, 1002.0, 998.0)
@@ -61,8 +61,8 @@ def only(base: Run, new: Run, measure: Measure = TRAINING) -> Comparison:
 
 
 speeds = st.lists(st.floats(1.0, 1e6), min_size=2, max_size=7)
-measures = st.sampled_from(Measure)
-for_each_measure = pytest.mark.parametrize("measure", Measure)
+measures = st.sampled_from(COMPARED)
+for_each_measure = pytest.mark.parametrize("measure", COMPARED)
 
 
 @given(speeds, speeds, measures)
