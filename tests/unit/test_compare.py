@@ -306,7 +306,7 @@ def test_the_gate_fails_a_cell_that_is_slower_than_allowed_beyond_the_noise(
         }[outcome]
     )
     assert judged.alarms == ([CELL.key] if outcome is GateOutcome.REGRESSION else [])
-    (other,) = {*Measure} - {measure}
+    (other,) = {*COMPARED} - {measure}
     assert not gate(before, after, 0.05, other).alarm, "the other speed is equal"
 
 
