@@ -10,6 +10,8 @@ from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary, Contest, Ratio, RatioKind, contests, ratios, short_names
 from kit.model.record import Record
 from kit.model.run import Run
+from kit.report.marks import sort_key
+from scenarios.contract.cell import Cell
 from scenarios.contract.result import Result
 
 
@@ -67,6 +69,11 @@ class ReportInput:
         cells = [summary.cell for summary in self.analysis.cells]
         return {cell.key: name for cell, name in zip(cells, short_names(cells), strict=True)}
 
+    def network(self, cell: Cell) -> str:
+        """Return the title of a cell's network, or its id if the network is unknown or has changed since the run."""
+        scenario = self.analysis.scenarios.get(cell.scenario, {}).get(cell.variant)
+        return scenario.title if scenario else cell.label
+
     def name(self, key: str) -> str:
         """Return the name of a cell in this report."""
         return self._names.get(key, key)
@@ -74,6 +81,11 @@ class ReportInput:
     def launch_name(self, record: Record) -> str:
         """Return the name of a launch in this report."""
         return f"{self.name(record.key)} #{record.launch}"
+
+    @cached_property
+    def frameworks(self) -> list[str]:
+        """Return the frameworks of the measured cells, in the fixed order."""
+        return sorted({summary.cell.framework for summary in self.measured}, key=sort_key)
 
     def framework_title(self, framework: str) -> str:
         """Return the display name of a framework, or its name if it is unknown."""
@@ -97,11 +109,12 @@ class Section:
 
     Each module of `kit.report.sections` defines one as SECTION. position: sections are shown in this order. data: makes
     the content, or returns None if there is nothing to show. template: file name of the partial template next to the
-    module, which sees `section` and `data`; the default shows one Table.
+    module, which sees `section` and `data`; the default shows one Table. It contains neither the `section` element nor
+    the heading: `report.html` adds them.
 
     question: what a reader wants to know, for example `Which framework is fastest here?`. The data of a section with a
     question have a `heading`: the answer, which is shown as the section's heading. folded: a section without a question
-    is folded at the end of the report, with its title as the summary.
+    is folded at the end of the report. Its summary is its title, and `data.summary` as small print if there is one.
     """
 
     position: int

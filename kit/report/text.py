@@ -1,11 +1,15 @@
 """Format the numbers of the report: three significant digits, with unit, `–` for a missing value."""
 
 import math
+import re
+from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from kit.analysis.intervals import Interval
 from kit.analysis.summaries import Ratio
-from kit.model.formatting import format_bytes, format_number, format_percent, format_si
+from kit.model.formatting import format_bytes, format_count, format_number, format_percent, format_si
+from kit.model.machine import Machine
 
 MISSING = "–"
 
@@ -65,3 +69,30 @@ def moment(value: str) -> str:
         return datetime.fromisoformat(value).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
     except (ValueError, OverflowError):  # the year 0
         return value
+
+
+def day(value: str) -> str:
+    """Return the date of an ISO 8601 time in UTC, for example `2 January 2026`. Return any other text unchanged."""
+    try:
+        found = datetime.fromisoformat(value).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return value
+    return f"{found.day} {found:%B %Y}"
+
+
+def machine_title(machine: Machine) -> str:
+    """Return a short description of a machine, for example `AMD EPYC, 2 cores, no GPU`.
+
+    It names cores if all CPUs of the machine may be used, and logical CPUs otherwise.
+    """
+    cpu = re.sub(r"\((R|TM|tm)\)|\b\d+-Core\b|\bProcessor\b|(\bCPU\s*)?@.*", " ", machine.cpu_model)
+    whole = machine.physical_cores > 0 and machine.cpus == machine.logical_cpus
+    cores = format_count(machine.physical_cores, "core") if whole else format_count(machine.cpus, "CPU")
+    counts = Counter(gpu.name for gpu in machine.gpus)
+    gpus = [name if count == 1 else f"{count} × {name}" for name, count in counts.items()]
+    return ", ".join([" ".join(cpu.split()) or "Unknown CPU", cores, *(gpus or ["no GPU"])])
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return words as a list in a sentence: `A`, `A and B`, or `A, B and C`."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
