@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from kit.analysis.measured_launch import MeasuredLaunch, measured_launches
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary, Contest, Ratio, RatioKind, contests, ratios, short_names
 from kit.model.record import Record
@@ -58,6 +59,13 @@ class ReportInput:
     def contests(self) -> list[Contest]:
         """Return the contests of frameworks between measured cells."""
         return contests(self.measured, self.run.records)
+
+    @cached_property
+    def single_launches(self) -> dict[str, MeasuredLaunch]:
+        """Return the launch of each cell that has only one ok launch, by key. It shows the spread within a launch."""
+        single = {summary.key for summary in self.measured if summary.launches == 1}
+        found = measured_launches([r for r in self.run.records if r.ok and r.key in single])
+        return {launch.record.key: launch for launch in found}
 
     @cached_property
     def results(self) -> list[tuple[Record, Result]]:

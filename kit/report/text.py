@@ -96,3 +96,8 @@ def machine_title(machine: Machine) -> str:
 def listed(words: Sequence[str]) -> str:
     """Return words as a list in a sentence: `A`, `A and B`, or `A, B and C`."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def number_short(value: float) -> str:
+    """Return the number of a tick without digits that say nothing: 1000 as `1,000`, 0.5 as `0.5`."""
+    return f"{value:,.0f}" if value >= 1 and value == round(value) else f"{value:.6g}"
