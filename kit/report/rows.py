@@ -35,21 +35,22 @@ UNSTEADY = frozenset(
 
 @dataclass(frozen=True)
 class Value:
-    """One number of a row. small: more about it, or "". unsteady: why the number is doubtful, or ""."""
+    """One number of a row. small: more about it, one line each. unsteady: why the number is doubtful, or ""."""
 
     framework: str
     device: str
     number: str
-    small: str = ""
+    small: tuple[str, ...] = ()
     unsteady: str = ""
 
 
 @dataclass(frozen=True)
 class Call:
-    """The verdict of a row. framework: the one that it is about, or "". named: whether it names a winner."""
+    """The verdict of a row. framework, device: of the cell that it is about, or "". named: whether it names a winner."""
 
     text: str
     framework: str = ""
+    device: str = ""
     named: bool = False
 
 
@@ -148,6 +149,11 @@ def configuration_key(cell: Cell) -> tuple[object, ...]:
     return (cell.device != "cpu", cell.device, cell.devices, lane, precision)
 
 
+def network_details(cell: Cell) -> str:
+    """Return the id of a cell's network, and the batch size."""
+    return f"{cell.label} · batch {cell.batch}"
+
+
 def unsteady_cells(source: ReportInput) -> dict[str, str]:
     """Return the key of each cell whose speed is doubtful, with the reasons."""
     found: dict[str, list[str]] = {}
@@ -209,7 +215,7 @@ class _Maker:
         cell = ordered[0][0].cell
         return Network(
             name=self.source.network(cell),
-            details=f"{cell.label} · batch {cell.batch}",
+            details=network_details(cell),
             rows=tuple(self._row(cells) for cells in ordered),
         )
 
@@ -239,7 +245,7 @@ class _Maker:
 
     def _value(self, summary: CellSummary) -> Value:
         interval = self.quantity.interval(summary)
-        small = f"± {text.percent(interval.half_width, 1)}" if interval else ""
+        small = (f"± {text.percent(interval.half_width, 1)}",) if interval else ()
         cell = summary.cell
         return Value(cell.framework, cell.device, self._number(summary), small, self.unsteady.get(summary.key, ""))
 
@@ -268,17 +274,13 @@ def _calls(source: ReportInput, contests: Sequence[Contest]) -> dict[str, Call]:
 
 def contest_call(source: ReportInput, contest: Contest) -> Call:
     """Return the verdict of a contest. A single launch names no winner."""
-    leader = contest.leader.cell.framework
-    closest = min(contest.ratios, key=lambda ratio: ratio.ratio)
-    ahead = text.ratio(closest.ratio)
+    leader, device = contest.leader.cell.framework, contest.leader.cell.device
+    ahead = text.lead(min(ratio.ratio for ratio in contest.ratios))
     if contest.named:
-        return Call(f"fastest, {ahead} ahead", leader, named=True)
+        return Call(f"fastest, {ahead} ahead", leader, device, named=True)
     if contest.unknown:
-        if all(ratio.rounds <= 1 for ratio in contest.ratios):
-            words = "one launch"
-        else:
-            words = "too few launches"
-        return Call(f"{ahead} ahead in {words}", leader) if ahead != "1.0×" else Call(f"about equal in {words}")
+        single = all(ratio.rounds <= 1 for ratio in contest.ratios)
+        return Call(f"{ahead} ahead in {'one launch' if single else 'too few launches'}", leader, device)
     tied = [ratio.denominator.cell.framework for ratio in contest.ratios if ratio.verdict is Verdict.TIE]
     if not tied:
         return Call("no clear winner")

@@ -50,6 +50,11 @@ def ratio(value: float) -> str:
     return f"{number(value, 2)}×"
 
 
+def lead(value: float) -> str:
+    """Return by how much something is ahead: 1.42 as `1.4×`, 1.012 as `1.2 %`."""
+    return percent(value - 1, 1) if value < 1.1 else ratio(value)
+
+
 def interval(ratio: Ratio) -> str:
     """Return the interval of a ratio, and whether it is a tie: `0.98 to 1.03, a tie`."""
     if ratio.interval is None:
