@@ -27,13 +27,13 @@ def best_ratios(analysis: RunAnalysis, measure: Measure) -> list[NetworkRatio]:
     by_round = rates_by_round(analysis.run.records, measure)
     networks: dict[str, list[CellSummary]] = {}
     for cell in analysis.cells:
-        if cell.rate(measure):
+        if cell.speed(measure):
             networks.setdefault(cell.cell.label, []).append(cell)
     found = []
     for label, cells in networks.items():
         sides = [[cell for cell in cells if cell.cell.device == device] for device in ("cuda", "cpu")]
         if all(sides):
-            over, under = (max(side, key=lambda cell: cell.rate(measure) or 0.0) for side in sides)
+            over, under = (max(side, key=lambda cell: cell.speed(measure) or 0.0) for side in sides)
             found.append(NetworkRatio(label, ratio("device", over, under, by_round, measure)))
     return found
 

@@ -40,7 +40,7 @@ class MeasuredLaunch:
         Windows without images or with a useless duration are left out.
         """
         steady = self.training.windows[self.training.steady_from :]
-        return [w for w in within_epochs(steady) if w.images > 0 and MIN_POSITIVE <= w.seconds < math.inf]
+        return usable_windows(within_epochs(steady))
 
     @property
     def other_cpus(self) -> float | None:
@@ -102,6 +102,11 @@ class MeasuredLaunch:
     def _mean(self, series: str) -> float | None:
         samples, telemetry = self.record.host_samples, self.telemetry
         return mean(samples, series, telemetry.from_at, telemetry.to_at) if samples else None
+
+
+def usable_windows(windows: Iterable[Window]) -> list[Window]:
+    """Return the windows that have images and a duration from which a rate can be computed."""
+    return [w for w in windows if w.images > 0 and MIN_POSITIVE <= w.seconds < math.inf]
 
 
 def measured_launches(records: Sequence[Record]) -> list[MeasuredLaunch]:

@@ -79,7 +79,7 @@ class CellSummary:
         """Return the key of the cell."""
         return self.cell.key
 
-    def rate(self, measure: Measure) -> float | None:
+    def speed(self, measure: Measure) -> float | None:
         """Return images/s, or calls/s for the latency. None if it was not measured."""
         if measure is Measure.LATENCY:
             return None if self.p50_ms is None else calls_per_s(self.p50_ms)
@@ -223,7 +223,7 @@ def contests(
     for group in _groups(summaries, ("framework",), measure):
         if len(group) < 2:
             continue
-        leader, *others = sorted(group, key=lambda s: s.rate(measure) or 0.0, reverse=True)
+        leader, *others = sorted(group, key=lambda s: s.speed(measure) or 0.0, reverse=True)
         ratios = [ratio("framework", leader, other, by_round, measure) for other in others]
         rest = [pair(by_round[one.key], by_round[other.key]) for one, other in combinations(others, 2)]
         of_leader = [pair(by_round[leader.key], by_round[other.key]) for other in others]
@@ -246,7 +246,7 @@ def _groups(summaries: Sequence[CellSummary], without: Sequence[str], measure: M
     names = [name for name in CELL_COLUMNS if name not in without]
     groups: dict[tuple[object, ...], list[CellSummary]] = {}
     for summary in summaries:
-        if not summary.rate(measure):
+        if not summary.speed(measure):
             continue
         common = (summary.synthetic, *(getattr(summary.cell, name) for name in names))
         groups.setdefault(common, []).append(summary)
@@ -257,7 +257,7 @@ def ratio(
     kind: RatioKind, over: CellSummary, under: CellSummary, by_round: Mapping[str, Rates], measure: Measure
 ) -> Ratio:
     """Return the ratio of two cells whose speed was measured. by_round: from `rates_by_round`."""
-    numerator, denominator = over.rate(measure), under.rate(measure)
+    numerator, denominator = over.speed(measure), under.speed(measure)
     assert numerator
     assert denominator
     pairs = pair(by_round[over.key], by_round[under.key])

@@ -9,7 +9,7 @@ from kit.analysis.run_analysis import RunAnalysis
 from kit.model.errors import DiskError, UsageError
 from kit.model.formatting import printable
 from kit.planning import catalog
-from kit.report import charts, sections
+from kit.report import sections
 from kit.report.view import View, make_view
 from kit.storage.files import disk_errors, write_atomic
 
@@ -51,8 +51,9 @@ def render(view: View) -> str:
         lstrip_blocks=True,
         finalize=lambda value: printable(value) if type(value) is str else value,  # Markup passes unchanged
     )
+    environment.globals["marks"] = view.marks
     try:
-        return environment.get_template("report.html").render(view=view, charts=charts)
+        return environment.get_template("report.html").render(view=view)
     except jinja2.TemplateNotFound as error:
         remedy = "Check the permissions of kit's installed files."
         raise DiskError(f"The report's template {error.name} cannot be read.", remedy) from error

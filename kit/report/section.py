@@ -1,15 +1,19 @@
 """Define a section of the report and the input from which every section is made."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from kit.analysis.measured_launch import MeasuredLaunch, measured_launches
+from kit.analysis.pairing import Measure
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary, Contest, Ratio, RatioKind, contests, ratios, short_names
 from kit.model.record import Record
 from kit.model.run import Run
+from kit.report.marks import sort_key
+from scenarios.contract.cell import Cell
 from scenarios.contract.result import Result
 
 
@@ -45,17 +49,35 @@ class ReportInput:
         return rows
 
     @cached_property
-    def _ratios(self) -> list[Ratio]:
-        return ratios(self.measured, self.run.records)
+    def _ratios(self) -> dict[Measure, list[Ratio]]:
+        return {measure: ratios(self.measured, self.run.records, measure) for measure in Measure}
 
-    def ratios(self, kind: RatioKind) -> list[Ratio]:
+    def ratios(self, kind: RatioKind, measure: Measure = Measure.TRAINING) -> list[Ratio]:
         """Return the ratios of this kind between measured cells."""
-        return [ratio for ratio in self._ratios if ratio.kind == kind]
+        return [ratio for ratio in self._ratios[measure] if ratio.kind == kind]
 
     @cached_property
-    def contests(self) -> list[Contest]:
+    def contests(self) -> dict[Measure, list[Contest]]:
         """Return the contests of frameworks between measured cells."""
-        return contests(self.measured, self.run.records)
+        return {measure: contests(self.measured, self.run.records, measure) for measure in Measure}
+
+    def best_gpu_ratio(self, row: str, measure: Measure) -> float | None:
+        """Return the speed of the fastest cell on the GPU over that of the fastest one on the CPU, in any framework.
+
+        row: a key of `rows`. Return None if one of both was not measured.
+        """
+        best: dict[str, float] = {}
+        for summary in self.rows[row]:
+            device = summary.cell.device
+            best[device] = max(best.get(device, 0.0), summary.speed(measure) or 0.0)
+        return best["cuda"] / best["cpu"] if best.get("cuda") and best.get("cpu") else None
+
+    @cached_property
+    def single_launches(self) -> dict[str, MeasuredLaunch]:
+        """Return the launch of each cell that has only one ok launch, by key. It shows the spread within a launch."""
+        single = {summary.key for summary in self.measured if summary.launches == 1}
+        found = measured_launches([r for r in self.run.records if r.ok and r.key in single])
+        return {launch.record.key: launch for launch in found}
 
     @cached_property
     def results(self) -> list[tuple[Record, Result]]:
@@ -67,6 +89,11 @@ class ReportInput:
         cells = [summary.cell for summary in self.analysis.cells]
         return {cell.key: name for cell, name in zip(cells, short_names(cells), strict=True)}
 
+    def network(self, cell: Cell) -> str:
+        """Return the title of a cell's network, or its id if the network is unknown or has changed since the run."""
+        scenario = self.analysis.scenarios.get(cell.scenario, {}).get(cell.variant)
+        return scenario.title if scenario else cell.label
+
     def name(self, key: str) -> str:
         """Return the name of a cell in this report."""
         return self._names.get(key, key)
@@ -74,6 +101,11 @@ class ReportInput:
     def launch_name(self, record: Record) -> str:
         """Return the name of a launch in this report."""
         return f"{self.name(record.key)} #{record.launch}"
+
+    @cached_property
+    def frameworks(self) -> list[str]:
+        """Return the frameworks of the measured cells, in the fixed order."""
+        return sorted({summary.cell.framework for summary in self.measured}, key=sort_key)
 
     def framework_title(self, framework: str) -> str:
         """Return the display name of a framework, or its name if it is unknown."""
@@ -97,8 +129,12 @@ class Section:
 
     Each module of `kit.report.sections` defines one as SECTION. position: sections are shown in this order. data: makes
     the content, or returns None if there is nothing to show. template: file name of the partial template next to the
-    module, which sees `section`, `data` and `charts`; the default shows one Table. links: anchors and titles for the
-    table of contents, if they are not those of the section.
+    module, which sees `section` and `data`; the default shows one Table. It contains neither the `section` element nor
+    the heading: `report.html` adds them.
+
+    question: what a reader wants to know, for example `Which framework is fastest here?`. The data of a section with a
+    question have a `heading`: the answer, which is shown as the section's heading. folded: a section without a question
+    is folded at the end of the report. Its summary is its title, and `data.summary` as small print if there is one.
     """
 
     position: int
@@ -106,4 +142,9 @@ class Section:
     title: str
     data: Callable[[ReportInput], Any]
     template: str = "one_table.html"
-    links: Callable[[Any], Sequence[tuple[str, str]]] | None = None
+    question: str = ""
+
+    @property
+    def folded(self) -> bool:
+        """Return whether the section is folded."""
+        return not self.question

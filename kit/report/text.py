@@ -1,11 +1,15 @@
 """Format the numbers of the report: three significant digits, with unit, `–` for a missing value."""
 
 import math
+import re
+from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from kit.analysis.intervals import Interval
 from kit.analysis.summaries import Ratio
-from kit.model.formatting import format_bytes, format_number, format_percent, format_si
+from kit.model.formatting import format_bytes, format_count, format_number, format_percent, format_si
+from kit.model.machine import Machine
 
 MISSING = "–"
 
@@ -46,6 +50,11 @@ def ratio(value: float) -> str:
     return f"{number(value, 2)}×"
 
 
+def lead(value: float) -> str:
+    """Return by how much something is ahead: 1.42 as `1.4×`, 1.012 as `1.2 %`."""
+    return percent(value - 1, 1) if value < 1.1 else ratio(value)
+
+
 def interval(ratio: Ratio) -> str:
     """Return the interval of a ratio, and whether it is a tie: `0.98 to 1.03, a tie`."""
     if ratio.interval is None:
@@ -65,3 +74,35 @@ def moment(value: str) -> str:
         return datetime.fromisoformat(value).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
     except (ValueError, OverflowError):  # the year 0
         return value
+
+
+def day(value: str) -> str:
+    """Return the date of an ISO 8601 time in UTC, for example `2 January 2026`. Return any other text unchanged."""
+    try:
+        found = datetime.fromisoformat(value).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return value
+    return f"{found.day} {found:%B %Y}"
+
+
+def machine_title(machine: Machine) -> str:
+    """Return a short description of a machine, for example `AMD EPYC, 2 cores, no GPU`.
+
+    It names cores if all CPUs of the machine may be used, and logical CPUs otherwise.
+    """
+    cpu = re.sub(r"\((R|TM|tm)\)|\b\d+-Core\b|\bProcessor\b|(\bCPU\s*)?@.*", " ", machine.cpu_model)
+    whole = machine.physical_cores > 0 and machine.cpus == machine.logical_cpus
+    cores = format_count(machine.physical_cores, "core") if whole else format_count(machine.cpus, "CPU")
+    counts = Counter(gpu.name for gpu in machine.gpus)
+    gpus = [name if count == 1 else f"{count} × {name}" for name, count in counts.items()]
+    return ", ".join([" ".join(cpu.split()) or "Unknown CPU", cores, *(gpus or ["no GPU"])])
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return words as a list in a sentence: `A`, `A and B`, or `A, B and C`."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def number_short(value: float) -> str:
+    """Return the number of a tick without digits that say nothing: 1000 as `1,000`, 0.5 as `0.5`."""
+    return f"{value:,.0f}" if value >= 1 and value == round(value) else f"{value:.6g}"

@@ -112,11 +112,4 @@ def _thinned(curve: Sequence[tuple[int, float, float]]) -> Sequence[tuple[int, f
     return curve[(len(curve) - 1) % every :: every]
 
 
-SECTION = Section(
-    20,
-    "scenarios",
-    "Scenarios",
-    _data,
-    "scenarios.html",
-    links=lambda data: [(shown.label, shown.label) for shown in data],
-)
+SECTION = Section(120, "scenarios", "All figures", _data, "scenarios.html")

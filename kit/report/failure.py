@@ -1,0 +1,46 @@
+"""Why a run measured nothing, and what to do next."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from kit.model.formatting import format_count
+from kit.report.notices import Line
+from kit.report.section import ReportInput
+
+MAX_REASONS = 4  # the section of failed launches shows all
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run without an `ok` launch. headline: a sentence without a period. reasons: the most frequent ones first."""
+
+    headline: str
+    reasons: tuple[str, ...]
+    steps: tuple[Line, ...]
+
+
+def find_failure(source: ReportInput) -> Failure | None:
+    """Return why nothing was measured, or None if a launch is ok."""
+    if source.measured:
+        return None
+    again = Line("Run the missing launches:", f"kit run --resume {source.run.plan.run}")
+    records = [record for record in source.run.records if record.reason]
+    if not records:
+        return Failure("Nothing was measured, because no launch has started", (), (again,))
+    reasons = Counter((str(record.status.words), record.reason.message) for record in records if record.reason)
+    remedies = Counter(record.reason.remedy for record in records if record.reason and record.reason.remedy)
+    shown = [
+        f"{format_count(count, 'launch')} {words}: {message}"
+        for (words, message), count in reasons.most_common(MAX_REASONS)
+    ]
+    hidden = len(reasons) - len(shown)
+    steps = [Line(remedy) for remedy, _ in remedies.most_common(MAX_REASONS)]
+    steps.append(Line("Check this machine:", "kit doctor"))
+    steps.append(
+        again if source.run.not_run else Line("Run it again:", f"kit run --all --profile {source.run.plan.profile}")
+    )
+    return Failure(
+        f"Nothing was measured: none of {format_count(len(records), 'launch')} ended well",
+        (*shown, *([f"{format_count(hidden, 'other reason')}, see “Failed or skipped”"] * bool(hidden))),
+        tuple(steps),
+    )

@@ -1,0 +1,290 @@
+"""Define tables whose rows compare frameworks: a network, a row of dots, the numbers, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from kit.analysis.intervals import Interval, Verdict
+from kit.analysis.spread import Spread
+from kit.analysis.summaries import CellSummary, Contest
+from kit.analysis.warnings import WarningCode
+from kit.report import text
+from kit.report.marks import sort_key
+from kit.report.scales import Scale, log_scale
+from kit.report.section import ReportInput
+from kit.report.strips import Dot, PublishedDot, Strip, Tick, dot_y, span, strip_height, ticks
+from scenarios.contract.cell import Cell
+
+# These warnings make a cell's speed doubtful. Others concern the whole run, or only say that there are few launches.
+UNSTEADY = frozenset(
+    {
+        WarningCode.OTHER_LOAD,
+        WarningCode.OTHER_GPU_PROCESSES,
+        WarningCode.QUOTA,
+        WarningCode.HOT_GPU,
+        WarningCode.STEAL,
+        WarningCode.NO_STEADY_STATE,
+        WarningCode.JUMP,
+        WarningCode.DRIFT,
+        WarningCode.NOISY,
+        WarningCode.OUTLIERS,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Value:
+    """One number of a row. small: more about it, one line each. unsteady: why the number is doubtful, or ""."""
+
+    framework: str
+    device: str
+    number: str
+    small: tuple[str, ...] = ()
+    unsteady: str = ""
+
+
+@dataclass(frozen=True)
+class Call:
+    """The verdict of a row. framework, device: of the cell that it is about, or "". named: whether it names a winner."""
+
+    text: str
+    framework: str = ""
+    device: str = ""
+    named: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row. configuration: device, lane and precision. values: one for each framework of the table, or None."""
+
+    configuration: str
+    strip: Strip
+    values: tuple[Value | None, ...]
+    call: Call | None = None
+
+
+@dataclass(frozen=True)
+class Network:
+    """The rows of a network. name: its title. details: id and batch size."""
+
+    name: str
+    details: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table. caption: for screen readers. call: header of the last column, or "" for none.
+
+    devices: those of the marks. whiskers, bands: whether a row has one. zones: texts left and right of the line at 1,
+    with its position in percent; None for no zone. several: whether rows differ in configuration, which then has a
+    column.
+    """
+
+    caption: str
+    frameworks: tuple[str, ...]
+    ticks: tuple[Tick, ...]
+    networks: tuple[Network, ...]
+    devices: tuple[str, ...]
+    call: str = ""
+    zones: tuple[float, str, str] | None = None
+
+    @property
+    def _strips(self) -> Iterable[Strip]:
+        return (row.strip for network in self.networks for row in network.rows)
+
+    @property
+    def several(self) -> bool:
+        """Return whether the configurations need a column."""
+        return len({row.configuration for network in self.networks for row in network.rows}) > 1
+
+    @property
+    def configuration(self) -> str:
+        """Return the configuration of all rows, or "" if they differ."""
+        found = {row.configuration for network in self.networks for row in network.rows}
+        return found.pop() if len(found) == 1 else ""
+
+    @property
+    def whiskers(self) -> bool:
+        """Return whether a dot has an interval over launches."""
+        return any(dot.whisker for strip in self._strips for dot in strip.dots)
+
+    @property
+    def bands(self) -> bool:
+        """Return whether a dot has the spread within one launch."""
+        return any(dot.band for strip in self._strips for dot in strip.dots)
+
+    @property
+    def published(self) -> bool:
+        """Return whether there is a published figure."""
+        return any(strip.published for strip in self._strips)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A measured quantity of a cell. words, unit: for example `training speed` and `images/s`.
+
+    published: figures of other people for a network, each with its hardware and its source.
+    """
+
+    words: str
+    unit: str
+    value: Callable[[CellSummary], float | None]
+    interval: Callable[[CellSummary], Interval | None]
+    spread: Callable[[CellSummary], Spread | None]
+    published: Callable[[str, Cell], Sequence[tuple[float, str, str]]] = lambda configuration, cell: ()
+
+
+def configuration_words(cell: Cell) -> str:
+    """Return the device of a cell in words, with lane and precision if they are not the usual ones: `2 GPUs tuned`."""
+    device = {"cpu": "CPU", "cuda": "GPU"}.get(cell.device, cell.device)
+    counted = device if cell.devices == 1 else f"{cell.devices} {device}s"
+    return " ".join([counted] + [cell.lane] * (cell.lane != "stock") + [cell.precision] * (cell.precision != "fp32"))
+
+
+def configuration_key(cell: Cell) -> tuple[object, ...]:
+    """Return the key that sorts rows of a network: the CPU first, then the usual lane and precision."""
+    lane, precision = (cell.lane != "stock", cell.lane), (cell.precision != "fp32", cell.precision)
+    return (cell.device != "cpu", cell.device, cell.devices, lane, precision)
+
+
+def network_details(cell: Cell) -> str:
+    """Return the id of a cell's network, and the batch size."""
+    return f"{cell.label} · batch {cell.batch}"
+
+
+def unsteady_cells(source: ReportInput) -> dict[str, str]:
+    """Return the key of each cell whose speed is doubtful, with the reasons."""
+    found: dict[str, list[str]] = {}
+    for warning in source.analysis.warnings:
+        if warning.code in UNSTEADY and warning.about:
+            found.setdefault(warning.about, []).append(warning.cause)
+    return {key: " ".join(causes) for key, causes in found.items()}
+
+
+def quantity_rows(source: ReportInput, quantity: Quantity, contests: Sequence[Contest], call: str) -> Rows:
+    """Return one row for each network and configuration. contests: of this quantity, for the verdicts."""
+    shown = [summary for summary in source.measured if quantity.value(summary)]
+    groups: dict[str, dict[tuple[object, ...], list[CellSummary]]] = {}
+    for label, cells in source.rows.items():
+        for summary in cells:
+            if quantity.value(summary):
+                groups.setdefault(label, {}).setdefault(configuration_key(summary.cell), []).append(summary)
+    frameworks = tuple(sorted({summary.cell.framework for summary in shown}, key=sort_key))
+    scale = log_scale(_extent(shown, quantity))
+    maker = _Maker(source, quantity, frameworks, scale, _calls(source, contests), unsteady_cells(source))
+    return Rows(
+        caption=f"{quantity.words} of each network in each framework, {quantity.unit}",
+        frameworks=frameworks,
+        ticks=maker.ticks,
+        networks=tuple(maker.network(configurations) for configurations in groups.values()),
+        devices=tuple(sorted({summary.cell.device for summary in shown})),
+        call=call if any(maker.calls.values()) else "",
+    )
+
+
+def _extent(cells: Sequence[CellSummary], quantity: Quantity) -> list[float]:
+    """Return the values that a scale must cover."""
+    found: list[float] = []
+    for cell in cells:
+        interval, spread = quantity.interval(cell), quantity.spread(cell)
+        found.append(quantity.value(cell) or 0.0)
+        found += [interval.low, interval.high] if interval else spread or ()
+        found += [value for value, _, _ in quantity.published(configuration_words(cell.cell), cell.cell)]
+    return found
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes the rows of one table."""
+
+    source: ReportInput
+    quantity: Quantity
+    frameworks: tuple[str, ...]
+    scale: Scale
+    calls: dict[str, Call]
+    unsteady: dict[str, str]
+
+    @property
+    def ticks(self) -> tuple[Tick, ...]:
+        return ticks(self.scale, text.number_short)
+
+    def network(self, configurations: dict[tuple[object, ...], list[CellSummary]]) -> Network:
+        ordered = [configurations[key] for key in sorted(configurations)]
+        cell = ordered[0][0].cell
+        return Network(
+            name=self.source.network(cell),
+            details=network_details(cell),
+            rows=tuple(self._row(cells) for cells in ordered),
+        )
+
+    def _row(self, cells: Sequence[CellSummary]) -> Row:
+        by_framework = {summary.cell.framework: summary for summary in cells}
+        present = [by_framework[name] for name in self.frameworks if name in by_framework]
+        first = present[0].cell
+        configuration = configuration_words(first)
+        figures = self.quantity.published(configuration, first)
+        numbers = "; ".join(f"{self.source.framework_title(s.cell.framework)} {self._number(s)}" for s in present)
+        published = tuple(
+            PublishedDot(self.scale.at(value), hardware, f"Published: {note}") for value, hardware, note in figures
+        )
+        strip = Strip(
+            label=f"{self.source.network(first)}, {configuration}, {self.quantity.unit}: {numbers}.",
+            height=strip_height(len(present), bool(published)),
+            ticks=self.ticks,
+            dots=tuple(self._dot(index, summary) for index, summary in enumerate(present)),
+            published=published,
+        )
+        values = tuple(self._value(by_framework[n]) if n in by_framework else None for n in self.frameworks)
+        call = next((self.calls[s.key] for s in present if s.key in self.calls), None)
+        return Row(configuration, strip, values, call)
+
+    def _number(self, summary: CellSummary) -> str:
+        return text.number(self.quantity.value(summary))
+
+    def _value(self, summary: CellSummary) -> Value:
+        interval = self.quantity.interval(summary)
+        small = (f"± {text.percent(interval.half_width, 1)}",) if interval else ()
+        cell = summary.cell
+        return Value(cell.framework, cell.device, self._number(summary), small, self.unsteady.get(summary.key, ""))
+
+    def _dot(self, index: int, summary: CellSummary) -> Dot:
+        interval, spread = self.quantity.interval(summary), self.quantity.spread(summary)
+        title = f"{self.source.framework_title(summary.cell.framework)}: {self._number(summary)} {self.quantity.unit}"
+        if interval:
+            title += f", 95 % interval {text.number(interval.low)} to {text.number(interval.high)}"
+        elif spread:
+            title += f", windows {text.number(spread[0])} to {text.number(spread[1])}"
+        return Dot(
+            framework=summary.cell.framework,
+            device=summary.cell.device,
+            at=self.scale.at(self.quantity.value(summary) or 0.0),
+            y=dot_y(index),
+            text=title,
+            whisker=span(self.scale, (interval.low, interval.high)) if interval else None,
+            band=span(self.scale, spread) if spread and not interval else None,
+        )
+
+
+def _calls(source: ReportInput, contests: Sequence[Contest]) -> dict[str, Call]:
+    """Return the verdict of each contest by the key of its leader."""
+    return {contest.leader.key: contest_call(source, contest) for contest in contests}
+
+
+def contest_call(source: ReportInput, contest: Contest) -> Call:
+    """Return the verdict of a contest. A single launch names no winner."""
+    leader, device = contest.leader.cell.framework, contest.leader.cell.device
+    ahead = text.lead(min(ratio.ratio for ratio in contest.ratios))
+    if contest.named:
+        return Call(f"fastest, {ahead} ahead", leader, device, named=True)
+    if contest.unknown:
+        single = all(ratio.rounds <= 1 for ratio in contest.ratios)
+        return Call(f"{ahead} ahead in {'one launch' if single else 'too few launches'}", leader, device)
+    tied = [ratio.denominator.cell.framework for ratio in contest.ratios if ratio.verdict is Verdict.TIE]
+    if not tied:
+        return Call("no clear winner")
+    if len(tied) == len(contest.ratios) and len(tied) > 1:
+        return Call("tie of all")
+    names = [source.framework_title(name) for name in sorted([leader, *tied], key=sort_key)]
+    return Call(f"tie of {text.listed(names)}")

@@ -1,0 +1,52 @@
+"""Training speed of each network in each framework."""
+
+from dataclasses import dataclass
+
+from kit.analysis.pairing import Measure
+from kit.analysis.spread import Spread, training_spread
+from kit.analysis.summaries import CellSummary
+from kit.report.headings import training_heading
+from kit.report.rows import Quantity, Rows, quantity_rows
+from kit.report.section import ReportInput, Section
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """The heading and the table.
+
+    single: whether no cell has more than one launch. onnxruntime: whether ONNX Runtime was measured.
+    """
+
+    heading: str
+    table: Rows
+    single: bool
+    onnxruntime: bool
+
+
+def _data(source: ReportInput) -> TrainingData | None:
+    if not source.measured:
+        return None
+
+    def spread(cell: CellSummary) -> Spread | None:
+        launch = source.single_launches.get(cell.key)
+        return training_spread(launch) if launch else None
+
+    quantity = Quantity(
+        words="Training speed",
+        unit="images/s",
+        value=lambda cell: cell.images_per_s,
+        interval=lambda cell: cell.interval,
+        spread=spread,
+    )
+    single = all(cell.launches == 1 for cell in source.measured)
+    return TrainingData(
+        heading=training_heading(source),
+        table=quantity_rows(
+            source, quantity, source.contests[Measure.TRAINING], "From one launch each" if single else "Verdict"
+        ),
+        single=single,
+        onnxruntime="onnxruntime" in source.frameworks,
+    )
+
+
+SECTION = Section(20, "training", "Training", _data, "training.html", question="Which framework trains fastest here?")

@@ -1,0 +1,73 @@
+"""Define rows of dots on a scale: positions in percent of the width, so that templates compute nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kit.report.scales import Scale
+
+FIRST_Y, NEXT_Y = 12, 13  # px
+PUBLISHED_HEIGHT = 15  # px, of the line with published figures
+
+Tick = tuple[float, str]
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One value. at: its position. y: in pixels. text: what a pointer shows.
+
+    whisker: ends of the interval over launches. band: ends of the spread of windows within one launch.
+    """
+
+    framework: str
+    device: str
+    at: float
+    y: int
+    text: str
+    whisker: tuple[float, float] | None = None
+    band: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class PublishedDot:
+    """A published figure. label: the hardware. text: what a pointer shows."""
+
+    at: float
+    label: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A row of dots. label: the values as text for screen readers. height: in pixels.
+
+    zone: position up to which the background is shaded, for ratios the position of 1; None for no zone.
+    """
+
+    label: str
+    height: int
+    ticks: tuple[Tick, ...]
+    dots: tuple[Dot, ...]
+    published: tuple[PublishedDot, ...] = ()
+    zone: float | None = None
+
+
+def dot_y(index: int) -> int:
+    """Return the vertical position of the dot with this index, in pixels."""
+    return FIRST_Y + NEXT_Y * index
+
+
+def strip_height(dots: int, published: bool = False) -> int:
+    """Return the height of a row with this many dots, in pixels."""
+    return dot_y(max(dots, 1) - 1) + FIRST_Y + PUBLISHED_HEIGHT * published
+
+
+def ticks(scale: Scale, label: Callable[[float], str], most: int = 6) -> tuple[Tick, ...]:
+    """Return the ticks of a scale with their texts."""
+    return tuple((scale.at(value), label(value)) for value in scale.ticks(most))
+
+
+def span(scale: Scale, ends: Sequence[float]) -> tuple[float, float]:
+    """Return the positions of the ends of an interval."""
+    return scale.at(ends[0]), scale.at(ends[1])
