@@ -1,0 +1,52 @@
+"""Map values to positions in a chart, in percent of its width. Charts then need no fixed width."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+PADDING = 0.06  # of the range of values, left free on both sides
+STEPS = (1, 2, 5)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A linear or logarithmic scale. low, high: values at the left and right end; above 0 if logarithmic."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def at(self, value: float) -> float:
+        """Return the position of a value in percent, within 0 and 100."""
+        low, high, found = (math.log(v) if self.log else v for v in (self.low, self.high, max(value, self.low)))
+        return round(100 * min(1.0, (found - low) / (high - low)), 2)
+
+    def ticks(self, most: int = 6) -> list[float]:
+        """Return at most this many round values within the scale, in ascending order."""
+        exponents = range(math.floor(math.log10(self.high - self.low)) - 2, math.ceil(math.log10(self.high)) + 1)
+        if self.log:
+            exponents = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            for steps in (STEPS, (1, 3), (1,)):
+                found = [step * 10.0**e for e in exponents for step in steps if self.low <= step * 10.0**e <= self.high]
+                if len(found) <= most:
+                    return found
+            return found[:: -(-len(found) // most)]
+        for e in exponents:
+            for step in STEPS:
+                width = step * 10.0**e
+                first, last = math.ceil(self.low / width), math.floor(self.high / width)
+                if last - first < most:
+                    return [round(width * n, 12) for n in range(first, last + 1)]
+        return [self.low, self.high]
+
+
+def log_scale(values: Iterable[float]) -> Scale:
+    """Return a logarithmic scale around these values, which are above 0. It covers at least a factor of 1.5."""
+    found = [value for value in values if 0 < value < math.inf] or [1.0]
+    low, high = min(found), max(found)
+    middle = math.sqrt(low * high)
+    low, high = min(low, middle / math.sqrt(1.5)), max(high, middle * math.sqrt(1.5))
+    room = (high / low) ** PADDING
+    return Scale(low / room, high * room, log=True)
