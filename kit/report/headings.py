@@ -23,7 +23,7 @@ def inference_heading(source: ReportInput) -> str:
         return "Speed of inference, without a comparison of frameworks"
     if throughput == latency:
         return f"Throughput and latency: {throughput}"
-    return f"Throughput: {throughput}; latency: {latency}"
+    return f"Throughput: {throughput}. Latency: {latency}"
 
 
 def _winners(source: ReportInput, contests: Sequence[Contest]) -> str:
@@ -31,16 +31,17 @@ def _winners(source: ReportInput, contests: Sequence[Contest]) -> str:
     if not contests:
         return ""
     leaders = [contest for contest in contests if contest.named]
-    single = all(contest.unknown for contest in contests)
-    counts = Counter(contest.leader.cell.framework for contest in (contests if single else leaders))
-    words = [f"{source.framework_title(name)} {count}" for name, count in counts.most_common()]
-    total = f"in {format_count(len(contests), 'comparison')}"
-    if single:
-        return f"{text.listed([f'{w} times' for w in words])} ahead {total}, in one launch each"
-    unclear = len(contests) - len(leaders)
+    total = format_count(len(contests), "comparison")
+    if all(contest.unknown for contest in contests):
+        counts = Counter(contest.leader.cell.framework for contest in contests)
+        words = [f"{source.framework_title(name)} is ahead in {count}" for name, count in counts.most_common()]
+        return f"{text.listed(words)} of {total}, in one launch each"
+    counts = Counter(contest.leader.cell.framework for contest in leaders)
     words = [f"{source.framework_title(name)} is fastest in {count}" for name, count in counts.most_common()]
-    words += [f"no clear winner in {unclear}"] * bool(unclear)
-    return f"{text.listed(words)} of {format_count(len(contests), 'comparison')}"
+    unclear = len(contests) - len(leaders)
+    words += [f"no framework is clearly the fastest in {unclear}"] * bool(unclear)
+    found = f"{text.listed(words)} of {total}"
+    return found[0].upper() + found[1:]
 
 
 def gpu_heading(source: ReportInput) -> str:

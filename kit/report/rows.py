@@ -46,10 +46,13 @@ class Value:
 
 @dataclass(frozen=True)
 class Call:
-    """The verdict of a row. framework, device: of the cell that it is about, or "". named: whether it names a winner."""
+    """The verdict of a row.
+
+    frameworks, device: of the cells that it is about. They are shown before the text. named: whether it names a winner.
+    """
 
     text: str
-    framework: str = ""
+    frameworks: tuple[str, ...] = ()
     device: str = ""
     named: bool = False
 
@@ -98,6 +101,11 @@ class Rows:
     def several(self) -> bool:
         """Return whether the configurations need a column."""
         return len({row.configuration for network in self.networks for row in network.rows}) > 1
+
+    @property
+    def wide(self) -> bool:
+        """Return whether the column of configurations is wide."""
+        return any(len(row.configuration) > 4 for network in self.networks for row in network.rows)
 
     @property
     def configuration(self) -> str:
@@ -245,7 +253,7 @@ class _Maker:
 
     def _value(self, summary: CellSummary) -> Value:
         interval = self.quantity.interval(summary)
-        small = (f"± {text.percent(interval.half_width, 1)}",) if interval else ()
+        small = (text.half_width(interval),) if interval else ()
         cell = summary.cell
         return Value(cell.framework, cell.device, self._number(summary), small, self.unsteady.get(summary.key, ""))
 
@@ -277,14 +285,11 @@ def contest_call(source: ReportInput, contest: Contest) -> Call:
     leader, device = contest.leader.cell.framework, contest.leader.cell.device
     ahead = text.lead(min(ratio.ratio for ratio in contest.ratios))
     if contest.named:
-        return Call(f"fastest, {ahead} ahead", leader, device, named=True)
+        return Call(f"fastest, {ahead} ahead", (leader,), device, named=True)
     if contest.unknown:
-        single = all(ratio.rounds <= 1 for ratio in contest.ratios)
-        return Call(f"{ahead} ahead in {'one launch' if single else 'too few launches'}", leader, device)
+        several = any(ratio.rounds > 1 for ratio in contest.ratios)
+        return Call(f"{ahead} ahead{', too few launches' if several else ''}", (leader,), device)
     tied = [ratio.denominator.cell.framework for ratio in contest.ratios if ratio.verdict is Verdict.TIE]
     if not tied:
         return Call("no clear winner")
-    if len(tied) == len(contest.ratios) and len(tied) > 1:
-        return Call("tie of all")
-    names = [source.framework_title(name) for name in sorted([leader, *tied], key=sort_key)]
-    return Call(f"tie of {text.listed(names)}")
+    return Call("tie", tuple(sorted([leader, *tied], key=sort_key)), device)

@@ -63,6 +63,13 @@ def interval(ratio: Ratio) -> str:
     return f"{number(ratio.interval.low)} to {number(ratio.interval.high)}{tie}"
 
 
+def half_width(interval: Interval) -> str:
+    """Return the half-width of an interval, for example `± 1.8 %`, or its ends if it is wide: `120 to 980`."""
+    if interval.half_width < 0.5:
+        return f"± {percent(interval.half_width, 1)}"
+    return f"{number(interval.low, 2)} to {number(interval.high, 2)}"
+
+
 def estimate(value: float | None, interval: Interval | None) -> str:
     """Return a value with the half-width of its interval, for example `12,300 ± 1.8 %`, or alone without one."""
     return number(value) + (f" ± {percent(interval.half_width, 1)}" if interval else "")

@@ -125,10 +125,10 @@ class _Maker:
         cell, share = ratio.numerator.cell, self.busy.get(ratio.numerator.key)
         small = []
         if ratio.interval:
-            tie = ", a tie" if ratio.verdict is Verdict.TIE else ""
-            small.append(f"{text.number(ratio.interval.low, 2)} to {text.number(ratio.interval.high, 2)}{tie}")
+            small.append(f"{text.number(ratio.interval.low, 2)} to {text.number(ratio.interval.high, 2)}")
+        small += ["a tie"] * (ratio.verdict is Verdict.TIE)
         if share is not None:
-            small.append(f"GPU busy {text.percent(share)}")
+            small.append(f"busy {text.percent(share)}")
         causes = [self.unsteady[key] for key in (ratio.numerator.key, ratio.denominator.key) if key in self.unsteady]
         return Value(cell.framework, cell.device, text.ratio(ratio.ratio), tuple(small), " ".join(causes))
 

@@ -42,7 +42,7 @@ def _data(source: ReportInput) -> InferenceData | None:
         interval=lambda cell: cell.p50_interval,
         spread=_spread(source, latency_spread),
     )
-    call = "From one launch each" if all(cell.launches == 1 for cell in source.measured) else "Verdict"
+    call = "In one launch each" if all(cell.launches == 1 for cell in source.measured) else "Verdict"
     return InferenceData(
         heading=inference_heading(source),
         throughput=quantity_rows(source, throughput, source.contests[Measure.INFERENCE], call),

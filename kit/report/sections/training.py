@@ -42,7 +42,7 @@ def _data(source: ReportInput) -> TrainingData | None:
     return TrainingData(
         heading=training_heading(source),
         table=quantity_rows(
-            source, quantity, source.contests[Measure.TRAINING], "From one launch each" if single else "Verdict"
+            source, quantity, source.contests[Measure.TRAINING], "In one launch each" if single else "Verdict"
         ),
         single=single,
         onnxruntime="onnxruntime" in source.frameworks,
