@@ -89,20 +89,21 @@ def _best_by_network(cells: Sequence[CellSummary]) -> list[CellSummary]:
 
 
 def _framework(analysis: RunAnalysis, measured: Sequence[CellSummary], titles: Mapping[str, str]) -> Answer:
-    device: Device = "cuda" if any(cell.cell.device == "cuda" for cell in measured) else "cpu"
-    cells = [cell for cell in measured if cell.cell.device == device]
-    frameworks = {cell.cell.framework for cell in cells}
+    """Answer for the GPU if frameworks were compared on it, else for the CPU."""
+    frameworks = list(dict.fromkeys(titles.get(cell.cell.framework, cell.cell.framework) for cell in measured))
     if len(frameworks) == 1:
-        name = titles.get(next(iter(frameworks)), next(iter(frameworks)))
-        return Answer(FRAMEWORK, State.NOT_MEASURED, f"Not compared: only {name} was measured")
-    found = {measure: contests(cells, analysis.run.records, measure) for measure in (Measure.TRAINING, Measure.LATENCY)}
-    if not found[Measure.TRAINING]:
+        return Answer(FRAMEWORK, State.NOT_MEASURED, f"Not compared: only {frameworks[0]} was measured")
+    of_training = contests(measured, analysis.run.records, Measure.TRAINING)
+    devices = {contest.leader.cell.device for contest in of_training}
+    if not devices:
         return Answer(FRAMEWORK, State.NOT_MEASURED, "Not compared: no network was measured in two frameworks")
-    purposes = {Measure.TRAINING: "To train", Measure.LATENCY: "to serve one image at a time"}
-    parts = [f"{purpose}, {_winners(found[measure], titles)}" for measure, purpose in purposes.items()]
-    details = [f"This is about the {DEVICES[device]}."] if len({cell.cell.device for cell in measured}) > 1 else []
-    details += _ranges(found[Measure.TRAINING])
-    return Answer(FRAMEWORK, _state(found[Measure.TRAINING]), "; ".join(parts), tuple(details))
+    device: Device = "cuda" if "cuda" in devices else "cpu"
+    of_latency = contests(measured, analysis.run.records, Measure.LATENCY)
+    training, latency = ([c for c in found if c.leader.cell.device == device] for found in (of_training, of_latency))
+    headline = f"To train, {_winners(training, titles)}; to serve one image at a time, {_winners(latency, titles)}"
+    both = len({cell.cell.device for cell in measured}) > 1
+    details = [f"This is about the {DEVICES[device]}."] if both else []
+    return Answer(FRAMEWORK, _state(training), headline, (*details, *_ranges(training)))
 
 
 def _state(found: Sequence[Contest]) -> State:
