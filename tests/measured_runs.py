@@ -33,7 +33,7 @@ class MeasuredRun:
 
     def rows(self, section: str) -> list[list[str]]:
         """Return the rows of all tables in a section of the report as plain text. Empty if the section is missing."""
-        found = re.search(rf'<section id="{section}">.*?</section>', self.page, re.DOTALL)
+        found = re.search(rf'<section id="{section}"[^>]*>.*?</section>', self.page, re.DOTALL)
         rows = re.findall(r"<tr>(.*?)</tr>", found[0], re.DOTALL) if found else []
         cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
         return [[html.unescape(re.sub(r"<[^>]+>", "", cell)) for cell in row] for row in cells]

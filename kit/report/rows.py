@@ -32,6 +32,8 @@ UNSTEADY = frozenset(
     }
 )
 
+EQUAL = 1.03  # two runs of an idle machine differ by 2 to 3 % (faster-cpython, A/A runs)
+
 
 @dataclass(frozen=True)
 class Value:
@@ -283,10 +285,13 @@ def _calls(source: ReportInput, contests: Sequence[Contest]) -> dict[str, Call]:
 def contest_call(source: ReportInput, contest: Contest) -> Call:
     """Return the verdict of a contest. A single launch names no winner."""
     leader, device = contest.leader.cell.framework, contest.leader.cell.device
-    ahead = text.lead(min(ratio.ratio for ratio in contest.ratios))
+    closest = min(ratio.ratio for ratio in contest.ratios)
+    ahead = text.lead(closest)
     if contest.named:
         return Call(f"fastest, {ahead} ahead", (leader,), device, named=True)
     if contest.unknown:
+        if closest < EQUAL:
+            return Call("about equal")
         several = any(ratio.rounds > 1 for ratio in contest.ratios)
         return Call(f"{ahead} ahead{', too few launches' if several else ''}", (leader,), device)
     tied = [ratio.denominator.cell.framework for ratio in contest.ratios if ratio.verdict is Verdict.TIE]

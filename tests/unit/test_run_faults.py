@@ -15,7 +15,6 @@ from typing import Any
 
 import jinja2
 import pytest
-from markupsafe import Markup
 
 from kit.analysis import run_analysis
 from kit.engines import registry
@@ -30,7 +29,7 @@ from kit.model.launch import Completion, LaunchFolder
 from kit.model.progress import Silent
 from kit.planning.plan import Options
 from kit.planning.selection import Selection
-from kit.report import charts, render
+from kit.report import render
 from kit.storage.run_folder import RECORDS, RunFolder
 from scenarios.contract import codec
 from scenarios.contract.request import REFERENCE_FILE, Request
@@ -84,7 +83,6 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Document, "from_json", classmethod(from_json))
     monkeypatch.setattr(run_analysis, "digest", functools.cache(run_analysis.digest))
     monkeypatch.setattr(jinja2, "Environment", functools.partial(jinja2.Environment, bytecode_cache=Compiled()))
-    monkeypatch.setattr(charts, "_svg", lambda chart: Markup("<svg></svg>"))
     monkeypatch.setattr(codec.typing, "get_type_hints", functools.cache(codec.typing.get_type_hints))
     monkeypatch.setenv("PATH", str(tmp_path))  # without the program `systemd-detect-virt`
 
