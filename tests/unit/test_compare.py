@@ -26,7 +26,7 @@ from scenarios.contract.reasons import Code, Status
 from scenarios.contract.request import Budget
 from tests import examples
 
-TRAINING, INFERENCE = Measure
+TRAINING, INFERENCE = Measure.TRAINING, Measure.INFERENCE
 CELL = examples.cell()
 OTHER = examples.cell("cifar-cnn")
 STEADY = (1000.0, 1004.0, 996.0, 1002.0, 998.0)
