@@ -73,7 +73,7 @@ def _speed(measured: Sequence[CellSummary]) -> Answer:
     speeds = f"{least} images/s" if least == most else f"{least} to {most} images/s, depending on the network"
     network = f"{high.cell.label} at " if len(best) == 1 else ""
     headline = f"{once}t trains {network}{speeds}{within}"
-    details = [f"This is the fastest cell of each network on the {DEVICES[device]}."] if len(best) > 1 else []
+    details = [f"These are the highest speeds of the networks on the {DEVICES[device]}."] if len(best) > 1 else []
     if latencies := [cell.p50_ms for cell in measured if cell.p50_ms and cell.cell.device == device]:
         between = _between(*(format_number(value, 2) for value in (min(latencies), max(latencies))))
         details.append(f"A prediction for one image takes {between} ms.")
