@@ -14,10 +14,15 @@ Rates = Mapping[int, float]  # images/s by round, finite and above 0
 
 
 class Measure(StrEnum):
-    """The speed that is compared. INFERENCE: throughput, that is, at a large batch size."""
+    """The speed that is compared.
+
+    INFERENCE: throughput, that is, at a large batch size. LATENCY: the inverse of the median latency at batch size 1,
+    in calls per second, so that higher is better in all of them.
+    """
 
     TRAINING = "training"
     INFERENCE = "inference"
+    LATENCY = "latency"
 
 
 @dataclass(frozen=True)
@@ -33,14 +38,23 @@ class Pairs:
 
 
 def rates(records: Sequence[Record], measure: Measure) -> Rates:
-    """Return the images/s of the ok launches of one cell, by round in ascending order."""
+    """Return the images/s (latency: calls/s) of the ok launches of one cell, by round in ascending order."""
     found: dict[int, float] = {}
     for record in sorted(records, key=lambda record: record.launch):
-        if record.ok and record.result:
-            part = record.result.training if measure is Measure.TRAINING else record.result.inference
-            if part and 0 < part.images_per_s < math.inf:
-                found[record.launch] = part.images_per_s
+        rate = _rate(record, measure) if record.ok else None
+        if rate and 0 < rate < math.inf:
+            found[record.launch] = rate
     return found
+
+
+def _rate(record: Record, measure: Measure) -> float | None:
+    training = record.result.training if record.result else None
+    inference = record.result.inference if record.result else None
+    if measure is Measure.TRAINING:
+        return training.images_per_s if training else None
+    if measure is Measure.INFERENCE:
+        return inference.images_per_s if inference else None
+    return 1000 / inference.p50_ms if inference and inference.p50_ms > 0 else None
 
 
 def pair(numerator: Rates, denominator: Rates) -> Pairs:

@@ -79,6 +79,14 @@ class CellSummary:
         """Return the key of the cell."""
         return self.cell.key
 
+    def speed(self, measure: Measure) -> float | None:
+        """Return the images/s, or the calls/s for `Measure.LATENCY`; None if it was not measured."""
+        if measure is Measure.TRAINING:
+            return self.images_per_s
+        if measure is Measure.INFERENCE:
+            return self.inference_images_per_s
+        return 1000 / self.p50_ms if self.p50_ms else None
+
 
 RatioKind = Literal["device", "framework", "lane"]
 
@@ -91,7 +99,7 @@ PAIRS: tuple[tuple[RatioKind, tuple[str, ...], tuple[str, str]], ...] = (
 
 @dataclass(frozen=True)
 class Ratio:
-    """The training images/s of one cell over those of another one.
+    """The speed of one cell over that of another one, see `Measure`.
 
     The cells have the same kind of data, and are equal except for the field that `kind` names. ratio: geometric mean of
     the ratios in the rounds in which both were measured, or the quotient of both speeds if there is no such round.
@@ -115,7 +123,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Contest:
-    """The frameworks that trained the same network in the same way.
+    """The frameworks that ran the same network in the same way.
 
     leader: the cell with the highest speed. ratios: the leader over each other cell. named: whether the data support
     that the leader is the fastest: it is ahead of each other cell with p < 0.05, adjusted by `holm` for all pairs of
@@ -186,30 +194,34 @@ def _numbers(ok: pd.DataFrame, records: Sequence[Record]) -> dict[str, Any]:
     return numbers
 
 
-def ratios(summaries: Sequence[CellSummary], records: Sequence[Record]) -> list[Ratio]:
+def ratios(
+    summaries: Sequence[CellSummary], records: Sequence[Record], measure: Measure = Measure.TRAINING
+) -> list[Ratio]:
     """Return cuda over cpu and tuned over stock, for all pairs of cells that differ in nothing else.
 
-    records: those of the summaries. Each interval is for a single pair.
+    records: those of the summaries. Each interval is for a single pair. measure: the speed that is compared.
     """
-    by_round = _by_round(records)
+    by_round = _by_round(records, measure)
     return [
-        _ratio(kind, over, under, by_round)
+        _ratio(kind, over, under, by_round, measure)
         for kind, fields, values in PAIRS
-        for group in _groups(summaries, fields)
+        for group in _groups(summaries, fields, measure)
         for over, under in permutations(group, 2)
         if (getattr(over.cell, kind), getattr(under.cell, kind)) == values
     ]
 
 
-def contests(summaries: Sequence[CellSummary], records: Sequence[Record]) -> list[Contest]:
+def contests(
+    summaries: Sequence[CellSummary], records: Sequence[Record], measure: Measure = Measure.TRAINING
+) -> list[Contest]:
     """Return a contest for each group of at least two cells that differ only in the framework. Arguments: see
     `ratios`."""
-    by_round, found = _by_round(records), []
-    for group in _groups(summaries, ("framework",)):
+    by_round, found = _by_round(records, measure), []
+    for group in _groups(summaries, ("framework",), measure):
         if len(group) < 2:
             continue
-        leader, *others = sorted(group, key=lambda s: s.images_per_s or 0.0, reverse=True)
-        ratios = [_ratio("framework", leader, other, by_round) for other in others]
+        leader, *others = sorted(group, key=lambda s: s.speed(measure) or 0.0, reverse=True)
+        ratios = [_ratio("framework", leader, other, by_round, measure) for other in others]
         rest = [pair(by_round[one.key], by_round[other.key]) for one, other in combinations(others, 2)]
         of_leader = [pair(by_round[leader.key], by_round[other.key]) for other in others]
         p_values = holm([paired_p_value(pairs.ratios) for pairs in (*of_leader, *rest)])
@@ -218,31 +230,34 @@ def contests(summaries: Sequence[CellSummary], records: Sequence[Record]) -> lis
     return found
 
 
-def _by_round(records: Sequence[Record]) -> dict[str, Rates]:
+def _by_round(records: Sequence[Record], measure: Measure) -> dict[str, Rates]:
     cells: dict[str, list[Record]] = {}
     for record in records:
         cells.setdefault(record.key, []).append(record)
-    return {key: rates(own, Measure.TRAINING) for key, own in cells.items()}
+    return {key: rates(own, measure) for key, own in cells.items()}
 
 
-def _groups(summaries: Sequence[CellSummary], without: Sequence[str]) -> list[list[CellSummary]]:
+def _groups(summaries: Sequence[CellSummary], without: Sequence[str], measure: Measure) -> list[list[CellSummary]]:
     """Return groups of measured cells that have the same kind of data and are equal except for these fields."""
     names = [name for name in CELL_COLUMNS if name not in without]
     groups: dict[tuple[object, ...], list[CellSummary]] = {}
     for summary in summaries:
-        if not summary.images_per_s:
+        if not summary.speed(measure):
             continue
         common = (summary.synthetic, *(getattr(summary.cell, name) for name in names))
         groups.setdefault(common, []).append(summary)
     return list(groups.values())
 
 
-def _ratio(kind: RatioKind, over: CellSummary, under: CellSummary, by_round: Mapping[str, Rates]) -> Ratio:
-    assert over.images_per_s
-    assert under.images_per_s
+def _ratio(
+    kind: RatioKind, over: CellSummary, under: CellSummary, by_round: Mapping[str, Rates], measure: Measure
+) -> Ratio:
+    numerator, denominator = over.speed(measure), under.speed(measure)
+    assert numerator
+    assert denominator
     pairs = pair(by_round[over.key], by_round[under.key])
     interval = paired_interval(pairs.ratios)
-    once = pairs.ratios[0] if pairs.ratios else over.images_per_s / under.images_per_s
+    once = pairs.ratios[0] if pairs.ratios else numerator / denominator
     return Ratio(kind, over, under, interval.estimate if interval else once, interval, len(pairs.ratios), pairs.dropped)
 
 

@@ -133,7 +133,8 @@ def _show(outcome: FinishedRun, *, as_json: bool) -> None:
 
     analysis, base = outcome.analysis, outcome.base
     runs = [base.analysis.run, analysis.run] if base else []
-    compared = [(runs[1], measure, compare(runs[0], runs[1], measure)) for measure in Measure] if runs else []
+    measures = (Measure.TRAINING, Measure.INFERENCE)
+    compared = [(runs[1], measure, compare(runs[0], runs[1], measure)) for measure in measures] if runs else []
     if as_json:
         found = results.as_json(outcome)
         if base:

@@ -35,21 +35,25 @@ UNSTEADY = frozenset(
 
 @dataclass(frozen=True)
 class Value:
-    """One number of a row. small: more about it, or "". unsteady: why the number is doubtful, or ""."""
+    """One number of a row. small: more about it, one line each. unsteady: why the number is doubtful, or ""."""
 
     framework: str
     device: str
     number: str
-    small: str = ""
+    small: tuple[str, ...] = ()
     unsteady: str = ""
 
 
 @dataclass(frozen=True)
 class Call:
-    """The verdict of a row. framework: the one that it is about, or "". named: whether it names a winner."""
+    """The verdict of a row.
+
+    frameworks, device: of the cells that it is about. They are shown before the text. named: whether it names a winner.
+    """
 
     text: str
-    framework: str = ""
+    frameworks: tuple[str, ...] = ()
+    device: str = ""
     named: bool = False
 
 
@@ -99,6 +103,11 @@ class Rows:
         return len({row.configuration for network in self.networks for row in network.rows}) > 1
 
     @property
+    def wide(self) -> bool:
+        """Return whether the column of configurations is wide."""
+        return any(len(row.configuration) > 4 for network in self.networks for row in network.rows)
+
+    @property
     def configuration(self) -> str:
         """Return the configuration of all rows, or "" if they differ."""
         found = {row.configuration for network in self.networks for row in network.rows}
@@ -146,6 +155,11 @@ def configuration_key(cell: Cell) -> tuple[object, ...]:
     """Return the key that sorts rows of a network: the CPU first, then the usual lane and precision."""
     lane, precision = (cell.lane != "stock", cell.lane), (cell.precision != "fp32", cell.precision)
     return (cell.device != "cpu", cell.device, cell.devices, lane, precision)
+
+
+def network_details(cell: Cell) -> str:
+    """Return the id of a cell's network, and the batch size."""
+    return f"{cell.label} · batch {cell.batch}"
 
 
 def unsteady_cells(source: ReportInput) -> dict[str, str]:
@@ -209,7 +223,7 @@ class _Maker:
         cell = ordered[0][0].cell
         return Network(
             name=self.source.network(cell),
-            details=f"{cell.label} · batch {cell.batch}",
+            details=network_details(cell),
             rows=tuple(self._row(cells) for cells in ordered),
         )
 
@@ -239,7 +253,7 @@ class _Maker:
 
     def _value(self, summary: CellSummary) -> Value:
         interval = self.quantity.interval(summary)
-        small = f"± {text.percent(interval.half_width, 1)}" if interval else ""
+        small = (text.half_width(interval),) if interval else ()
         cell = summary.cell
         return Value(cell.framework, cell.device, self._number(summary), small, self.unsteady.get(summary.key, ""))
 
@@ -268,21 +282,14 @@ def _calls(source: ReportInput, contests: Sequence[Contest]) -> dict[str, Call]:
 
 def contest_call(source: ReportInput, contest: Contest) -> Call:
     """Return the verdict of a contest. A single launch names no winner."""
-    leader = contest.leader.cell.framework
-    closest = min(contest.ratios, key=lambda ratio: ratio.ratio)
-    ahead = text.ratio(closest.ratio)
+    leader, device = contest.leader.cell.framework, contest.leader.cell.device
+    ahead = text.lead(min(ratio.ratio for ratio in contest.ratios))
     if contest.named:
-        return Call(f"fastest, {ahead} ahead", leader, named=True)
+        return Call(f"fastest, {ahead} ahead", (leader,), device, named=True)
     if contest.unknown:
-        if all(ratio.rounds <= 1 for ratio in contest.ratios):
-            words = "one launch"
-        else:
-            words = "too few launches"
-        return Call(f"{ahead} ahead in {words}", leader) if ahead != "1.0×" else Call(f"about equal in {words}")
+        several = any(ratio.rounds > 1 for ratio in contest.ratios)
+        return Call(f"{ahead} ahead{', too few launches' if several else ''}", (leader,), device)
     tied = [ratio.denominator.cell.framework for ratio in contest.ratios if ratio.verdict is Verdict.TIE]
     if not tied:
         return Call("no clear winner")
-    if len(tied) == len(contest.ratios) and len(tied) > 1:
-        return Call("tie of all")
-    names = [source.framework_title(name) for name in sorted([leader, *tied], key=sort_key)]
-    return Call(f"tie of {text.listed(names)}")
+    return Call("tie", tuple(sorted([leader, *tied], key=sort_key)), device)

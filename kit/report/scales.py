@@ -28,6 +28,7 @@ class Scale:
         exponents = range(math.floor(math.log10(self.high - self.low)) - 2, math.ceil(math.log10(self.high)) + 1)
         if self.log:
             exponents = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            found: list[float] = []
             for steps in (STEPS, (1, 3), (1,)):
                 found = [step * 10.0**e for e in exponents for step in steps if self.low <= step * 10.0**e <= self.high]
                 if len(found) <= most:

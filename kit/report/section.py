@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from kit.analysis.measured_launch import MeasuredLaunch, measured_launches
+from kit.analysis.pairing import Measure
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary, Contest, Ratio, RatioKind, contests, ratios, short_names
 from kit.model.record import Record
@@ -48,17 +49,28 @@ class ReportInput:
         return rows
 
     @cached_property
-    def _ratios(self) -> list[Ratio]:
-        return ratios(self.measured, self.run.records)
+    def _ratios(self) -> dict[Measure, list[Ratio]]:
+        return {measure: ratios(self.measured, self.run.records, measure) for measure in Measure}
 
-    def ratios(self, kind: RatioKind) -> list[Ratio]:
+    def ratios(self, kind: RatioKind, measure: Measure = Measure.TRAINING) -> list[Ratio]:
         """Return the ratios of this kind between measured cells."""
-        return [ratio for ratio in self._ratios if ratio.kind == kind]
+        return [ratio for ratio in self._ratios[measure] if ratio.kind == kind]
 
     @cached_property
-    def contests(self) -> list[Contest]:
+    def contests(self) -> dict[Measure, list[Contest]]:
         """Return the contests of frameworks between measured cells."""
-        return contests(self.measured, self.run.records)
+        return {measure: contests(self.measured, self.run.records, measure) for measure in Measure}
+
+    def best_gpu_ratio(self, row: str, measure: Measure) -> float | None:
+        """Return the speed of the fastest cell on the GPU over that of the fastest one on the CPU, in any framework.
+
+        row: a key of `rows`. Return None if one of both was not measured.
+        """
+        best: dict[str, float] = {}
+        for summary in self.rows[row]:
+            device = summary.cell.device
+            best[device] = max(best.get(device, 0.0), summary.speed(measure) or 0.0)
+        return best["cuda"] / best["cpu"] if best.get("cuda") and best.get("cpu") else None
 
     @cached_property
     def single_launches(self) -> dict[str, MeasuredLaunch]:

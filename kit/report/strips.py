@@ -10,6 +10,10 @@ from kit.report.scales import Scale
 FIRST_Y, NEXT_Y = 12, 13  # px
 PUBLISHED_HEIGHT = 15  # px, of the line with published figures
 
+# Percent of the width of the narrowest chart, which is about 330 pixels wide.
+DIGIT = 2.0
+GAP = 2.0
+
 Tick = tuple[float, str]
 
 
@@ -64,8 +68,13 @@ def strip_height(dots: int, published: bool = False) -> int:
 
 
 def ticks(scale: Scale, label: Callable[[float], str], most: int = 6) -> tuple[Tick, ...]:
-    """Return the ticks of a scale with their texts."""
-    return tuple((scale.at(value), label(value)) for value in scale.ticks(most))
+    """Return the ticks of a scale with their texts, without those whose text would touch the previous one."""
+    found: list[Tick] = []
+    for value in scale.ticks(most):
+        tick = scale.at(value), label(value)
+        if not found or tick[0] - found[-1][0] > GAP + DIGIT * (len(tick[1]) + len(found[-1][1])) / 2:
+            found.append(tick)
+    return tuple(found)
 
 
 def span(scale: Scale, ends: Sequence[float]) -> tuple[float, float]:

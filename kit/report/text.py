@@ -50,12 +50,24 @@ def ratio(value: float) -> str:
     return f"{number(value, 2)}×"
 
 
+def lead(value: float) -> str:
+    """Return by how much something is ahead: 1.42 as `1.4×`, 1.012 as `1.2 %`."""
+    return percent(value - 1, 1) if value < 1.1 else ratio(value)
+
+
 def interval(ratio: Ratio) -> str:
     """Return the interval of a ratio, and whether it is a tie: `0.98 to 1.03, a tie`."""
     if ratio.interval is None:
         return "unknown (one launch)" if ratio.rounds else "unknown (never in the same round)"
     tie = ", a tie" if ratio.verdict == "tie" else ""
     return f"{number(ratio.interval.low)} to {number(ratio.interval.high)}{tie}"
+
+
+def half_width(interval: Interval) -> str:
+    """Return the half-width of an interval, for example `± 1.8 %`, or its ends if it is wide: `120 to 980`."""
+    if interval.half_width < 0.5:
+        return f"± {percent(interval.half_width, 1)}"
+    return f"{number(interval.low, 2)} to {number(interval.high, 2)}"
 
 
 def estimate(value: float | None, interval: Interval | None) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kit.analysis.measured_launch import MeasuredLaunch
+from kit.analysis.pairing import Measure
 from kit.analysis.spread import Spread, latency_spread, throughput_spread
 from kit.analysis.summaries import CellSummary
 from kit.report.headings import inference_heading
@@ -41,10 +42,11 @@ def _data(source: ReportInput) -> InferenceData | None:
         interval=lambda cell: cell.p50_interval,
         spread=_spread(source, latency_spread),
     )
+    call = "In one launch each" if all(cell.launches == 1 for cell in source.measured) else "Verdict"
     return InferenceData(
         heading=inference_heading(source),
-        throughput=quantity_rows(source, throughput, [], ""),
-        latency=quantity_rows(source, latency, [], ""),
+        throughput=quantity_rows(source, throughput, source.contests[Measure.INFERENCE], call),
+        latency=quantity_rows(source, latency, source.contests[Measure.LATENCY], call),
         batch=listed([str(batch) for batch in batches]),
     )
 

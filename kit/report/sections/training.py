@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kit.analysis.pairing import Measure
 from kit.analysis.spread import Spread, training_spread
 from kit.analysis.summaries import CellSummary
 from kit.report.headings import training_heading
@@ -11,7 +12,10 @@ from kit.report.section import ReportInput, Section
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The heading and the table. single: whether no cell has more than one launch. synthetic: whether data are."""
+    """The heading and the table.
+
+    single: whether no cell has more than one launch. onnxruntime: whether ONNX Runtime was measured.
+    """
 
     heading: str
     table: Rows
@@ -37,7 +41,9 @@ def _data(source: ReportInput) -> TrainingData | None:
     single = all(cell.launches == 1 for cell in source.measured)
     return TrainingData(
         heading=training_heading(source),
-        table=quantity_rows(source, quantity, source.contests, "From one launch each" if single else "Verdict"),
+        table=quantity_rows(
+            source, quantity, source.contests[Measure.TRAINING], "In one launch each" if single else "Verdict"
+        ),
         single=single,
         onnxruntime="onnxruntime" in source.frameworks,
     )

@@ -1,0 +1,147 @@
+"""Speed of the GPU over that of the CPU, for each network and framework, in training and in inference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kit.analysis.gpu_use import busy_shares
+from kit.analysis.intervals import Verdict
+from kit.analysis.measured_launch import measured_launches
+from kit.analysis.pairing import Measure
+from kit.analysis.summaries import Ratio
+from kit.report import text
+from kit.report.headings import gpu_heading
+from kit.report.marks import sort_key
+from kit.report.rows import (
+    Call,
+    Network,
+    Row,
+    Rows,
+    Value,
+    configuration_key,
+    configuration_words,
+    network_details,
+    unsteady_cells,
+)
+from kit.report.scales import Scale, log_scale
+from kit.report.section import ReportInput, Section
+from kit.report.strips import Dot, Strip, dot_y, span, strip_height, ticks
+
+WORDS = {Measure.TRAINING: "Training", Measure.INFERENCE: "Throughput", Measure.LATENCY: "Latency"}
+NARROW = 0.7  # a scale starts at most here, so that a tick and the zone left of 1 are visible
+
+
+@dataclass(frozen=True)
+class GpuData:
+    """The heading and the tables, None if there is nothing to compare. busy: whether the GPU's use was sampled."""
+
+    heading: str
+    training: Rows | None
+    inference: Rows | None
+    busy: bool
+    unmeasured: bool
+
+
+def _data(source: ReportInput) -> GpuData | None:
+    if not source.measured:
+        return None
+    busy = busy_shares(measured_launches([r for r in source.run.records if r.cell.device == "cuda"]))
+    training = _rows(source, (Measure.TRAINING,), busy)
+    inference = _rows(source, (Measure.INFERENCE, Measure.LATENCY), {})
+    return GpuData(gpu_heading(source), training, inference, bool(busy), training is None and inference is None)
+
+
+def _rows(source: ReportInput, measures: Sequence[Measure], busy: Mapping[str, float]) -> Rows | None:
+    pairs = {measure: source.ratios("device", measure) for measure in measures}
+    every = [ratio for ratios in pairs.values() for ratio in ratios]
+    if not every:
+        return None
+    ends = [end for r in every for end in ((r.interval.low, r.interval.high) if r.interval else (r.ratio,))]
+    maker = _Maker(
+        source,
+        tuple(sorted({ratio.numerator.cell.framework for ratio in every}, key=sort_key)),
+        log_scale([*ends, NARROW, 1 / NARROW]),
+        busy,
+        unsteady_cells(source),
+    )
+    networks = [maker.network(label, pairs) for label in source.rows]
+    at = maker.scale.at(1.0)
+    return Rows(
+        caption=f"Speed of the GPU over that of the CPU, {text.listed([WORDS[m].lower() for m in measures])}",
+        frameworks=maker.frameworks,
+        ticks=ticks(maker.scale, lambda value: f"{text.number_short(value)}×"),
+        networks=tuple(network for network in networks if network.rows),
+        devices=("cuda",),
+        call="Best GPU cell over best CPU cell",
+        zones=(at, "GPU slower", "GPU faster"),
+    )
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes the rows of one table."""
+
+    source: ReportInput
+    frameworks: tuple[str, ...]
+    scale: Scale
+    busy: Mapping[str, float]
+    unsteady: Mapping[str, str]
+
+    def network(self, label: str, pairs: Mapping[Measure, Sequence[Ratio]]) -> Network:
+        keys = {summary.key for summary in self.source.rows[label]}
+        cell = self.source.rows[label][0].cell
+        rows = []
+        for measure, ratios in pairs.items():
+            groups: dict[tuple[object, ...], list[Ratio]] = {}
+            for ratio in ratios:
+                if ratio.numerator.key in keys:
+                    groups.setdefault(configuration_key(ratio.numerator.cell), []).append(ratio)
+            best = Call(text.ratio(found)) if (found := self.source.best_gpu_ratio(label, measure)) else None
+            for index, key in enumerate(sorted(groups)):
+                rows.append(self._row(measure, groups[key], None if index else best, several=len(pairs) > 1))
+        return Network(self.source.network(cell), network_details(cell), tuple(rows))
+
+    def _row(self, measure: Measure, ratios: Sequence[Ratio], best: Call | None, *, several: bool) -> Row:
+        by_framework = {ratio.numerator.cell.framework: ratio for ratio in ratios}
+        present = [by_framework[name] for name in self.frameworks if name in by_framework]
+        cell = present[0].numerator.cell
+        words = configuration_words(cell)
+        configuration = f"{WORDS[measure]}{words.removeprefix('GPU')}" if several else words
+        numbers = "; ".join(
+            f"{self.source.framework_title(r.numerator.cell.framework)} {text.ratio(r.ratio)}" for r in present
+        )
+        strip = Strip(
+            label=f"{self.source.network(cell)}, {WORDS[measure].lower()}, GPU over CPU: {numbers}.",
+            height=strip_height(len(present)),
+            ticks=ticks(self.scale, text.number_short),
+            dots=tuple(self._dot(index, ratio) for index, ratio in enumerate(present)),
+            zone=self.scale.at(1.0),
+        )
+        values = tuple(self._value(by_framework[n]) if n in by_framework else None for n in self.frameworks)
+        return Row(configuration, strip, values, best)
+
+    def _value(self, ratio: Ratio) -> Value:
+        cell, share = ratio.numerator.cell, self.busy.get(ratio.numerator.key)
+        small = []
+        if ratio.interval:
+            small.append(f"{text.number(ratio.interval.low, 2)} to {text.number(ratio.interval.high, 2)}")
+        small += ["a tie"] * (ratio.verdict is Verdict.TIE)
+        if share is not None:
+            small.append(f"busy {text.percent(share)}")
+        causes = [self.unsteady[key] for key in (ratio.numerator.key, ratio.denominator.key) if key in self.unsteady]
+        return Value(cell.framework, cell.device, text.ratio(ratio.ratio), tuple(small), " ".join(causes))
+
+    def _dot(self, index: int, ratio: Ratio) -> Dot:
+        title = f"{self.source.framework_title(ratio.numerator.cell.framework)}: {text.ratio(ratio.ratio)}"
+        return Dot(
+            framework=ratio.numerator.cell.framework,
+            device="cuda",
+            at=self.scale.at(ratio.ratio),
+            y=dot_y(index),
+            text=f"{title}, 95 % interval {text.interval(ratio)}" if ratio.interval else f"{title}, one launch",
+            whisker=span(self.scale, (ratio.interval.low, ratio.interval.high)) if ratio.interval else None,
+        )
+
+
+SECTION = Section(40, "gpu", "CPU or GPU", _data, "gpu.html", question="Is the GPU worth it?")
