@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kit.analysis.ceilings import Ceilings, best_ceilings
-from kit.analysis.diagnosis_rules import RULES, Bottleneck
+from kit.analysis.diagnosis_rules import RULES, Bottleneck, gpu_use
+from kit.analysis.limit_labels import LABELS, limit_label
 from kit.analysis.measured_launch import measured_launches
 from kit.analysis.step_breakdown import break_down
+from kit.analysis.step_parts import StepParts, step_parts
 from kit.model.machine import Machine
 from kit.model.record import Record
 from kit.model.run import Run
@@ -28,7 +30,10 @@ class Diagnosis:
     evidence: the figures behind it. remedy: what to do. flops_per_s: FLOP/s of end-to-end training, None if nothing was
     measured. ceiling_share: flops_per_s as a share of the measured ceiling of the cell's devices, at its precision: for
     convolution if the network has one, else for the matrix product. None if that was not measured. peak_share: the same
-    for the data sheet's dense peak, None for CPUs and for GPUs that are not in the table.
+    for the data sheet's dense peak, None for CPUs and for GPUs that are not in the table. label: the bottleneck in
+    words, see `limit_labels`. parts: of one training step. intensity: FLOP for each byte of the step's least memory
+    traffic. gpu_use: mean share of the training time for which the GPU ran kernels, None if it was not sampled. The
+    last three are None if nothing was measured.
     """
 
     key: str
@@ -38,6 +43,10 @@ class Diagnosis:
     flops_per_s: float | None
     ceiling_share: float | None
     peak_share: float | None
+    label: str
+    parts: StepParts | None = None
+    intensity: float | None = None
+    gpu_use: float | None = None
 
 
 def diagnose_all(run: Run, scenarios: Scenarios, ceilings: Ceilings) -> list[Diagnosis]:
@@ -88,9 +97,14 @@ def diagnose(
         flops_per_s=flops_per_s,
         ceiling_share=flops_per_s / step.flops_ceiling if step.flops_ceiling else None,
         peak_share=flops_per_s / (peak * cell.devices) if peak else None,
+        label=limit_label(bottleneck, step),
+        parts=step_parts(step),
+        intensity=step.flops / step.traffic_bytes,
+        gpu_use=statistics.fmean(use) if (use := gpu_use(step.launches)) else None,
     )
 
 
 def _wrong_device(record: Record) -> Diagnosis:
     message, remedy = (record.reason.message, record.reason.remedy) if record.reason else ("", "")
-    return Diagnosis(record.key, Bottleneck.WRONG_DEVICE, message, remedy, None, None, None)
+    label = LABELS[Bottleneck.WRONG_DEVICE]
+    return Diagnosis(record.key, Bottleneck.WRONG_DEVICE, message, remedy, None, None, None, label)

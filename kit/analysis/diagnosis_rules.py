@@ -11,11 +11,11 @@ The first rule in RULES that applies decides:
 """
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from kit.analysis.ceilings import ceiling_value
-from kit.analysis.measured_launch import power_capped
+from kit.analysis.measured_launch import MeasuredLaunch, power_capped
 from kit.analysis.step_breakdown import Step
 from kit.model.formatting import format_percent as percent
 from kit.model.formatting import format_si as si
@@ -39,6 +39,7 @@ KERNELS_SHARE = 0.5  # of the end-to-end step: the part that grows with the batc
 # Of a resident step, at the measured ceiling. Kernels of real shapes rarely reach more than half of the ceiling, so at
 # two fifths better kernels have little left to gain.
 ROOF_SHARE = 0.4
+BUSY_SHARE = 0.5  # of the time with a kernel: from here on, a GPU does not mostly wait
 MIN_ROOF_SHARE = 0.1  # below it neither ceiling explains the time
 SLOWER_KERNELS = 0.8  # of the ceiling: below it the evidence names what the framework's own best kernel reaches
 
@@ -186,12 +187,25 @@ def _kernels(step: Step) -> str:
     return f", as much time as starting {step.fixed_s / launch:,.0f} empty kernels at {si(launch, 's')} each"
 
 
+def gpu_use(launches: Sequence[MeasuredLaunch]) -> list[float]:
+    """Return for each sample in training the share of the time for which a GPU of these launches ran kernels."""
+    return [share for launch in launches for share in launch.training_samples(r"gpu\d+_use")]
+
+
 def _idle(step: Step) -> str:
+    """Return whether the samples of the GPU agree that it mostly waits."""
     if step.on_cpu:
         return ""
-    use = [share for launch in step.launches for share in launch.training_samples(r"gpu\d+_use")]
-    sampled = f" (it ran kernels during {percent(statistics.fmean(use))} of the time)" if use else ""
-    return f", so the GPU mostly waits for work{sampled}"
+    use = gpu_use(step.launches)
+    if not use:
+        return ", so the GPU mostly waits for work"
+    busy = statistics.fmean(use)
+    if busy < BUSY_SHARE:
+        return f", so the GPU mostly waits for work (it ran kernels during {percent(busy)} of the time)"
+    return (
+        f". The samples of the GPU do not show this: it ran kernels during {percent(busy)} of the time, but these may "
+        f"be small ones that use a part of it"
+    )
 
 
 def _starved_of_threads(step: Step) -> Finding | None:

@@ -144,7 +144,7 @@ def few_windows(cell: Sequence[MeasuredLaunch]) -> str | None:
 
 def jump_of_windows(cell: Sequence[MeasuredLaunch]) -> str | None:
     """Find the largest jump of the speed within a launch. One launch is enough: its result mixes two speeds."""
-    jumps = [jump for launch in cell if (jump := _jump(launch, JUMP_P / len(cell)))]
+    jumps = [jump for launch in cell if (jump := jump_of_launch(launch, len(cell)))]
     if not jumps:
         return None
     change, seconds = max(jumps, key=lambda jump: abs(jump[0]))
@@ -154,11 +154,11 @@ def jump_of_windows(cell: Sequence[MeasuredLaunch]) -> str | None:
     )
 
 
-def _jump(launch: MeasuredLaunch, level: float) -> tuple[float, float] | None:
+def jump_of_launch(launch: MeasuredLaunch, launches: int) -> tuple[float, float] | None:
     """Return the relative change of a jump within a launch and the seconds of steady training before it.
 
-    The change is that of the median. Return None if there is no jump of at least JUMP_CHANGE, or if a straight line
-    fits better than a jump.
+    launches: number of launches of the cell, which share JUMP_P. The change is that of the median. Return None if there
+    is no jump of at least JUMP_CHANGE, or if a straight line fits better than a jump.
     """
     windows, rates = launch.comparable_windows, launch.steady_rates
     if len(rates) < MIN_WINDOWS:
@@ -166,7 +166,7 @@ def _jump(launch: MeasuredLaunch, level: float) -> tuple[float, float] | None:
     at, p = change_point(rates)
     before, after = rates[:at], rates[at:]
     change = statistics.median(after) / statistics.median(before) - 1
-    if p >= level or abs(change) < JUMP_CHANGE:
+    if p >= JUMP_P / launches or abs(change) < JUMP_CHANGE:
         return None
     around_jump = sum(len(part) * statistics.pvariance(part) for part in (before, after))
     line = statistics.linear_regression(range(len(rates)), rates)
@@ -182,7 +182,7 @@ def drift_of_windows(cell: Sequence[MeasuredLaunch]) -> str | None:
     changes = [
         change
         for launch in cell
-        if not _jump(launch, JUMP_P / len(cell)) and (change := trend(launch.steady_rates)) is not None
+        if not jump_of_launch(launch, len(cell)) and (change := trend(launch.steady_rates)) is not None
     ]
     for drifting in ([c for c in changes if c < 0], [c for c in changes if c > 0]):
         if len(drifting) > len(cell) / 2:

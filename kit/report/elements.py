@@ -1,6 +1,10 @@
-"""Define the elements of a report that templates and charts can show. No markup, no logic."""
+"""Define the elements of a report that templates can show. No markup, no logic."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+MAX_ROWS = 600  # of a table with one row for each cell: its page stays small, and a browser shows it at once
 
 
 @dataclass(frozen=True)
@@ -8,7 +12,7 @@ class Table:
     """Rows of texts below headers.
 
     numeric: columns with numbers. marks: rows that were measured on synthetic data. wrap: whether the first and the
-    last column break long words.
+    last column break long words. omitted: number of rows that are not shown. summary: what it says, if it is folded.
     """
 
     headers: tuple[str, ...]
@@ -17,29 +21,9 @@ class Table:
     numeric: tuple[int, ...] = ()
     marks: frozenset[int] = frozenset()
     wrap: bool = False
+    omitted: int = 0
+    summary: str = ""
 
-
-@dataclass(frozen=True)
-class Bar:
-    """One bar of a chart.
-
-    configuration: name in the legend, for example `2 × cuda bf16`. device: `cpu` or `cuda`, which decides the hue. low,
-    high: ends of the 95 % interval, or None if there is only one launch.
-    """
-
-    framework: str
-    configuration: str
-    device: str
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True)
-class Point:
-    """One point of a line chart. x: epoch or minutes. part: of a learning curve, `train` or `test`."""
-
-    series: str
-    x: float
-    y: float
-    part: str = ""
+    def limited(self) -> Table:
+        """Return the table with its first MAX_ROWS rows."""
+        return replace(self, rows=self.rows[:MAX_ROWS], omitted=max(0, len(self.rows) - MAX_ROWS))

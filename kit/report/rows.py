@@ -6,31 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kit.analysis.intervals import Interval, Verdict
+from kit.analysis.launch_windows import UNSTEADY
 from kit.analysis.spread import Spread
 from kit.analysis.summaries import CellSummary, Contest
-from kit.analysis.warnings import WarningCode
 from kit.report import text
 from kit.report.marks import sort_key
 from kit.report.scales import Scale, log_scale
 from kit.report.section import ReportInput
 from kit.report.strips import Dot, PublishedDot, Strip, Tick, dot_y, span, strip_height, ticks
 from scenarios.contract.cell import Cell
-
-# These warnings make a cell's speed doubtful. Others concern the whole run, or only say that there are few launches.
-UNSTEADY = frozenset(
-    {
-        WarningCode.OTHER_LOAD,
-        WarningCode.OTHER_GPU_PROCESSES,
-        WarningCode.QUOTA,
-        WarningCode.HOT_GPU,
-        WarningCode.STEAL,
-        WarningCode.NO_STEADY_STATE,
-        WarningCode.JUMP,
-        WarningCode.DRIFT,
-        WarningCode.NOISY,
-        WarningCode.OUTLIERS,
-    }
-)
 
 EQUAL = 1.03  # two runs of an idle machine differ by 2 to 3 % (faster-cpython, A/A runs)
 

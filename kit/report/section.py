@@ -85,6 +85,14 @@ class ReportInput:
         return [(record, record.result) for record in self.run.records if record.result is not None]
 
     @cached_property
+    def _settings(self) -> dict[str, Mapping[str, str]]:
+        return {record.key: record.request.settings for record in self.run.records if record.request}
+
+    def settings(self, summary: CellSummary) -> Mapping[str, str]:
+        """Return the settings of a measured cell. They are empty in the stock lane."""
+        return self._settings.get(summary.key, {})
+
+    @cached_property
     def _names(self) -> dict[str, str]:
         cells = [summary.cell for summary in self.analysis.cells]
         return {cell.key: name for cell, name in zip(cells, short_names(cells), strict=True)}

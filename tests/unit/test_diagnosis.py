@@ -242,7 +242,7 @@ def test_a_cell_on_the_wrong_device_has_the_reason_as_diagnosis():
     crashed = examples.failed(examples.request(examples.cell()))
     run = examples.run([crashed, elsewhere])
     (found,) = diagnose_all(run, catalog.scenarios(), {})
-    assert found == Diagnosis(MNIST_GPU.key, Bottleneck.WRONG_DEVICE, *words, None, None, None)
+    assert found == Diagnosis(MNIST_GPU.key, Bottleneck.WRONG_DEVICE, *words, None, None, None, "wrong device")
 
 
 def test_slow_kernels_are_compute_bound_far_below_the_ceiling():

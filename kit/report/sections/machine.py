@@ -1,32 +1,44 @@
 """The machine, the energy of training, and the host's samples over the run."""
 
 import statistics
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 from kit.analysis.host_samples import joules_per_1000_images
 from kit.model.formatting import format_count as counted
-from kit.model.record import Record
 from kit.report import text
-from kit.report.elements import Point, Table
+from kit.report.elements import Table
+from kit.report.host_lines import HostChart, host_charts
+from kit.report.line_charts import LineChart
 from kit.report.section import ReportInput, Section
 
-# Title of a chart (with unit) to the series that it shows, each with its label. `#` stands for the number of a GPU.
-CHARTS = {
-    "CPUs busy": {"cpu_busy": "all programs", "cpu_steal": "stolen by the hypervisor"},
-    "CPU clock, MHz": {"cpu_mhz": "mean of the cores"},
-    "GPU use": {"gpu#_use": "GPU #"},
-    "GPU memory, GiB": {"gpu#_memory_gib": "GPU #"},
-    "GPU power, W": {"gpu#_power_w": "GPU #"},
-    "GPU temperature, °C": {"gpu#_temperature_c": "GPU #"},
-    "GPU clock, MHz": {"gpu#_sm_mhz": "GPU #"},
-}
-MAX_GPUS = 16
-MAX_POINTS = 240  # of a line: about one per pixel
+CHARTS = (
+    HostChart(
+        "CPUs busy",
+        {"cpu_busy": "all programs", "cpu_steal": "stolen by the hypervisor"},
+        lambda value: f"{value:.3g}",
+    ),
+    HostChart("CPU clock, MHz", {"cpu_mhz": "mean of the cores"}, lambda value: f"{value:,.0f}"),
+)
 
 
-def _data(source: ReportInput) -> dict[str, object]:
-    timelines = _timelines([*source.run.probes, *source.run.records])
-    return {"machine": _machine(source), "energy": _energy(source), "timelines": timelines}
+@dataclass(frozen=True)
+class MachineData:
+    """The content. charts: of the CPUs, over the time of all launches."""
+
+    summary: str
+    machine: Table
+    energy: Table
+    charts: tuple[LineChart, ...]
+
+
+def _data(source: ReportInput) -> MachineData:
+    machine = source.run.machine
+    return MachineData(
+        summary=f"{machine.cpu_model} · {text.size(machine.memory_bytes)} · {machine.os}",
+        machine=_machine(source),
+        energy=_energy(source),
+        charts=host_charts([*source.run.probes, *source.run.records], CHARTS),
+    )
 
 
 def _machine(source: ReportInput) -> Table:
@@ -76,45 +88,7 @@ def _energy(source: ReportInput) -> Table:
             for key, joules in found.items()
         ),
         numeric=tuple(range(1, 1 + len(parts))),
-    )
+    ).limited()
 
 
-def _timelines(records: Sequence[Record]) -> dict[str, tuple[Point, ...]]:
-    """Return title and points of each chart of the host's samples over the time of all launches."""
-    timelines = {}
-    for title, series in CHARTS.items():
-        numbers = range(MAX_GPUS) if any("#" in name for name in series) else range(1)
-        points = tuple(
-            point
-            for number in map(str, numbers)
-            for name, label in series.items()
-            for point in _line(records, name.replace("#", number), label.replace("#", number))
-        )
-        if points:
-            timelines[title] = points
-    return timelines
-
-
-def _line(records: Sequence[Record], name: str, label: str) -> list[Point]:
-    """Return one series over all launches, in minutes since the first sample.
-
-    Neighboring samples are averaged if there are more than MAX_POINTS.
-    """
-    points: list[tuple[float, float]] = []
-    elapsed = 0.0
-    for record in sorted(records, key=lambda r: r.started_at):
-        samples = record.host_samples
-        if samples is not None and samples.at:
-            values = samples.series.get(name, [])
-            points += [
-                ((elapsed + at - samples.at[0]) / 60, value)
-                for at, value in zip(samples.at, values, strict=False)
-                if value is not None
-            ]
-        elapsed += record.seconds
-    step = -(-len(points) // MAX_POINTS) or 1
-    chunks = [points[i : i + step] for i in range(0, len(points), step)]
-    return [Point(label, statistics.fmean(x for x, _ in c), statistics.fmean(y for _, y in c)) for c in chunks]
-
-
-SECTION = Section(70, "machine", "Machine", _data, "machine.html")
+SECTION = Section(160, "machine", "Machine", _data, "machine.html")

@@ -73,4 +73,4 @@ def _costs(source: ReportInput) -> str:
     return " ".join(sentences)
 
 
-SECTION = Section(90, "method", "Method", _data, "method.html")
+SECTION = Section(170, "method", "Method", _data, "method.html")

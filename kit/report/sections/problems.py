@@ -1,26 +1,39 @@
-"""The launches that failed, were skipped or did not run."""
+"""The launches that failed, were skipped or did not run, grouped by reason."""
+
+from collections import Counter
 
 from kit.report.elements import Table
 from kit.report.section import ReportInput, Section
 
+MAX_LAUNCHES = 24  # named in a row
+
 
 def _data(source: ReportInput) -> Table | None:
-    groups: dict[tuple[str, str, str, str], list[str]] = {}
+    groups: dict[tuple[str, str, str], list[str]] = {}
     for record in source.run.records:
         if not record.ok:
             why = record.reason
-            reason = (str(why.code), why.message, why.remedy) if why else ("", "", "")
-            groups.setdefault((str(record.status), *reason), []).append(source.launch_name(record))
+            reason = (why.message, why.remedy) if why else ("", "")
+            groups.setdefault((record.status.words, *reason), []).append(source.launch_name(record))
     if source.run.not_run:
         remedy = f"Continue with kit run --resume {source.run.plan.run}."
-        groups[("not run", "", "The run stopped before these launches.", remedy)] = source.run.not_run
+        groups[("not run", "The run stopped before these launches.", remedy)] = source.run.not_run
     if not groups:
         return None
+    counts: Counter[str] = Counter()
+    for (status, _, _), launches in groups.items():
+        counts[status] += len(launches)
     return Table(
-        headers=("Status", "Code", "What happened", "What to do", "Launches"),
-        rows=tuple((*group, f"{len(launches)}: " + ", ".join(launches)) for group, launches in groups.items()),
+        headers=("Status", "What happened", "What to do", "Launches"),
+        rows=tuple((*group, _named(launches)) for group, launches in groups.items()),
         wrap=True,
-    )
+        summary=", ".join(f"{count} {status}" for status, count in counts.most_common()),
+    ).limited()
 
 
-SECTION = Section(60, "problems", "Failed or skipped", _data)
+def _named(launches: list[str]) -> str:
+    more = f" and {len(launches) - MAX_LAUNCHES} others" if len(launches) > MAX_LAUNCHES else ""
+    return f"{len(launches)}: {', '.join(launches[:MAX_LAUNCHES])}{more}"
+
+
+SECTION = Section(105, "problems", "Failed or skipped", _data)

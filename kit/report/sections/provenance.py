@@ -27,7 +27,21 @@ def _data(source: ReportInput) -> Table:
             data[f"{kind}: {result.evidence.data_digest}"] = record.data_note
     rows += [(f"Versions, {name}", "; ".join(listings)) for name, listings in versions.items()]
     rows += [("Data", f"{name} ({note})" if note else name) for name, note in data.items()]
-    return Table(headers=("", ""), rows=tuple(rows), wrap=True)
+    versions_of = {name: found for name in source.frameworks if (found := _version(source, name))}
+    summary = " · ".join(f"{source.framework_title(name)} {found}" for name, found in versions_of.items())
+    return Table(headers=("", ""), rows=tuple(rows), wrap=True, summary=summary)
 
 
-SECTION = Section(100, "provenance", "Provenance", _data)
+def _version(source: ReportInput, framework: str) -> str:
+    """Return the versions of a framework in this run."""
+    found = {
+        version: None
+        for record, result in source.results
+        if record.cell.framework == framework and result.evidence
+        for name, version in result.evidence.versions.items()
+        if name.split("-")[0] == framework
+    }
+    return ", ".join(found)
+
+
+SECTION = Section(180, "provenance", "Versions and digests", _data)

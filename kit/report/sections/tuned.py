@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 
 from kit.analysis.summaries import Ratio
+from kit.model.formatting import format_count
 from kit.model.record import Record
 from kit.report import text
 from kit.report.elements import Table
@@ -16,7 +17,7 @@ NO_TIME = "no time was left"
 RATES = {"training": "images/s", "latency": "calls/s", "throughput": "images/s"}
 
 
-def _data(source: ReportInput) -> dict[str, Table] | None:
+def _data(source: ReportInput) -> dict[str, Table | str] | None:
     searches = [record for record in source.run.tunings if record.ok]
     found = [(key, settings, "pinned", "") for key, settings in source.run.plan.pinned.items()]
     found += [(r.key, r.tuning.settings, _origin(r, source.run.plan.created_at), _gains(r)) for r in searches]
@@ -24,6 +25,7 @@ def _data(source: ReportInput) -> dict[str, Table] | None:
         return None
     over_stock = {ratio.numerator.key: ratio for ratio in source.ratios("lane")}
     return {
+        "summary": f"settings of {format_count(len(found), 'cell')}",
         "chosen": Table(
             caption="Settings of the tuned lane, and its training speed relative to the stock lane. Photos that are "
             "decoded once are decoded before the timing starts",
@@ -40,14 +42,14 @@ def _data(source: ReportInput) -> dict[str, Table] | None:
                 for key, settings, origin, gains in found
             ),
             numeric=(4,),
-        ),
+        ).limited(),
         "tried": Table(
             caption="All candidates in the order of the search. A ratio compares a candidate with the settings at the "
             "start of the search. Candidates ran at different times, so the chosen one need not have the highest ratio",
             headers=("Cell", "For", "Candidate", "Ratio", "Range", "Median rate", "Outcome"),
             rows=tuple(row for record in searches for row in _tried(record, source.name(record.key))),
             numeric=(3, 4, 5),
-        ),
+        ).limited(),
     }
 
 
@@ -106,4 +108,4 @@ def _over_stock(settings: Mapping[str, str], ratio: Ratio | None) -> tuple[str, 
     return text.ratio(ratio.ratio), text.interval(ratio)
 
 
-SECTION = Section(30, "tuned", "What made it fast", _data, "tuned.html")
+SECTION = Section(130, "tuned", "What made it fast", _data, "tuned.html")

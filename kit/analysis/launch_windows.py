@@ -1,0 +1,162 @@
+"""Describe the speed of each launch over its windows, and what was not steady about it. No input or output."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from kit.analysis import warning_rules as rules
+from kit.analysis.measured_launch import MeasuredLaunch, measured_launches
+from kit.analysis.robust import relative_spread
+from kit.analysis.warnings import RunWarning, WarningCode
+from kit.model.formatting import format_percent as percent
+from kit.model.record import Record
+from scenarios.contract.cell import Cell
+from scenarios.contract.ranges import MIN_POSITIVE
+
+# These warnings make a cell's speed doubtful. Others concern the whole run, or only say that there are few launches.
+UNSTEADY = frozenset(
+    {
+        WarningCode.OTHER_LOAD,
+        WarningCode.OTHER_GPU_PROCESSES,
+        WarningCode.QUOTA,
+        WarningCode.HOT_GPU,
+        WarningCode.STEAL,
+        WarningCode.NO_STEADY_STATE,
+        WarningCode.JUMP,
+        WarningCode.DRIFT,
+        WarningCode.NOISY,
+        WarningCode.OUTLIERS,
+    }
+)
+
+
+@dataclass(frozen=True)
+class LaunchWindows:
+    """The speed of one launch in its windows.
+
+    points: for each window the s from the start of training to its end, and its images/s relative to the median of the
+    steady windows. steady_s, end_s: start and end of the steady windows. jump_s: time of the jump, None if there is
+    none. reasons: what was not steady, in a few words each.
+    """
+
+    cell: Cell
+    launch: int
+    points: tuple[tuple[float, float], ...]
+    steady_s: float
+    end_s: float
+    jump_s: float | None = None
+    reasons: tuple[str, ...] = ()
+
+
+def launch_windows(records: Sequence[Record], warnings: Sequence[RunWarning]) -> list[LaunchWindows]:
+    """Return the windows of each ok launch, in the order of the records.
+
+    warnings: of the run. Only what they report about a cell is a reason for its launches, so that the marks of cells
+    and launches agree. A warning about all cells is one about each of them.
+    """
+    codes: dict[str, set[WarningCode]] = {}
+    for warning in warnings:
+        codes.setdefault(warning.about, set()).add(warning.code)
+    found = []
+    for key, group in groupby(measured_launches(records), key=lambda launch: launch.record.key):
+        cell = list(group)
+        doubts = (codes.get(key, set()) | codes.get("", set())) & UNSTEADY
+        found += [windows for launch in cell if (windows := _windows(launch, cell, doubts))]
+    return found
+
+
+def _windows(launch: MeasuredLaunch, cell: Sequence[MeasuredLaunch], doubts: set[WarningCode]) -> LaunchWindows | None:
+    windows = launch.training.windows
+    usable = [w for w in windows if w.images > 0 and MIN_POSITIVE <= w.seconds < math.inf]
+    steady = windows[launch.training.steady_from :]
+    rates = launch.steady_rates
+    if not rates or not usable:
+        return None
+    start, middle = windows[0].start_at, statistics.median(rates)
+    jump = rules.jump_of_launch(launch, len(cell)) if WarningCode.JUMP in doubts else None
+    return LaunchWindows(
+        cell=launch.request.cell,
+        launch=launch.record.launch,
+        points=tuple((w.start_at + w.seconds - start, w.images / w.seconds / middle) for w in usable),
+        steady_s=steady[0].start_at - start,
+        end_s=windows[-1].start_at + windows[-1].seconds - start,
+        jump_s=launch.comparable_windows[0].start_at + jump[1] - start if jump else None,
+        reasons=tuple(_reasons(launch, cell, doubts, jump)),
+    )
+
+
+def _reasons(
+    launch: MeasuredLaunch,
+    cell: Sequence[MeasuredLaunch],
+    doubts: set[WarningCode],
+    jump: tuple[float, float] | None,
+) -> list[str]:
+    found = [f"jump of {percent(jump[0], signed=True)}"] if jump else []
+    for code, words in REASONS.items():
+        if code in doubts and (code is not WarningCode.DRIFT or not jump) and (reason := words(launch, cell)):
+            found.append(reason)
+    return found
+
+
+def _other_load(launch: MeasuredLaunch, _: Sequence[MeasuredLaunch]) -> str:
+    used, limit = launch.other_cpus, rules.tolerable_load(launch.record.machine.logical_cpus)
+    return f"other programs used {used:.1f} CPUs" if used is not None and used >= limit else ""
+
+
+def _other_gpu_processes(launch: MeasuredLaunch, _: Sequence[MeasuredLaunch]) -> str:
+    return "other programs on the GPU" if max(launch.training_samples(r"gpu\d+_other_processes"), default=0) else ""
+
+
+def _quota(launch: MeasuredLaunch, _: Sequence[MeasuredLaunch]) -> str:
+    share = launch.throttled_share or 0.0
+    return f"CPU quota withheld {percent(share)}" if share >= rules.WITHHELD_SHARE else ""
+
+
+def _steal(launch: MeasuredLaunch, _: Sequence[MeasuredLaunch]) -> str:
+    share = launch.steal_share or 0.0
+    return f"hypervisor withheld {percent(share)}" if share >= rules.WITHHELD_SHARE else ""
+
+
+def _hot(launch: MeasuredLaunch, _: Sequence[MeasuredLaunch]) -> str:
+    hottest = max(launch.training_samples(r"gpu\d+_temperature_c"), default=0.0)
+    if launch.slowdown_share(rules.THERMAL):
+        return "GPU slowed down by heat"
+    return f"GPU at {hottest:.0f} °C" if hottest >= rules.HOT_C else ""
+
+
+def _unsettled(launch: MeasuredLaunch, _: Sequence[MeasuredLaunch]) -> str:
+    return "did not settle" if rules.no_steady_state([launch]) else ""
+
+
+def _drift(launch: MeasuredLaunch, _: Sequence[MeasuredLaunch]) -> str:
+    change = rules.trend(launch.steady_rates)
+    return f"drift of {percent(change, signed=True)}" if change is not None else ""
+
+
+def _noise(launch: MeasuredLaunch, _: Sequence[MeasuredLaunch]) -> str:
+    rates = launch.steady_rates
+    spread = relative_spread(rates) if len(rates) >= rules.MIN_WINDOWS else 0.0
+    return f"windows vary by {percent(spread)}" if spread > rules.NOISY_WINDOWS else ""
+
+
+def _outlier(launch: MeasuredLaunch, cell: Sequence[MeasuredLaunch]) -> str:
+    change = launch.training.images_per_s / statistics.median(rules.values(cell)) - 1
+    return f"{percent(change, signed=True)} from the median launch" if abs(change) > rules.OUTLIER_CHANGE else ""
+
+
+# What a launch contributed to a warning about its cell, or "". Jumps are found once, because their test is slow.
+REASONS: Mapping[WarningCode, Callable[[MeasuredLaunch, Sequence[MeasuredLaunch]], str]] = {
+    WarningCode.OTHER_LOAD: _other_load,
+    WarningCode.OTHER_GPU_PROCESSES: _other_gpu_processes,
+    WarningCode.QUOTA: _quota,
+    WarningCode.STEAL: _steal,
+    WarningCode.HOT_GPU: _hot,
+    WarningCode.NO_STEADY_STATE: _unsettled,
+    WarningCode.DRIFT: _drift,
+    WarningCode.NOISY: _noise,
+    WarningCode.OUTLIERS: _outlier,
+}

@@ -1,0 +1,61 @@
+"""Make the charts of accuracy over epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kit.analysis.summaries import CellSummary
+from kit.report import text
+from kit.report.line_charts import LineChart, Series, line_chart
+from kit.report.marks import sort_key
+from kit.report.rows import configuration_key, configuration_words
+from kit.report.section import ReportInput
+
+MAX_LINES = 12  # of a chart, two for each cell
+
+
+@dataclass(frozen=True)
+class Curves:
+    """One chart for each network. heading: the range of accuracies, also used as the summary of a folded section."""
+
+    heading: str
+    charts: tuple[LineChart, ...]
+
+    @property
+    def summary(self) -> str:
+        """Return the heading."""
+        return self.heading
+
+
+def make_curves(source: ReportInput, synthetic: bool) -> Curves | None:
+    """Return the learning curves of the cells with this kind of data, or None if there are none."""
+    charts, ends = [], []
+    for cells in source.rows.values():
+        own = [c for c in cells if len(c.curve) > 1 and c.synthetic == synthetic]
+        own = sorted(own, key=lambda c: (*configuration_key(c.cell), sort_key(c.cell.framework)))[: MAX_LINES // 2]
+        if own:
+            charts.append(_chart(source, own))
+            ends += [(c.curve[-1][2], source.network(c.cell), c.curve[-1][0]) for c in own]
+    if not charts:
+        return None
+    (low, network, _), (high, other, _) = min(ends), max(ends)
+    epochs = sorted({count for _, _, count in ends})
+    counted = f"{epochs[0]} epochs" if len(epochs) == 1 else f"{epochs[0]} to {epochs[-1]} epochs"
+    if len(charts) == 1:
+        accuracy = text.percent(high, 1) if low == high else f"{text.percent(low, 1)} to {text.percent(high, 1)}"
+        return Curves(f"Test accuracy of {accuracy} after {counted} ({network})", tuple(charts))
+    lowest, highest = f"{text.percent(low, 1)} ({network})", f"{text.percent(high, 1)} ({other})"
+    return Curves(f"Test accuracy from {lowest} to {highest} after {counted}", tuple(charts))
+
+
+def _chart(source: ReportInput, cells: Sequence[CellSummary]) -> LineChart:
+    several = len({configuration_key(c.cell) for c in cells}) > 1
+    series = []
+    for summary in cells:
+        cell = summary.cell
+        name = " ".join([source.framework_title(cell.framework)] + [configuration_words(cell)] * several)
+        gpu = 2 * (cell.device != "cpu" and several)
+        series.append(Series(f"{name}, test", [(e, test) for e, _, test in summary.curve], cell.framework, gpu))
+        series.append(Series(f"{name}, train", [(e, a) for e, a, _ in summary.curve], cell.framework, gpu + 1))
+    return line_chart(source.network(cells[0].cell), "epochs", series, lambda v: text.percent(v, 1), zero=False)

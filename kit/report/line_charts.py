@@ -1,0 +1,96 @@
+"""Define line charts: positions in percent of the width and height, so that templates compute nothing."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kit.report.scales import PADDING, Scale
+from kit.report.strips import Tick, ticks
+
+MAX_POINTS = 240  # of a line: about one per two pixels
+
+Points = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line. points: the value of the attribute `points` of a polyline in a box of 100 × 100, from the top left.
+
+    framework: decides the color, or "" for the color of text. dash: number of the dash pattern, 0 for a solid line.
+    """
+
+    name: str
+    points: str
+    framework: str = ""
+    dash: int = 0
+
+
+@dataclass(frozen=True)
+class LineChart:
+    """A chart. title: with the unit. label: the values as text for screen readers. x_title: what the x axis counts."""
+
+    title: str
+    label: str
+    x_title: str
+    lines: tuple[Line, ...]
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+
+
+@dataclass(frozen=True)
+class Series:
+    """The values of one line. points: pairs of x and y, in ascending order of x."""
+
+    name: str
+    points: Points
+    framework: str = ""
+    dash: int = 0
+
+
+def line_chart(
+    title: str, x_title: str, series: Sequence[Series], y_text: Callable[[float], str], zero: bool = True
+) -> LineChart:
+    """Return the chart of series that have at least one point.
+
+    y_text: formats a value of y. zero: whether the y axis starts at 0.
+    """
+    xs = [x for one in series for x, _ in one.points]
+    ys = [y for one in series for _, y in one.points]
+    across, up = _scale(xs, padded=False), _scale([*ys, 0.0] if zero else ys, padded=not zero)
+    return LineChart(
+        title=title,
+        label=f"{title}. " + " ".join(_words(one, y_text) for one in series),
+        x_title=x_title,
+        lines=tuple(Line(s.name, polyline(s.points, across, up), s.framework, s.dash) for s in series),
+        x_ticks=ticks(across, lambda value: f"{value:,.4g}", 5),
+        y_ticks=ticks(up, y_text, 4),
+    )
+
+
+def polyline(points: Points, across: Scale, up: Scale) -> str:
+    """Return points for a polyline, at most MAX_POINTS."""
+    return " ".join(f"{across.at(x):.1f},{100 - up.at(y):.1f}" for x, y in thinned(points))
+
+
+def thinned(points: Points, most: int = MAX_POINTS) -> Points:
+    """Return at most this many points: the means of neighbors. The last point stays as it is."""
+    if len(points) <= most:
+        return points
+    inner, last = points[:-1], points[-1]
+    step = -(-len(inner) // (most - 1))
+    chunks = [inner[i : i + step] for i in range(0, len(inner), step)]
+    return [*((statistics.fmean(x for x, _ in c), statistics.fmean(y for _, y in c)) for c in chunks), last]
+
+
+def _scale(values: Sequence[float], padded: bool) -> Scale:
+    low, high = min(values), max(values)
+    room = PADDING * (high - low) if padded else 0.0
+    low, high = low - room, high + room
+    return Scale(low, high) if high > low else Scale(low, low + max(abs(low), 1.0))
+
+
+def _words(series: Series, y_text: Callable[[float], str]) -> str:
+    values = [y for _, y in series.points]
+    return f"{series.name}: {y_text(min(values))} to {y_text(max(values))}, at the end {y_text(values[-1])}."

@@ -1,0 +1,142 @@
+"""All figures of all cells in one table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kit.analysis.summaries import CellSummary, format_accuracy
+from kit.model.formatting import format_count
+from kit.report import text
+from kit.report.elements import Table
+from kit.report.marks import sort_key
+from kit.report.rows import configuration_key, configuration_words, unsteady_cells
+from kit.report.section import ReportInput, Section
+from scenarios.contract.result import MIN_P99_SAMPLES
+from scenarios.spec import DATASETS, Scenario
+
+HEADERS = (
+    "Network",
+    "Framework",
+    "On",
+    "Training images/s",
+    "Launches",
+    "Step",
+    "Limited by",
+    "Epoch",
+    "Test accuracy",
+    "Latency p50 / p90 / p99, ms",
+    "Inference images/s",
+    "CPUs busy",
+)
+OPTIMIZERS = {"Sgd": "SGD"}
+
+
+@dataclass(frozen=True)
+class FiguresData:
+    """The content. notes: what the signs in the table mean, only those that it has. networks: what each one is."""
+
+    summary: str
+    table: Table
+    notes: tuple[str, ...]
+    networks: Table
+
+
+def _data(source: ReportInput) -> FiguresData | None:
+    if not source.measured:
+        return None
+    cells = [c for group in source.rows.values() for c in sorted(group, key=_order)]
+    table = Table(
+        caption="Training and inference, medians over launches",
+        headers=HEADERS,
+        rows=tuple(_rows(source, cells)),
+        numeric=(3, 4, 5, 7, 8, 9, 10, 11),
+    ).limited()
+    return FiguresData(
+        summary=f"training, inference, latency and CPUs busy of {format_count(len(cells), 'cell')}",
+        table=table,
+        notes=tuple(_notes(source, cells)),
+        networks=_networks(source),
+    )
+
+
+def _order(summary: CellSummary) -> tuple[object, ...]:
+    return (*configuration_key(summary.cell), sort_key(summary.cell.framework))
+
+
+def _rows(source: ReportInput, cells: list[CellSummary]) -> list[tuple[str, ...]]:
+    diagnoses, unsteady = {d.key: d for d in source.analysis.diagnoses}, unsteady_cells(source)
+    labels = {c.key: label for label, group in source.rows.items() for c in group}
+    rows: list[tuple[str, ...]] = []
+    for c in cells:
+        diagnosis = diagnoses.get(c.key)
+        rows.append(
+            (
+                labels[c.key],
+                source.framework_title(c.cell.framework),
+                configuration_words(c.cell),
+                text.estimate(c.images_per_s, c.interval) + " ⚠" * (c.key in unsteady),
+                f"{c.launches}: {text.number(c.lowest)} to {text.number(c.highest)}" if c.launches > 1 else "1",
+                text.seconds(diagnosis.parts.total if diagnosis and diagnosis.parts else None),
+                diagnosis.label if diagnosis else text.MISSING,
+                ("≈ " if c.projected else "") + text.seconds(c.epoch_s),
+                format_accuracy(c, text.MISSING),
+                " / ".join((text.estimate(c.p50_ms, c.p50_interval), text.number(c.p90_ms), text.number(c.p99_ms))),
+                f"{text.estimate(c.inference_images_per_s, c.inference_interval)} (batch {c.inference_batch})",
+                text.number(c.cpu_cores, 2),
+            )
+        )
+    return rows
+
+
+def _notes(source: ReportInput, cells: list[CellSummary]) -> list[str]:
+    notes = [
+        (
+            any(c.projected for c in cells),
+            "≈ The time of an epoch is computed from the steady windows, because no whole epoch was timed.",
+        ),
+        (
+            any(c.p99_ms is None for c in cells),
+            f"– for p99: a 99th percentile needs at least {MIN_P99_SAMPLES} calls, and the launches made fewer.",
+        ),
+        (
+            any(c.interval for c in cells),
+            "± Half of the 95 % interval of the cell, computed from its launches.",
+        ),
+        (bool(unsteady_cells(source)), "⚠ The cell was not steady, see “Warnings”."),
+        (
+            any(c.synthetic for c in cells),
+            "Accuracies on synthetic data say nothing about the real task.",
+        ),
+    ]
+    return [note for applies, note in notes if applies]
+
+
+def _networks(source: ReportInput) -> Table:
+    rows = []
+    for label, cells in source.rows.items():
+        cell = cells[0].cell
+        scenario = source.analysis.scenarios.get(cell.scenario, {}).get(cell.variant)
+        data = "synthetic" if all(c.synthetic for c in cells) else "real"
+        data = "real and synthetic" if data == "real" and any(c.synthetic for c in cells) else data
+        rows.append((label, source.network(cell), data, str(cell.batch), *_facts(scenario)))
+    return Table(
+        caption="The networks",
+        headers=("Network", "Title", "Data", "Batch", "Images", "Optimizer", "Loss", "Study"),
+        rows=tuple(rows),
+        numeric=(3,),
+    ).limited()
+
+
+def _facts(scenario: Scenario | None) -> tuple[str, str, str, str]:
+    if scenario is None:
+        return ("changed since the run", "", "", "")
+    optimizer, name = scenario.optimizer, type(scenario.optimizer).__name__
+    return (
+        f"{DATASETS[scenario.dataset].title}, {'×'.join(map(str, scenario.image))}",
+        f"{OPTIMIZERS.get(name, name)}, learning rate {optimizer.learning_rate:g}",
+        f"{scenario.loss} cross-entropy from {scenario.output.activation.replace('linear', 'logits')}",
+        scenario.study or text.MISSING,
+    )
+
+
+SECTION = Section(100, "figures", "All figures", _data, "figures.html")

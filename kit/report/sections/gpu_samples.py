@@ -1,0 +1,93 @@
+"""Power, temperature, clock and utilization of the GPUs over time, with the means of each network."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kit.analysis.measured_launch import MeasuredLaunch, measured_launches
+from kit.report import text
+from kit.report.elements import Table
+from kit.report.host_lines import HostChart, host_charts
+from kit.report.line_charts import LineChart
+from kit.report.section import ReportInput, Section
+
+CHARTS = (
+    HostChart("Utilization, % of the time with a kernel", {"gpu#_use": "GPU #"}, lambda v: f"{100 * v:.0f} %"),
+    HostChart("Power, W", {"gpu#_power_w": "GPU #"}, lambda v: f"{v:,.0f} W"),
+    HostChart("Temperature, °C", {"gpu#_temperature_c": "GPU #"}, lambda v: f"{v:.0f} °C"),
+    HostChart("Clock, MHz", {"gpu#_sm_mhz": "GPU #"}, lambda v: f"{v:,.0f}"),
+)
+# Header of a column to the pattern of its series and the form of a mean.
+COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
+    "Busy": (r"gpu\d+_use", text.percent),
+    "Power": (r"gpu\d+_power_w", lambda value: f"{text.number(value)} W"),
+    "Temperature": (r"gpu\d+_temperature_c", lambda value: f"{value:.0f} °C"),
+    "Clock": (r"gpu\d+_sm_mhz", lambda value: f"{value:,.0f} MHz"),
+    "Memory": (r"gpu\d+_memory_gib", lambda value: f"{text.number(value)} GiB"),
+}
+
+
+@dataclass(frozen=True)
+class GpuData:
+    """The content. means: of the samples in training, for each network."""
+
+    heading: str
+    charts: tuple[LineChart, ...]
+    means: Table
+
+
+def _data(source: ReportInput) -> GpuData | None:
+    records = [record for record in source.run.records if record.cell.device == "cuda"]
+    charts = host_charts(records, CHARTS)
+    if not charts:
+        return None
+    networks: dict[str, list[MeasuredLaunch]] = {}
+    for launch in measured_launches(records):
+        networks.setdefault(source.network(launch.request.cell), []).append(launch)
+    return GpuData(gpu_heading(_busy(networks)), charts, _means(networks))
+
+
+def _busy(networks: Mapping[str, Sequence[MeasuredLaunch]]) -> dict[str, float]:
+    """Return the mean busy share of each network, over its launches."""
+    found = {name: [_mean(launch, r"gpu\d+_use") for launch in launches] for name, launches in networks.items()}
+    known = {name: [share for share in shares if share is not None] for name, shares in found.items()}
+    return {name: statistics.fmean(shares) for name, shares in known.items() if shares}
+
+
+def gpu_heading(busy: Mapping[str, float]) -> str:
+    """Return how busy the GPU was. busy: mean share of the time for each network."""
+    if not busy:
+        return "Its utilization was not sampled while it trained"
+    low, high = min(busy, key=lambda name: busy[name]), max(busy, key=lambda name: busy[name])
+    if low == high:
+        return f"The GPU ran kernels during {text.percent(busy[low])} of the training of {low}"
+    return (
+        f"The GPU ran kernels during {text.percent(busy[low])} ({low}) to {text.percent(busy[high])} ({high}) of the "
+        f"training time"
+    )
+
+
+def _means(networks: Mapping[str, Sequence[MeasuredLaunch]]) -> Table:
+    rows = []
+    for name, launches in networks.items():
+        row = [name]
+        for pattern, form in COLUMNS.values():
+            means = [mean for launch in launches if (mean := _mean(launch, pattern)) is not None]
+            row.append(form(statistics.fmean(means)) if means else text.MISSING)
+        rows.append((*row, str(len(launches))))
+    return Table(
+        caption="Means while the network trained, over its GPU launches",
+        headers=("Network", *COLUMNS, "Launches"),
+        rows=tuple(rows),
+        numeric=tuple(range(1, 2 + len(COLUMNS))),
+    )
+
+
+def _mean(launch: MeasuredLaunch, pattern: str) -> float | None:
+    samples = launch.training_samples(pattern)
+    return statistics.fmean(samples) if samples else None
+
+
+SECTION = Section(70, "gpu-samples", "GPU over time", _data, "gpu_samples.html", question="What did the GPU do?")

@@ -1,0 +1,150 @@
+"""Whether the machine was steady: the speed of each launch over its windows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kit.analysis.launch_windows import LaunchWindows, launch_windows
+from kit.model.formatting import format_count
+from kit.report import text
+from kit.report.line_charts import polyline
+from kit.report.rows import configuration_key, configuration_words, unsteady_cells
+from kit.report.scales import Scale
+from kit.report.section import ReportInput, Section
+
+MAX_SPARKS = 54  # if there are more launches, only unsteady ones are drawn, at most this many
+HIGHEST = 2.0  # times the median of a launch; faster windows are cut off
+
+
+@dataclass(frozen=True)
+class Spark:
+    """The speed of one launch. line: points in a box of 100 × 100. warm_up, jump: positions in percent.
+
+    reasons: what was not steady, or "". label: for screen readers. launch: its number, or "" if the cell has only one.
+    """
+
+    framework: str
+    launch: str
+    label: str
+    line: str
+    warm_up: float
+    jump: float | None
+    reasons: str
+
+
+@dataclass(frozen=True)
+class SparkRow:
+    """The launches of a network in one configuration. cells: for each framework of the table."""
+
+    name: str
+    details: str
+    cells: tuple[tuple[Spark, ...], ...]
+
+
+@dataclass(frozen=True)
+class SteadinessData:
+    """The content. selected: whether only unsteady launches are drawn. launches: of the run. omitted: unsteady launches
+    that are not drawn."""
+
+    heading: str
+    frameworks: tuple[str, ...]
+    rows: tuple[SparkRow, ...]
+    launches: int
+    selected: bool
+    omitted: int
+    causes: str
+
+
+def _data(source: ReportInput) -> SteadinessData | None:
+    launches = launch_windows(source.run.records, source.analysis.warnings)
+    if not launches:
+        return None
+    unsteady = [launch for launch in launches if launch.reasons]
+    selected = len(launches) > MAX_SPARKS
+    drawn = _most_unsteady(unsteady) if selected else launches
+    frameworks = tuple(name for name in source.frameworks if any(x.cell.framework == name for x in drawn))
+    doubtful = set(unsteady_cells(source)) | {launch.cell.key for launch in unsteady}
+    return SteadinessData(
+        heading=steadiness_heading(len(doubtful), len(source.measured)),
+        frameworks=frameworks,
+        rows=tuple(_rows(source, drawn, frameworks)),
+        launches=len(launches),
+        selected=selected,
+        omitted=len(unsteady) - len(drawn) if selected else 0,
+        causes=_causes(unsteady),
+    )
+
+
+def steadiness_heading(unsteady: int, cells: int) -> str:
+    """Return whether the machine was steady. unsteady: number of cells that were not. cells: number of all cells."""
+    if not unsteady:
+        return f"Yes: in {'each of ' * (cells > 1)}{format_count(cells, 'cell')} the speed was steady"
+    return f"No: in {unsteady} of {format_count(cells, 'cell')} the speed changed, or something else used the machine"
+
+
+def _most_unsteady(launches: Sequence[LaunchWindows]) -> list[LaunchWindows]:
+    """Return at most MAX_SPARKS launches, those with the most reasons, in their order."""
+    by_reasons = sorted(range(len(launches)), key=lambda i: (-len(launches[i].reasons), launches[i].jump_s is None))
+    return [launches[i] for i in sorted(by_reasons[:MAX_SPARKS])]
+
+
+def _causes(launches: Sequence[LaunchWindows]) -> str:
+    """Return how many launches each kind of reason concerns, for example `jump 3, drift 2`."""
+    kinds = Counter(kind for launch in launches for kind in {_kind(reason) for reason in launch.reasons})
+    return text.listed([f"{kind} in {format_count(n, 'launch')}" for kind, n in kinds.most_common()]) if kinds else ""
+
+
+def _kind(reason: str) -> str:
+    """Return a reason without its figures."""
+    words = [word for word in reason.split() if not any(c.isdigit() for c in word) and word not in ("%", "CPUs", "°C")]
+    while words and words[-1] in ("of", "by", "at", "used", "withheld"):
+        words.pop()
+    return " ".join(words)
+
+
+def _rows(source: ReportInput, launches: Sequence[LaunchWindows], frameworks: Sequence[str]) -> list[SparkRow]:
+    by_key: dict[str, list[LaunchWindows]] = {}
+    for launch in launches:
+        by_key.setdefault(launch.cell.key, []).append(launch)
+    counts = Counter(record.key for record in source.run.records if record.ok)
+    found = []
+    for cells in source.rows.values():
+        configurations = {configuration_key(c.cell): configuration_words(c.cell) for c in cells if c.key in by_key}
+        for key, words in sorted(configurations.items()):
+            own = {c.cell.framework: c.key for c in cells if configuration_key(c.cell) == key}
+            cell = cells[0].cell
+            found.append(
+                SparkRow(
+                    name=source.network(cell),
+                    details=f"{cell.label} · batch {cell.batch} · {words}",
+                    cells=tuple(
+                        tuple(
+                            _spark(source, launch, several=counts[launch.cell.key] > 1)
+                            for launch in by_key.get(own.get(name, ""), ())
+                        )
+                        for name in frameworks
+                    ),
+                )
+            )
+    return found
+
+
+def _spark(source: ReportInput, launch: LaunchWindows, several: bool) -> Spark:
+    across = Scale(0.0, max(launch.end_s, 1e-9))
+    name = f"{source.network(launch.cell)}, {source.framework_title(launch.cell.framework)}, launch {launch.launch}"
+    reasons = ", ".join(launch.reasons)
+    verdict = f"not steady: {reasons}" if reasons else "steady"
+    return Spark(
+        framework=launch.cell.framework,
+        launch=f"launch {launch.launch}" if several else "",
+        label=f"{name}: images/s over {text.seconds(launch.end_s)}; {verdict}.",
+        line=polyline(launch.points, across, Scale(0.0, HIGHEST)),
+        warm_up=across.at(launch.steady_s),
+        jump=None if launch.jump_s is None else across.at(launch.jump_s),
+        reasons=reasons,
+    )
+
+
+SECTION = Section(60, "steadiness", "Steadiness", _data, "steadiness.html", question="Was the machine steady?")
