@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from kit.analysis.answer import Answer, Answers, State
-from kit.analysis.diagnosis_rules import Bottleneck
 from kit.analysis.gpu_answer import gpu_answer
 from kit.analysis.pairing import Measure
 from kit.analysis.run_analysis import RunAnalysis
@@ -21,18 +20,6 @@ from scenarios.contract.reasons import Status
 SPEED, FRAMEWORK, GPU, LIMIT = "How fast is it?", "Which framework?", "Is the GPU worth it?", "What limits it?"
 
 CLOSE = 1.05  # launches of a cell differ by as much, so a single launch does not show a smaller lead
-
-# What limits a cell. These words are used everywhere.
-LIMITS: Mapping[Bottleneck, str] = {
-    Bottleneck.WRONG_DEVICE: "the wrong device",
-    Bottleneck.THROTTLED: "throttling",
-    Bottleneck.INPUT_BOUND: "waiting for data",
-    Bottleneck.LAUNCH_BOUND: "fixed cost per step",
-    Bottleneck.STARVED_OF_THREADS: "idle threads",
-    Bottleneck.COMPUTE_BOUND: "arithmetic",
-    Bottleneck.MEMORY_BOUND: "memory bandwidth",
-    Bottleneck.UNCLEAR: "no clear cause",
-}
 
 
 def answers(analysis: RunAnalysis, titles: Mapping[str, str]) -> Answers:
@@ -147,7 +134,7 @@ def _limit(analysis: RunAnalysis) -> Answer:
     found = analysis.diagnoses
     if not found:
         return Answer(LIMIT, State.NOT_MEASURED, "Not measured: this profile does not time the parts of a step")
-    counts = Counter(LIMITS[diagnosis.bottleneck] for diagnosis in found).most_common()
+    counts = Counter(diagnosis.label for diagnosis in found).most_common()
     (first, count), *others = counts
     parts = [f"{first} in {count} of {format_count(len(found), 'cell')}", *(f"{name} in {n}" for name, n in others)]
     shares = [diagnosis.ceiling_share for diagnosis in found if diagnosis.ceiling_share is not None]

@@ -6,29 +6,13 @@ import statistics
 
 from kit.analysis.answer import Fact, Level, NextLevel, Reliability
 from kit.analysis.intervals import MIN_LAUNCHES
+from kit.analysis.launch_windows import UNSTEADY
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary
-from kit.analysis.warnings import WarningCode
 from kit.model.formatting import format_count, format_duration, format_percent
 from kit.model.run import Run
 
 NARROW = 0.05  # half-width of an interval: the loss that `kit gate` allows by default
-
-# Warnings which say that the speed of a cell changed, or that something else used its device.
-UNSTEADY = frozenset(
-    {
-        WarningCode.OTHER_LOAD,
-        WarningCode.OTHER_GPU_PROCESSES,
-        WarningCode.QUOTA,
-        WarningCode.HOT_GPU,
-        WarningCode.STEAL,
-        WarningCode.NO_STEADY_STATE,
-        WarningCode.JUMP,
-        WarningCode.DRIFT,
-        WarningCode.NOISY,
-        WarningCode.OUTLIERS,
-    }
-)
 
 
 def unsteady_cells(analysis: RunAnalysis) -> frozenset[str]:

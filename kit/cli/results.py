@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from kit.analysis.answer import Answer, State
 from kit.analysis.answers import answers
+from kit.analysis.launch_windows import UNSTEADY as UNSTEADY_WARNINGS
 from kit.analysis.pairing import Measure
-from kit.analysis.reliability import UNSTEADY as UNSTEADY_WARNINGS
 from kit.analysis.reliability import reliability, unsteady_cells
 from kit.analysis.summaries import contests
 from kit.analysis.warnings import WarningCode
