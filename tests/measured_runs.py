@@ -44,9 +44,10 @@ class MeasuredRun:
 
     def verdict(self) -> tuple[str, str, str]:
         """Return what limits the cell according to the report, the evidence and the remedy."""
-        headers, row = self.rows("limits")
-        fields = dict(zip(headers, row, strict=True))
-        return fields["Held back by"], fields["Evidence"], fields["Remedy"]
+        rows = self.rows("ceilings")
+        at = next(number for number, row in enumerate(rows) if "Evidence" in row)
+        fields = dict(zip(*rows[at : at + 2], strict=True))
+        return fields["Limited by"], fields["Evidence"], fields["What to change"]
 
     def other_load(self) -> float:
         """Return the CPUs that other processes used according to the report's warning, or 0 without this warning."""

@@ -11,15 +11,14 @@ MAX_ROWS = 600  # of a table with one row for each cell: its page stays small, a
 class Table:
     """Rows of texts below headers.
 
-    numeric: columns with numbers. marks: rows that were measured on synthetic data. wrap: whether the first and the
-    last column break long words. omitted: number of rows that are not shown. summary: what it says, if it is folded.
+    numeric: columns with numbers. wrap: whether the first and the last column break long words. omitted: number of rows
+    that are not shown. summary: what it says, if it is folded.
     """
 
     headers: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     caption: str = ""
     numeric: tuple[int, ...] = ()
-    marks: frozenset[int] = frozenset()
     wrap: bool = False
     omitted: int = 0
     summary: str = ""

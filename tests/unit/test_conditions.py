@@ -148,7 +148,7 @@ def test_the_load_of_other_processes_is_reported_and_starves_the_cell(measure):
     run = measure(Conditions(busy=0.5, others=others))
     assert run.other_load() == pytest.approx(others, abs=0.06)  # the report shows one decimal
     verdict, evidence, remedy = run.verdict()
-    assert verdict == "starved of threads"
+    assert verdict == "too little CPU time"
     assert f"Other processes used {run.other_load():.1f} of {cpus}." in evidence
     assert remedy.startswith("Stop other programs")
 
@@ -161,7 +161,7 @@ def test_a_quota_that_the_plan_does_not_see_throttles_the_launch(measure):
     run = measure(Conditions(busy=0.5, throttled=0.5), threads=1)
     assert run.record.request.threads == 1
     verdict, evidence, remedy = run.verdict()
-    assert verdict == "throttled"
+    assert verdict == "throttling"
     assert evidence == "The CPU quota withheld 50 % of the CPU time that the cell requested while it trained."
     assert run.warning(re.escape(evidence))
     assert remedy == "Raise the CPU quota, or use at most as many --threads as the quota has CPUs."
@@ -178,14 +178,14 @@ def test_a_quota_that_the_plan_sees_limits_the_threads_and_is_reported(measure, 
     quota = run.warning(r"^A CPU quota grants ([\d.]+) of the machine's (\d+) logical CPUs")
     assert quota
     assert (float(quota[1]), int(quota[2])) == (cpus / 2, run.record.machine.logical_cpus)
-    assert run.verdict()[0] != "throttled"
+    assert run.verdict()[0] != "throttling"
 
 
 def test_a_network_that_is_too_small_is_launch_bound(measure):
     run = measure(Conditions(fixed_s=0.008, image_s=0.002 / 32), threads=1)
     assert run.record.request.cell.batch == 32
     verdict, evidence, remedy = run.verdict()
-    assert verdict == "launch-bound"
+    assert verdict == "fixed cost per step"
     assert re.match(
         r"A step takes 10(\.0+)? ms, and 8(\.0+)? ms of this does not depend on the batch size \(80 %", evidence
     )
@@ -196,6 +196,6 @@ def test_a_slow_loader_is_input_bound_with_its_share(measure):
     run = measure(Conditions(image_s=0.001, late_s=0.032))
     assert run.record.request.cell.batch == 32
     verdict, evidence, remedy = run.verdict()
-    assert verdict == "input-bound"
+    assert verdict == "waiting for data"
     assert ": 50 % of the time goes to loading, shuffling and copying data and to the loop" in evidence
     assert "Feed data faster" in remedy

@@ -92,7 +92,7 @@ def test_every_measured_number_is_shown_with_its_unit():
     assert "12,300" in shown
     assert "≈ 4.86 s" in shown  # 60,000 images at 12,345 per second, projected
     assert "1.50 / 2.00 / –" in shown
-    assert "61,700 (b256)" in shown
+    assert "61,700 (batch 256)" in shown
     assert "One launch does not show how much launches differ" in shown
 
 
@@ -118,11 +118,12 @@ def test_what_nvml_does_not_report_of_a_gpu_is_shown_as_unknown():
     assert "NVIDIA H200, memory unknown, capability unknown" in shown
 
 
-def test_synthetic_data_is_named_once_and_marked():
+def test_synthetic_data_is_named_once():
     real, made = request(cell("cifar-cnn"), data="real"), request(cell("mnist-cnn"))
-    page = document([record(real), record(made)])
-    assert page.text.count("Synthetic data for Small CNN on MNIST.") == 1
-    assert "badge" in [a.get("class") for t, a in page.tags if t == "span"]
+    view = view_of([record(real), record(made)])
+    assert Document(render(view)).text.count("Synthetic data for Small CNN on MNIST.") == 1
+    networks = {row[0]: row[2] for row in data_of(view)["figures"].networks.rows}
+    assert networks == {"cifar-cnn": "real", "mnist-cnn": "synthetic"}
     assert "Synthetic data for all networks." in document([record(made)]).text
 
 
@@ -130,7 +131,7 @@ def test_synthetic_data_is_named_once_and_marked():
 def test_what_failed_is_shown_with_reason_and_remedy_and_without_a_speed(status):
     page = document([failed(request(cell()), status, message="The disk fell off.", remedy="Put it back on.")])
     for words in (
-        str(status),
+        status.words,
         "The disk fell off.",
         "Put it back on.",
         "mnist-cnn/torch/cpu #1",
@@ -188,13 +189,13 @@ def test_cells_that_differ_in_more_than_the_framework_are_not_compared():
     assert calls_of(view_of([record(request(cell())), real])) == []
 
 
-def test_each_batch_size_of_a_scenario_has_its_own_row_and_section():
+def test_each_batch_size_of_a_scenario_has_its_own_rows():
     sizes = {32: 111.0, 64: 222.0}
     cells = {batch: replace(cell(), batch=batch) for batch in sizes}
     data = data_of(view_of([record(request(cells[batch]), images_per_s=speed) for batch, speed in sizes.items()]))
     rows = [(network.details, network.rows[0].values[0].number) for network in data["training"].table.networks]
     assert rows == [("mnist-cnn · batch 32", "111"), ("mnist-cnn · batch 64", "222")]
-    assert [scenario.label for scenario in data["scenarios"]] == ["mnist-cnn/b32", "mnist-cnn/b64"]
+    assert [row[0] for row in data["figures"].table.rows] == ["mnist-cnn/b32", "mnist-cnn/b64"]
 
 
 def test_a_cell_is_the_median_of_its_launches_and_shows_their_spread():
@@ -420,11 +421,12 @@ def test_tables_charts_and_headings_are_accessible():
 
 
 def test_what_holds_a_cell_back_is_shown_with_the_ceilings():
-    page = document([record(request(cell()))], probes=[probe()]).text
-    assert "100 GFLOP/s" in page  # the ceiling
-    assert "What holds it back" in page
-    assert "15.4 GFLOP/s" in page  # 1,000 images/s of 15.4 MFLOP
-    assert "15.4 %" in page
+    data = data_of(view_of([record(request(cell()))], probes=[probe()]))
+    assert "100 GFLOP/s" in data["steps"].ceilings
+    ((bar,),) = (network.bars for network in data["steps"].networks)
+    ((_, limit, arithmetic, share, *_),) = data["ceilings"].evidence.rows
+    assert bar.limit == limit == data["figures"].table.rows[0][6]
+    assert (arithmetic, share) == ("15.4 GFLOP/s", "15.4 %")  # 1,000 images/s of 15.4 MFLOP
 
 
 def test_host_samples_become_warnings_charts_and_energy():
@@ -433,11 +435,11 @@ def test_host_samples_become_warnings_charts_and_energy():
     busy = data_of(view_of([watched(request(cell()), **series)]))
     assert "Other processes" not in quiet.text
     machine_data = busy["machine"]
-    assert list(machine_data["timelines"]) == ["CPUs busy"]
-    assert any("2.1" in cause and "Other processes" in cause for _, cause, _ in busy["warnings"].rows)
-    assert machine_data["energy"].headers == ("Cell", "cpu")
+    assert [chart.title for chart in machine_data.charts] == ["CPUs busy"]
+    assert any("2.1" in group.cause and "Other processes" in group.cause for group in busy["warnings"].groups)
+    assert machine_data.energy.headers == ("Cell", "cpu")
     assert any("Sampling the host took 0.20 % of one CPU" in paragraph for paragraph in busy["method"])
-    assert busy["proof"]["launches"].rows[0][-1] == "100 % / 50 %"
+    assert busy["proof"].launches.rows[0][-1] == "100 % / 50 %"
 
 
 def test_what_made_a_tuned_cell_fast_is_shown_with_all_candidates():
@@ -520,4 +522,4 @@ def test_a_module_and_its_template_add_a_section(tmp_path, monkeypatch):
         sys.modules.pop("kit.report.sections.weather", None)
     assert "Rain in r1." in page.text
     anchors = [attributes["id"] for tag, attributes in page.tags if tag == "section" and "id" in attributes]
-    assert anchors[anchors.index("weather") - 1 :][:3] == ["limits", "weather", "warnings"]
+    assert anchors[anchors.index("weather") - 1 :][:3] == ["steadiness", "weather", "figures"]
