@@ -42,7 +42,7 @@ def gpu_answer(question: str, analysis: RunAnalysis, measured: Sequence[CellSumm
     """Return the answer. measured: the cells that have a training speed."""
     found = best_ratios(analysis, Measure.TRAINING)
     if not found:
-        return Answer(question, State.NOT_MEASURED, f"Not measured: {_missing(analysis, measured)}")
+        return Answer(question, State.NOT_MEASURED, f"Not measured: {missing_gpu(analysis, measured)}")
     ratios = [each.ratio for each in found]
     single = any(each.verdict is Verdict.UNKNOWN for each in ratios)
     losers = [
@@ -77,8 +77,8 @@ def _range(values: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _missing(analysis: RunAnalysis, measured: Sequence[CellSummary]) -> str:
-    """Return why there is no network with a speed on both devices."""
+def missing_gpu(analysis: RunAnalysis, measured: Sequence[CellSummary]) -> str:
+    """Return why there is no network with a speed on both devices. measured: the cells that have a training speed."""
     on_gpu = [record for record in analysis.run.records if record.cell.device == "cuda"]
     if not on_gpu:
         return "no cell on the GPU was selected"

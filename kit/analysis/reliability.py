@@ -57,9 +57,9 @@ def _facts(measured: list[CellSummary], unsteady: int) -> tuple[Fact, ...]:
         facts.append(Fact(max(widths) <= NARROW, f"The widest interval of a speed is ± {format_percent(max(widths))}"))
     steady = f"{unsteady} of {cells} were not steady" if unsteady else "All cells were steady"
     facts.append(Fact(not unsteady, steady))
-    if synthetic := sum(cell.synthetic for cell in measured):
-        of = "Synthetic data" if synthetic == len(measured) else f"Synthetic data in {synthetic} of {cells}"
-        facts.append(Fact(False, f"{of}: speeds are good estimates, accuracies mean nothing"))
+    if made := list(dict.fromkeys(cell.cell.label for cell in measured if cell.synthetic)):
+        names = "" if all(cell.synthetic for cell in measured) else f" for {', '.join(made)}"
+        facts.append(Fact(False, f"Synthetic data{names}: speeds are good estimates, accuracies mean nothing"))
     return tuple(sorted(facts, key=lambda fact: not fact.good))
 
 

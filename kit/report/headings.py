@@ -3,16 +3,18 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from kit.analysis.gpu_answer import missing_gpu
 from kit.analysis.pairing import Measure
 from kit.analysis.summaries import Contest
-from kit.model.formatting import format_count
+from kit.model.formatting import DEVICES, format_count
 from kit.report import text
 from kit.report.section import ReportInput
 
 
 def training_heading(source: ReportInput) -> str:
     """Return which framework trains fastest, or that this is not known."""
-    return _winners(source, source.contests[Measure.TRAINING]) or "Training speed, without a comparison of frameworks"
+    found = _winners(source, source.contests[Measure.TRAINING])
+    return _sentence(found) if found else "Training speed, without a comparison of frameworks"
 
 
 def inference_heading(source: ReportInput) -> str:
@@ -26,22 +28,37 @@ def inference_heading(source: ReportInput) -> str:
     return f"Throughput: {throughput}. Latency: {latency}"
 
 
+def _sentence(words: str) -> str:
+    """Return words as the start of a sentence, unless they start with a name."""
+    return words[0].upper() + words[1:]
+
+
 def _winners(source: ReportInput, contests: Sequence[Contest]) -> str:
-    """Return which frameworks win how many contests, or "" if there is none."""
-    if not contests:
-        return ""
+    """Return which frameworks win how many contests on each device, or "" if there is none."""
+    devices = sorted({contest.leader.cell.device for contest in contests}, reverse=True)
+    parts = {d: _winners_of(source, [c for c in contests if c.leader.cell.device == d]) for d in devices}
+    if len(parts) == 1:
+        return parts.popitem()[1]
+    return "; ".join(f"on the {DEVICES[device]}, {words}" for device, words in parts.items())
+
+
+def _winners_of(source: ReportInput, contests: Sequence[Contest]) -> str:
+    networks = len({contest.leader.cell.label for contest in contests}) == len(contests)
+    total = format_count(len(contests), "network" if networks else "comparison")
     leaders = [contest for contest in contests if contest.named]
-    total = format_count(len(contests), "comparison")
-    if all(contest.unknown for contest in contests):
-        counts = Counter(contest.leader.cell.framework for contest in contests)
-        words = [f"{source.framework_title(name)} is ahead in {count}" for name, count in counts.most_common()]
-        return f"{text.listed(words)} of {total}, in one launch each"
-    counts = Counter(contest.leader.cell.framework for contest in leaders)
-    words = [f"{source.framework_title(name)} is fastest in {count}" for name, count in counts.most_common()]
+    single = all(contest.unknown for contest in contests)
+    counts = Counter(contest.leader.cell.framework for contest in (contests if single else leaders))
+    words = [f"{source.framework_title(name)} for {count}" for name, count in counts.most_common()]
+    if len(contests) == 1 and (single or leaders):
+        return (
+            f"{source.framework_title(contests[0].leader.cell.framework)}{' is ahead in one launch' if single else ''}"
+        )
+    if single:
+        return f"ahead in one launch each: {text.listed(words)} of {total}"
+    if not leaders:
+        return f"no clear winner{f' for any of {total}' if len(contests) > 1 else ''}"
     unclear = len(contests) - len(leaders)
-    words += [f"no framework is clearly the fastest in {unclear}"] * bool(unclear)
-    found = f"{text.listed(words)} of {total}"
-    return found[0].upper() + found[1:]
+    return f"{text.listed(words)} of {total}{f' ({unclear} without a clear winner)' if unclear else ''}"
 
 
 def gpu_heading(source: ReportInput) -> str:
@@ -49,8 +66,8 @@ def gpu_heading(source: ReportInput) -> str:
     found = {row: source.best_gpu_ratio(row, Measure.TRAINING) for row in source.rows}
     ratios = {row: ratio for row, ratio in found.items() if ratio}
     if not ratios:
-        planned = any(launch.cell.device == "cuda" for launch in source.run.plan.launches)
-        return f"Not measured: {'no cell on the GPU is ok' if planned else 'no cell on the GPU was planned'}"
+        speeds = [cell for cell in source.measured if cell.images_per_s]
+        return f"Not measured: {missing_gpu(source.analysis, speeds)}"
     low, high = text.ratio(min(ratios.values())), text.ratio(max(ratios.values()))
     extent = low if low == high else f"{low} to {high}"
     slower = [source.network(source.rows[row][0].cell) for row, ratio in ratios.items() if ratio < 1]

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from kit.model.formatting import format_count
 from kit.report.section import ReportInput
-from kit.report.text import listed
 from scenarios.contract.reasons import Status
 
 
@@ -32,7 +31,7 @@ def notices(source: ReportInput) -> tuple[Line, ...]:
     if source.run.plan.profile == "smoke":
         found.append(Line("The smoke profile trains 20 steps. It shows that everything works, not how fast it is."))
     if source.measured:
-        found += skipped(source) + failed(source) + synthetic(source)
+        found += skipped(source) + failed(source)
     return tuple(found)
 
 
@@ -47,12 +46,3 @@ def failed(source: ReportInput) -> list[Line]:
     """Return one line if launches failed."""
     count = sum(not record.ok and record.status is not Status.SKIPPED for record in source.run.records)
     return [Line(f"Failed: {format_count(count, 'launch')}. See “Failed or skipped”.")] * bool(count)
-
-
-def synthetic(source: ReportInput) -> list[Line]:
-    """Return one line if networks were measured on synthetic data."""
-    networks = {summary.cell.label: source.network(summary.cell) for summary in source.measured}
-    made = {summary.cell.label for summary in source.measured if summary.synthetic}
-    names = "all networks" if made == set(networks) else listed([networks[label] for label in sorted(made)])
-    words = "The speeds are a good estimate. The accuracies say nothing about the real task."
-    return [Line(f"Synthetic data for {names}. {words}")] * bool(made)

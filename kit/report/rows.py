@@ -11,6 +11,7 @@ from kit.analysis.spread import Spread
 from kit.analysis.summaries import CellSummary, Contest
 from kit.report import text
 from kit.report.marks import sort_key
+from kit.report.published import PublishedSpeed
 from kit.report.scales import Scale, log_scale
 from kit.report.section import ReportInput
 from kit.report.strips import Dot, PublishedDot, Strip, Tick, dot_y, span, strip_height, ticks
@@ -119,7 +120,7 @@ class Rows:
 class Quantity:
     """A measured quantity of a cell. words, unit: for example `training speed` and `images/s`.
 
-    published: figures of other people for a network, each with its hardware and its source.
+    published: figures of the studies for the network, batch size and device of a cell.
     """
 
     words: str
@@ -127,7 +128,7 @@ class Quantity:
     value: Callable[[CellSummary], float | None]
     interval: Callable[[CellSummary], Interval | None]
     spread: Callable[[CellSummary], Spread | None]
-    published: Callable[[str, Cell], Sequence[tuple[float, str, str]]] = lambda configuration, cell: ()
+    published: Callable[[Cell], Sequence[PublishedSpeed]] = lambda cell: ()
 
 
 def configuration_words(cell: Cell) -> str:
@@ -185,7 +186,7 @@ def _extent(cells: Sequence[CellSummary], quantity: Quantity) -> list[float]:
         interval, spread = quantity.interval(cell), quantity.spread(cell)
         found.append(quantity.value(cell) or 0.0)
         found += [interval.low, interval.high] if interval else spread or ()
-        found += [value for value, _, _ in quantity.published(configuration_words(cell.cell), cell.cell)]
+        found += [speed.images_per_s for speed in quantity.published(cell.cell)]
     return found
 
 
@@ -218,13 +219,14 @@ class _Maker:
         present = [by_framework[name] for name in self.frameworks if name in by_framework]
         first = present[0].cell
         configuration = configuration_words(first)
-        figures = self.quantity.published(configuration, first)
         numbers = "; ".join(f"{self.source.framework_title(s.cell.framework)} {self._number(s)}" for s in present)
         published = tuple(
-            PublishedDot(self.scale.at(value), hardware, f"Published: {note}") for value, hardware, note in figures
+            PublishedDot(self.scale.at(speed.images_per_s), speed.hardware, f"Published: {speed.note}")
+            for speed in self.quantity.published(first)
         )
+        notes = "".join(f" {dot.text}." for dot in published)
         strip = Strip(
-            label=f"{self.source.network(first)}, {configuration}, {self.quantity.unit}: {numbers}.",
+            label=f"{self.source.network(first)}, {configuration}, {self.quantity.unit}: {numbers}.{notes}",
             height=strip_height(len(present), bool(published)),
             ticks=self.ticks,
             dots=tuple(self._dot(index, summary) for index, summary in enumerate(present)),

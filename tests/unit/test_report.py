@@ -121,10 +121,14 @@ def test_what_nvml_does_not_report_of_a_gpu_is_shown_as_unknown():
 def test_synthetic_data_is_named_once():
     real, made = request(cell("cifar-cnn"), data="real"), request(cell("mnist-cnn"))
     view = view_of([record(real), record(made)])
-    assert Document(render(view)).text.count("Synthetic data for Small CNN on MNIST.") == 1
+    assert Document(render(view)).text.count("Synthetic data for mnist-cnn: ") == 1
+    assert view.notices == ()
     networks = {row[0]: row[2] for row in data_of(view)["figures"].networks.rows}
     assert networks == {"cifar-cnn": "real", "mnist-cnn": "synthetic"}
-    assert "Synthetic data for all networks." in document([record(made)]).text
+    facts = [fact.text for fact in view_of([record(made)]).reliability.facts]
+    assert [text for text in facts if "ynthetic" in text] == [
+        "Synthetic data: speeds are good estimates, accuracies mean nothing"
+    ]
 
 
 @pytest.mark.parametrize("status", [s for s in Status if s is not Status.OK])
@@ -353,7 +357,7 @@ def test_the_gpu_section_shows_where_the_gpu_loses():
     assert slow < data.training.zones[0] < fast
     assert [row.configuration for row in data.inference.networks[0].rows] == ["Throughput", "Latency"]
     without = data_of(view_of(records[:1]))["gpu"]
-    assert without.heading == "Not measured: no cell on the GPU was planned"
+    assert without.heading == "Not measured: no cell on the GPU was selected"
     assert without.training is None
 
 
@@ -367,6 +371,7 @@ def test_a_run_without_an_ok_launch_shows_the_reason_and_numbered_steps():
     page = document([broken])
     assert "What to do next:" in page.text
     assert "How reliable" not in page.text
+    assert "method" not in data_of(view)
     assert "ol" in {tag for tag, _ in page.tags}
     empty = make_view(analyze([request(cell())], []), {})
     assert empty.failure

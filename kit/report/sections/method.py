@@ -54,7 +54,9 @@ TUNED = (
 )
 
 
-def _data(source: ReportInput) -> tuple[str, ...]:
+def _data(source: ReportInput) -> tuple[str, ...] | None:
+    if not source.measured:
+        return None
     tuned = any(summary.cell.lane == "tuned" for summary in source.measured)
     return (*METHOD, *[TUNED] * tuned, *filter(None, [_costs(source)]))
 
