@@ -113,7 +113,10 @@ def report(
     """Show the results of a run, and write its report again."""
     from kit.execution import workflow
 
-    _show(workflow.report(options.open_run(name), out), as_json=as_json)
+    outcome = workflow.report(options.open_run(name), out)
+    _show(outcome, as_json=as_json)
+    if outcome.analysis.run.unusable:
+        raise typer.Exit(outcome.exit_code)
 
 
 def _refuse_others(context: typer.Context) -> None:

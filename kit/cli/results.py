@@ -18,6 +18,7 @@ from kit.analysis.summaries import contests
 from kit.analysis.warnings import WarningCode
 from kit.cli.tables import SINGLE, SYNTHETIC, UNSTEADY, Marks, tables
 from kit.model.formatting import DEVICES, format_count, format_duration, printable
+from kit.model.run import Run
 from kit.storage import run_folder
 from scenarios.contract.reasons import Status
 
@@ -48,7 +49,7 @@ def lines(outcome: FinishedRun, titles: Mapping[str, str], width: int, seconds: 
     found = tables(analysis, titles, marks, won)
     shown = [line for table in found for line in (*table.lines(width), "")]
     single = any(SINGLE in line for line in shown)
-    notes = [*caveats(analysis, marks, single=single), *failures(analysis.run.records, titles)]
+    notes = [*caveats(analysis, marks, single=single), *failures(analysis.run.records, titles), *unusable(analysis.run)]
     if not found:
         shown.append("Nothing was measured.")
     shown += _wrapped(notes, notes_width)
@@ -105,11 +106,22 @@ def failures(records: Sequence[Record], titles: Mapping[str, str]) -> list[str]:
     return found
 
 
+def unusable(run: Run) -> list[str]:
+    """Return one line if files of records cannot be used, with the first one."""
+    if not run.unusable:
+        return []
+    first, more = run.unusable[0], len(run.unusable) - 1
+    others = f" {format_count(more, 'other file')} cannot be used either, see the report." if more else ""
+    return [f"Not readable: {first.error} {first.remedy}{others}"]
+
+
 def _next(outcome: FinishedRun) -> list[tuple[str, str, str]]:
     """Return the command that completes the run, or else the one for a more reliable answer: label, command, note."""
     command, not_run = run_folder.resume_command(outcome.folder), outcome.analysis.run.not_run
     if not_run:
         return [("To continue:", command, f"(incomplete: {format_count(len(not_run), 'launch')} without a record)")]
+    if outcome.analysis.run.unusable:
+        return []
     if outcome.exit_code:
         return [("To repeat:", f"{command} --retry-failed", "(the launches that failed)")]
     better = reliability(outcome.analysis).next
@@ -145,6 +157,9 @@ def as_json(outcome: FinishedRun) -> dict[str, Any]:
         "diagnoses": [asdict(diagnosis) for diagnosis in analysis.diagnoses],
         "warnings": [asdict(warning) for warning in analysis.warnings],
         "not_run": analysis.run.not_run,
+        "unusable": [
+            {"file": found.file, "error": found.error, "remedy": found.remedy} for found in analysis.run.unusable
+        ],
         "launches": [
             {
                 "key": record.key,

@@ -291,15 +291,20 @@ def _logged(folder: RunFolder, progress: Progress) -> Iterator[Progress]:
 
 
 def report(folder: RunFolder, target: Path | None = None) -> FinishedRun:
-    """Write the report of what a run has measured so far to `target`, or into the folder of the run."""
+    """Write the report of what a run has measured so far to `target`, or into the folder of the run.
+
+    The report lists files that cannot be used. They are an error of use, so they determine the exit code.
+    """
     from kit.report.render import write_report  # takes seconds to import, which `kit plan` does not need
 
-    analysis = analyze_run(folder.read(), catalog.scenarios())
+    analysis = analyze_run(folder.read_usable(), catalog.scenarios())
     return FinishedRun(
         folder=folder.path,
         report=write_report(target or folder.index, analysis),
         analysis=analysis,
-        exit_code=campaign.exit_code(folder.plan, analysis.run.records),
+        exit_code=UsageError.exit_code
+        if analysis.run.unusable
+        else campaign.exit_code(folder.plan, analysis.run.records),
     )
 
 

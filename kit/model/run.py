@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kit.model.machine import Machine
-from kit.model.plan import Plan
+from kit.model.plan import Plan, PlannedLaunch
 from kit.model.record import Record
 from scenarios.contract.cell import Cell
 from scenarios.contract.result import MIN_P99_SAMPLES
@@ -22,11 +22,25 @@ COLUMNS = ["key", *CELL_COLUMNS, "launch", "status", "synthetic", *MEASURED_COLU
 
 
 @dataclass(frozen=True)
+class UnusableFile:
+    """A file in the folder of records that is damaged, misplaced, or written by a newer kit.
+
+    file: its path in the run's folder. error, remedy: one or two sentences each. launch: the planned launch to which
+    its name belongs, or None.
+    """
+
+    file: str
+    error: str
+    remedy: str
+    launch: PlannedLaunch | None = None
+
+
+@dataclass(frozen=True)
 class Run:
     """A run as it was read from its folder.
 
     records: of the cells, sorted by key and launch. probes: records of the probes of the machine's ceilings. tunings:
-    records of the searches for settings.
+    records of the searches for settings. unusable: files that could not be read as records.
     """
 
     plan: Plan
@@ -34,11 +48,13 @@ class Run:
     records: Sequence[Record]
     probes: Sequence[Record] = ()
     tunings: Sequence[Record] = ()
+    unusable: Sequence[UnusableFile] = ()
 
     @cached_property
     def not_run(self) -> list[str]:
         """Return the planned launches without a record as `key #launch`, in the order of the plan."""
         done = {(record.key, record.launch) for record in self.records}
+        done |= {(found.launch.key, found.launch.launch) for found in self.unusable if found.launch}
         return [f"{p.key} #{p.launch}" for p in self.plan.launches if (p.key, p.launch) not in done]
 
     def frame(self) -> pd.DataFrame:

@@ -26,7 +26,7 @@ def find_failure(source: ReportInput) -> Failure | None:
     again = Line("Run the missing launches:", f"kit run --resume {source.run.plan.run}")
     records = [record for record in source.run.records if record.reason]
     if not records:
-        return Failure("Nothing was measured, because no launch has started", (), (again,))
+        return _without_records(source, again)
     reasons = Counter((str(record.status.words), record.reason.message) for record in records if record.reason)
     remedies = Counter(record.reason.remedy for record in records if record.reason and record.reason.remedy)
     shown = [
@@ -43,4 +43,17 @@ def find_failure(source: ReportInput) -> Failure | None:
         f"Nothing was measured: none of {format_count(len(records), 'launch')} ended well",
         (*shown, *([f"{format_count(hidden, 'other reason')}, see “Failed or skipped”"] * bool(hidden))),
         tuple(steps),
+    )
+
+
+def _without_records(source: ReportInput, again: Line) -> Failure:
+    unusable = source.run.unusable
+    if not unusable:
+        return Failure("Nothing was measured, because no launch has started", (), (again,))
+    steps = tuple(Line(remedy) for remedy in dict.fromkeys(found.remedy for found in unusable[:MAX_REASONS]))
+    counted = format_count(len(unusable), "file")
+    return Failure(
+        f"Nothing can be shown: {counted} of records cannot be used",
+        tuple(found.error for found in unusable[:MAX_REASONS]),
+        steps,
     )

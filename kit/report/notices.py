@@ -28,11 +28,20 @@ def notices(source: ReportInput) -> tuple[Line, ...]:
                 f"kit run --resume {source.run.plan.run}",
             )
         )
+    if unusable := source.run.unusable:
+        counted = format_count(len(unusable), "file")
+        found.append(
+            Line(f"{counted} of records cannot be used, and {_missing(len(unusable))}. See “Failed or skipped”.")
+        )
     if source.run.plan.profile == "smoke":
         found.append(Line("The smoke profile trains 20 steps. It shows that everything works, not how fast it is."))
     if source.measured:
         found += skipped(source) + failed(source)
     return tuple(found)
+
+
+def _missing(count: int) -> str:
+    return "is missing here" if count == 1 else "are missing here"
 
 
 def skipped(source: ReportInput) -> list[Line]:

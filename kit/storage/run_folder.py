@@ -12,6 +12,7 @@ import os
 import shlex
 import shutil
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +26,7 @@ from kit.model.formatting import format_bytes
 from kit.model.machine import Machine
 from kit.model.plan import Plan, PlannedLaunch
 from kit.model.record import Record
-from kit.model.run import Run
+from kit.model.run import Run, UnusableFile
 from kit.storage.files import TEMPORARY_SUFFIX, disk_errors, write_atomic
 from kit.storage.safe_read import read_plain
 from scenarios.contract.reasons import Status
@@ -116,19 +117,38 @@ class RunFolder:
         """Read the whole run. Raise UsageError, which names the file, if one is damaged or misplaced."""
         return Run(self.plan, self.machine, self.records(), self.records("probe"), self.records("tune"))
 
+    def read_usable(self) -> Run:
+        """Read the run, and list files of records that `read` would refuse instead of raising an error for them."""
+        unusable: list[UnusableFile] = []
+        records, probes, tunings = (self._usable(purpose, unusable) for purpose in RECORDS)
+        return Run(self.plan, self.machine, records, probes, tunings, unusable)
+
     def records(self, purpose: Purpose = "measure") -> list[Record]:
         """Read the records of cells, probes or searches, sorted by key and launch. Raise UsageError as `read` does."""
+        return _sorted(self._record(file) for file in _files(self.path / RECORDS[purpose]))
+
+    def _usable(self, purpose: Purpose, unusable: list[UnusableFile]) -> list[Record]:
+        """Read records like `records`. Append the files that cannot be used to `unusable`."""
         records = []
+        planned = {_record_path("measure", launch.key, launch.launch): launch for launch in self.plan.launches}
         for file in _files(self.path / RECORDS[purpose]):
-            record = Record.from_json(_read(file), str(file))
-            own = _record_path(record.purpose, record.key, record.launch)
-            if file != self.path / own:
-                raise UsageError(
-                    f"{file} holds the record of {record.key}, launch {record.launch}.",
-                    f"Rename the file to {own}. Or move it away and run again with --resume.",
-                )
-            records.append(record)
-        return sorted(records, key=lambda r: (r.key, r.launch))
+            try:
+                records.append(self._record(file))
+            except UsageError as error:
+                own = file.relative_to(self.path)
+                message = error.message.replace(str(file), str(own))  # a report names no folder of this machine
+                unusable.append(UnusableFile(str(own), message, error.remedy, planned.get(own)))
+        return _sorted(records)
+
+    def _record(self, file: Path) -> Record:
+        record = Record.from_json(_read(file), str(file))
+        own = _record_path(record.purpose, record.key, record.launch)
+        if file != self.path / own:
+            raise UsageError(
+                f"{file} holds the record of {record.key}, launch {record.launch}.",
+                f"Rename the file to {own}. Or move it away and run again with --resume.",
+            )
+        return record
 
     def missing(self) -> list[PlannedLaunch]:
         """Return the planned launches that have no record yet, in order."""
@@ -220,6 +240,10 @@ def _read_document(kind: type[T], path: Path, name: str) -> T:
         raise UsageError(
             f"{path / name} cannot be read: {error.strerror}.", "Restore the file from a copy, or start a new run."
         ) from error
+
+
+def _sorted(records: Iterable[Record]) -> list[Record]:
+    return sorted(records, key=lambda record: (record.key, record.launch))
 
 
 def _files(folder: Path) -> list[Path]:

@@ -112,6 +112,23 @@ def test_the_report_of_an_unfinished_run_says_how_to_continue(kit: Kit, engine: 
     assert json.loads(kit("report", str(folder), "--json").out)["not_run"] == ["mnist-cnn/torch/cpu/stock/fp32/b64 #1"]
 
 
+def test_a_damaged_record_is_named_and_the_others_are_shown(kit: Kit, engine: fakes.FakeEngine) -> None:
+    folder = Path(json.loads(kit(*RUN, "--json").out)["folder"])
+    damaged = next(folder.glob("records/*torch*cpu*"))
+    damaged.write_text(damaged.read_text()[:100])
+    called = kit("report", str(folder))
+    assert called.code == 2
+    shown = " ".join(called.out.split())
+    assert f"Not readable: records/{damaged.name} is not a valid record" in shown
+    assert "TensorFlow" in shown
+    assert damaged.name in (folder / "index.html").read_text()
+    called = kit("report", str(folder), "--json")
+    assert called.err == ""
+    (found,) = json.loads(called.out)["unusable"]
+    assert found["file"] == f"records/{damaged.name}"
+    assert kit("run", "--resume", str(folder)).code == 2
+
+
 def test_a_run_of_a_newer_kit_is_refused(kit: Kit, engine: fakes.FakeEngine) -> None:
     folder = Path(json.loads(kit(*RUN, "--framework", "torch", "--json").out)["folder"])
     plan = json.loads((folder / "plan.json").read_text())

@@ -18,7 +18,7 @@ from kit.analysis.summaries import ratios, summarize
 from kit.model.errors import DiskError, UsageError
 from kit.model.plan import PlannedLaunch
 from kit.model.record import HostSamples
-from kit.model.run import Run
+from kit.model.run import Run, UnusableFile
 from kit.planning import catalog
 from kit.report import sections, text
 from kit.report.marks import make_marks
@@ -376,6 +376,25 @@ def test_a_run_without_an_ok_launch_shows_the_reason_and_numbered_steps():
     empty = make_view(analyze([request(cell())], []), {})
     assert empty.failure
     assert [step.command for step in empty.failure.steps] == ["kit run --resume r1"]
+
+
+def test_files_that_cannot_be_used_are_listed_and_the_rest_is_shown():
+    lost = UnusableFile("records/<b>.json", "records/<b>.json is not a valid record: empty.", "Restore it.")
+    analysis = analyze([request(cell())], [record(request(cell()))])
+    run = replace(analysis.run, unusable=[lost, replace(lost, file="records/c.json")])
+    view = make_view(analyze_run(run, catalog.scenarios()), {})
+    assert [line.text for line in view.notices] == [
+        "2 files of records cannot be used, and are missing here. See “Failed or skipped”."
+    ]
+    assert ("not readable", lost.error, lost.remedy, "2: records/<b>.json, records/c.json") in data_of(view)[
+        "problems"
+    ].rows
+    assert "training" in data_of(view)
+    nothing = make_view(analyze_run(replace(run, records=[]), catalog.scenarios()), {})
+    assert nothing.failure
+    assert nothing.failure.headline == "Nothing can be shown: 2 files of records cannot be used"
+    assert [step.text for step in nothing.failure.steps] == ["Restore it."]
+    assert "<b>" not in render(nothing)
 
 
 def test_skipped_cells_take_one_line():

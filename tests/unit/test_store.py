@@ -138,6 +138,21 @@ def test_a_damaged_record_is_an_error_with_its_file_name(folder, content):
         folder.records()
 
 
+@pytest.mark.parametrize("content", ["", "{}", '{"schema": 1, "key": 7}', '{"schema": 2}', None])
+def test_a_report_is_made_of_the_usable_records(folder, content):
+    good, bad = folder.save(record(1)), folder.save(record(2))
+    bad.write_text(content) if content is not None else bad.rename(bad.with_name("other.json"))
+    run = folder.read_usable()
+    assert [(r.key, r.launch) for r in run.records] == [(record(1).key, 1)]
+    (found,) = run.unusable
+    assert found.file == str((bad if content is not None else bad.with_name("other.json")).relative_to(folder.path))
+    assert found.file in found.error
+    assert str(folder.path) not in found.error
+    assert found.remedy
+    assert (f"{record(2).key} #2" in run.not_run) == (content is None)
+    assert good.exists()
+
+
 def test_a_record_under_another_name_is_refused(folder):
     file = folder.save(record(1))
     file.rename(file.with_name(f"{file_stem('other', 1)}.json"))

@@ -1,4 +1,4 @@
-"""The launches that failed, were skipped or did not run, grouped by reason."""
+"""The launches that failed, were skipped or did not run, and files that cannot be used, grouped by reason."""
 
 from collections import Counter
 
@@ -18,6 +18,8 @@ def _data(source: ReportInput) -> Table | None:
     if source.run.not_run:
         remedy = f"Continue with kit run --resume {source.run.plan.run}."
         groups[("not run", "The run stopped before these launches.", remedy)] = source.run.not_run
+    for found in source.run.unusable:
+        groups.setdefault(("not readable", found.error, found.remedy), []).append(found.file)
     if not groups:
         return None
     counts: Counter[str] = Counter()
