@@ -13,7 +13,7 @@ HAS_NAME = @[ $(words $(WHEELS)) = 1 ] || { echo 'Name one folder without spaces
 HAS_WHEELS = @ls $(WHEELS)/*.whl > /dev/null 2>&1 || { echo '"$(WHEELS)" has no wheels. Download them with: make wheels WHEELS=$(WHEELS)' >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-browser test-cuda-stubs test-docker test-slow test-gpu gpu-check wheels bench bench-tuned bench-aa lint format lock docs docs-faults images clean
+.PHONY: help setup run test test-browser test-cuda-stubs test-docker test-slow test-gpu gpu-check wheels bench bench-tuned bench-aa sample lint format lock docs docs-faults images clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -88,6 +88,9 @@ bench-tuned: setup ## measure the tuned lane and the image pipeline (hours)
 bench-aa: setup ## compare kit with itself, also slowed down (hours)
 	$(BIN)/python -m benchmarks.against_itself
 	$(BIN)/python -m benchmarks.against_itself --slowed --scenario mnist-cnn-dropout --framework tensorflow
+
+sample: setup ## measure reports/sample, and draw README's pictures (an hour)
+	$(BIN)/python -m benchmarks.sample
 
 lint: setup ## check formatting, ruff, mypy --strict and the import rules
 	$(BIN)/ruff format --check .

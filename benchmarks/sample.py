@@ -1,0 +1,98 @@
+"""Make the sample report again: measure this machine in containers, keep the records, and take the README's pictures.
+
+`python -m benchmarks.sample` runs `kit run --all` in the standard profile with Docker, copies the files of the run that
+a report needs to `reports/sample`, and writes the report there. `--run FOLDER` takes a finished run instead. Then
+headless Chromium draws the first screen of the report. The sample must stay below MAX_BYTES, and must show no photo.
+
+Fetch the real data sets before (`kit data fetch`). Networks without them are measured on synthetic data, and the report
+says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+
+from benchmarks.pairs import exit_code, print_line
+from kit.execution import workflow
+from kit.model.errors import KitError
+from kit.storage.run_folder import MACHINE_FILE, PLAN_FILE, RECORDS, RunFolder
+
+ROOT = Path(__file__).parents[1]
+SAMPLE = ROOT / "reports/sample"
+PICTURES = {"report.png": "light", "report-dark.png": "dark"}  # in docs, with their color schemes
+SCREEN = (1200, 1150)  # width and height of the pictures, px
+ROUNDS = 5  # fixed, because more records would be too large for the repository
+MAX_BYTES = 1_000_000
+RUN = ("run", "--all", "--profile", "standard", "--rounds", str(ROUNDS), "--engine", "docker", "--json")
+
+
+def options(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(prog="benchmarks.sample", description=__doc__)
+    parser.add_argument("--run", type=Path, help="folder of a finished run; default: measure this machine")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    """Make the sample and the pictures, and print one line. Raise KitError if one of them cannot be made."""
+    args = options()
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        raise KitError("Chromium is missing.", "Install it: tests/browser/ensure_browser.sh.")
+    source = args.run or measure()
+    RunFolder.open(source).read()  # all records must be usable
+    copy(source, SAMPLE)
+    report = workflow.report(RunFolder.open(SAMPLE)).report
+    size = sum(file.stat().st_size for file in SAMPLE.rglob("*") if file.is_file())
+    if size > MAX_BYTES:
+        raise KitError(f"{SAMPLE} has {size:,} bytes, more than {MAX_BYTES:,}.", "Measure fewer rounds.")
+    if found := re.search(rb"<img|<image|data:image", report.read_bytes()):
+        raise KitError(f"The report contains a picture ({found[0].decode()}).", "Remove it: photos have no license.")
+    for name, scheme in PICTURES.items():
+        draw(chromium, report, ROOT / "docs" / name, scheme)
+    print_line({"sample": str(SAMPLE.relative_to(ROOT)), "bytes": size, "pictures": list(PICTURES)})
+
+
+def measure() -> Path:
+    """Run the kit with its output in this terminal, and return the folder of the run. Raise KitError if it failed."""
+    ended = subprocess.run([sys.executable, "-m", "kit", *RUN], stdout=subprocess.PIPE, check=False, cwd=ROOT)
+    if ended.returncode:
+        raise KitError(f"kit run ended with exit code {ended.returncode}.", "Read its messages above.")
+    folder: str = json.loads(ended.stdout)["folder"]
+    return ROOT / folder
+
+
+def copy(source: Path, target: Path) -> None:
+    """Replace the sample by the plan, the machine and the records of a run. Logs are left out: they name folders."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for name in (PLAN_FILE, MACHINE_FILE):
+        shutil.copyfile(source / name, target / name)
+    for name in RECORDS.values():
+        if any((source / name).iterdir()):
+            shutil.copytree(source / name, target / name)
+
+
+def draw(chromium: str, page: Path, picture: Path, scheme: str) -> None:
+    """Draw the top of a page in a color scheme, with few colors, so that the file is small."""
+    dark = ("--blink-settings=preferredColorScheme=0",) if scheme == "dark" else ()
+    window = f"--window-size={SCREEN[0]},{SCREEN[1]}"
+    with tempfile.TemporaryDirectory() as scratch:
+        where = (f"--user-data-dir={scratch}", f"--screenshot={picture}", window, "--hide-scrollbars")
+        command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", *where, *dark, page.as_uri()]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+    with Image.open(picture) as drawn:
+        drawn.convert("RGB").quantize(64).save(picture, optimize=True)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))
