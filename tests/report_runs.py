@@ -106,8 +106,11 @@ def _speed(of: Cell, launch: int) -> float:
     """Return images/s. On the GPU the order of the frameworks is another one, and launches differ less."""
     factor = FRAMEWORKS[of.framework]
     speed = CPU_IMAGES_PER_S[of.scenario] * (factor if of.device == "cpu" else 1.8 - factor)
-    gain = GPU_GAIN.get(of.scenario, OTHER_GAIN) if of.device == "cuda" else 1.0
-    return speed * gain * (1 + (0.01 if of.device == "cpu" else 0.003) * _noise(launch, of))
+    return speed * _gain(of) * (1 + (0.01 if of.device == "cpu" else 0.003) * _noise(launch, of))
+
+
+def _gain(of: Cell) -> float:
+    return GPU_GAIN.get(of.scenario, OTHER_GAIN) if of.device == "cuda" else 1.0
 
 
 def _noise(index: int, of: Cell) -> float:
@@ -134,7 +137,7 @@ def _result(request: Request, speed: float) -> Result:
     assert result.inference
     windows = _windows(of, speed, request.launch)
     step_s = of.batch / speed
-    share = 0.35 if of.device == "cuda" else 0.1  # of the step, which does not depend on the batch
+    share = max(0.1, 0.75 - 0.28 * math.log10(_gain(of))) if of.device == "cuda" else 0.1  # the same for each batch
     batches = [of.batch // 4, of.batch // 2, of.batch]
     resident = [
         StepTime(batch, [step_s * 0.92 * (share + (1 - share) * batch / of.batch * (1 + 0.01 * i)) for i in range(3)])
