@@ -11,8 +11,8 @@ from tests.browser.tab import Open
 REPORTS = ("real", "cuda", "failed", "three_launches")
 every_report = pytest.mark.parametrize("name", REPORTS)
 PHONE, PAPER, DESK = 390, 703, 1440  # px; paper: A4 without the margins
-# A4 pages without the folded parts. Answers and reliability take about one page, 18 rows of two charts and their bars
-# the rest; the GPU doubles the rows.
+# Sheets of A4 without the folded parts: one for the answers, about four for 18 cells and twice that for 36 cells, and one
+# because fonts differ.
 PAGES = {"real": 3, "cuda": 10, "failed": 1, "three_launches": 6}
 WRONG = """<!doctype html><html lang="en"><title>Wrong</title><main><h1>Wrong</h1>
 <img src="data:image/gif;base64,R0lGODlhAQABAAAAACw="><p style="color: #bbb; background: #fff">Pale</p></main></html>"""
