@@ -36,7 +36,7 @@ test: setup ## run all quick tests, and say what was skipped and why
 	$(BIN)/python -m pytest tests/browser tests/cuda_stubs tests/docker tests/gpu -m "not slow"
 	@echo "Not included: whole runs in containers (make test-docker), tests on an idle machine (make test-slow)."
 
-test-browser: setup ## open a report in headless Chromium (needs chromium)
+test-browser: setup ## open reports in headless Chromium (needs chromium)
 	$(BIN)/python -m pytest tests/browser
 
 test-cuda-stubs: setup ## run ONNX Runtime on stubs of CUDA (needs gcc)

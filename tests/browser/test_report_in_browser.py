@@ -1,109 +1,144 @@
-"""Open a report in headless Chromium. Skipped if Chromium is missing, unless KIT_REQUIRE_BROWSER is set."""
+"""Open reports in headless Chromium: of a real run, of made-up runs with a GPU, failures or several launches."""
 
 from __future__ import annotations
 
-import html
-import os
-import re
-import shutil
-import subprocess
-from html.parser import HTMLParser
-
 import pytest
-from PIL import Image
 
-from kit.analysis.run_analysis import analyze_run
-from kit.planning import catalog
-from kit.report.render import write_report
 from kit.report.view import discover
-from tests import example_run
+from tests import report_runs
+from tests.browser.tab import Open
 
-CHROMIUM = shutil.which("chromium")
-MISSING = "Chromium is missing (tests/browser/ensure_browser.sh installs it)"
-PHONE = 400  # px
-MEASURE = """<body><iframe id="frame" width="{width}" height="2000" srcdoc="{page}"></iframe><script>
-onload = () => {{
-  const page = frame.contentDocument;
-  const wide = [...page.querySelectorAll("body *")].filter(
-    e => !e.closest(".scroll table, svg") && e.getBoundingClientRect().right > {width});
-  document.body.dataset.sections = page.querySelectorAll("section").length;
-  document.body.dataset.wide = wide.map(e => e.outerHTML.slice(0, 60)).join(" | ");
-}};
-</script></body>"""
+REPORTS = ("real", "cuda", "failed", "three_launches")
+every_report = pytest.mark.parametrize("name", REPORTS)
+PHONE, PAPER, DESK = 390, 703, 1440  # px; paper: A4 without the margins
+# Sheets of A4 without the folded parts: one for the answers, about four for 18 cells or eight for 36 cells, and one
+# because fonts differ.
+PAGES = {"real": 3, "cuda": 10, "failed": 1, "three_launches": 6}
+WRONG = """<!doctype html><html lang="en"><title>Wrong</title><main><h1>Wrong</h1>
+<img src="data:image/gif;base64,R0lGODlhAQABAAAAACw="><p style="color: #bbb; background: #fff">Pale</p></main></html>"""
 
 
-class Page(HTMLParser):
-    """The tags of a page with their attributes."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def values(self, tag, name):
-        return [attributes[name] for found, attributes in self.tags if found == tag and name in attributes]
-
-
-@pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    target = tmp_path_factory.mktemp("report") / "index.html"
-    return write_report(target, analyze_run(example_run.run(), catalog.scenarios()))
-
-
-@pytest.fixture
-def browse(tmp_path):
-    """Open a page and return its DOM and the messages of its console."""
-    if CHROMIUM is None and not os.environ.get("KIT_REQUIRE_BROWSER"):
-        pytest.skip(MISSING)
-
-    def call(page, *options):
-        assert CHROMIUM, MISSING
-        flags = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--enable-logging=stderr")
-        where = (f"--user-data-dir={tmp_path / 'profile'}", "--disable-background-networking")
-        done = subprocess.run(
-            [CHROMIUM, *flags, *where, *options, page.as_uri()], capture_output=True, text=True, check=True, timeout=300
-        )
-        return done.stdout, re.findall(r"CONSOLE.*", done.stderr)
-
-    return call
-
-
-def test_the_browser_shows_all_sections_without_a_console_message(report, browse):
-    dom, console = browse(report, "--dump-dom")
-    page = Page(dom)
-    anchors = page.values("section", "id")
-    assert set(anchors) == {section.anchor for section in discover()}
-    open_anchors = [section.anchor for section in discover() if not section.folded]
-    assert [link.removeprefix("#") for link in page.values("a", "href")] == ["results", *open_anchors, "more"]
-    assert len([tag for tag, _ in page.tags if tag == "svg"]) >= 8
-    assert console == []  # the Content-Security-Policy blocks every request, and the console names what it blocked
+@every_report
+def test_a_report_requests_nothing_and_logs_nothing(show: Open, name):
+    tab = show(name)
+    assert tab.page.locator("h1").count() == 1
+    assert tab.requests == [tab.page.url]
+    assert tab.messages == []
+    tab.unfold()
+    tab.page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    assert len(tab.requests) == 1
 
 
 @pytest.mark.parametrize("markup", ['<img src="https://example.invalid/a.png">', "<script>1</script>"])
-def test_the_console_names_what_the_page_must_not_do(report, browse, tmp_path, markup):
+def test_requests_and_messages_are_noticed(show: Open, tmp_path, report_of, markup):
     page = tmp_path / "page.html"
-    page.write_text(report.read_text().replace("</main>", f"{markup}</main>"))
-    _, console = browse(page, "--dump-dom")
-    assert any("Content Security Policy" in message for message in console)
+    page.write_text(report_of("example").read_text().replace("</main>", f"{markup}</main>"))
+    tab = show(page)
+    assert any("Content Security Policy" in message for message in tab.messages)
+    assert tab.requests[1:] == ["https://example.invalid/a.png"] * ("img" in markup)
 
 
-def test_the_page_is_not_blank(report, browse, tmp_path):
-    picture = tmp_path / "report.png"
-    browse(report, f"--screenshot={picture}", "--window-size=1200,2000")
-    with Image.open(picture) as image:
-        colors = image.convert("RGB").getcolors(1 << 24)
-    assert colors is not None
-    assert len(colors) > 50
+def test_all_sections_are_shown_and_linked(show: Open):
+    page = show("example").page
+    anchors = page.evaluate("[...document.querySelectorAll('section[id]')].map(e => e.id)")
+    assert set(anchors) == {section.anchor for section in discover()}
+    links = page.evaluate("[...document.querySelectorAll('a')].map(e => e.getAttribute('href').slice(1))")
+    assert links == ["results", *(section.anchor for section in discover() if not section.folded), "more"]
+    blank = page.locator("svg[role=img]").evaluate_all("all => all.filter(e => !e.getBoundingClientRect().height)")
+    assert blank == []
 
 
-def test_nothing_overflows_a_narrow_window(report, browse, tmp_path):
-    wrapper = tmp_path / "wrapper.html"
-    wrapper.write_text(MEASURE.format(width=PHONE, page=html.escape(report.read_text())))
-    (sections,), (wide,) = (
-        Page(browse(wrapper, "--dump-dom")[0]).values("body", f"data-{name}") for name in ("sections", "wide")
-    )
-    assert int(sections) > 0
-    assert wide == ""
+def test_a_made_up_run_says_so(show: Open):
+    for name in ("cuda", "failed", "three_launches"):
+        assert "Made-up" in show(name).page.locator("h1").inner_text()
+    assert len(report_runs.large(1).records) == 36
+
+
+@every_report
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_the_page_does_not_scroll_sideways(show: Open, name, width):
+    tab = show(name, viewport={"width": width, "height": 900})
+    assert tab.wider_than(width) == []
+    tab.unfold()
+    assert tab.wider_than(width) == []
+
+
+def test_a_wide_element_is_noticed(show: Open, tmp_path, report_of):
+    page = tmp_path / "page.html"
+    page.write_text(report_of("example").read_text().replace("</main>", "<div style='width: 500px'>x</div></main>"))
+    assert len(show(page, viewport={"width": PHONE, "height": 900}).wider_than(PHONE)) == 2
+
+
+@every_report
+@pytest.mark.parametrize(("color_scheme", "width"), [("light", PHONE), ("light", DESK), ("dark", DESK)])
+def test_axe_finds_no_serious_violation(show: Open, name, color_scheme, width):
+    options = {"viewport": {"width": width, "height": 900}, "color_scheme": color_scheme, "bypass_csp": True}
+    tab = show(name, **options)
+    tab.unfold()
+    assert tab.violations() == []
+
+
+def test_axe_finds_violations(show: Open, tmp_path):
+    page = tmp_path / "wrong.html"
+    page.write_text(WRONG)
+    found = show(page, bypass_csp=True).violations()
+    assert sorted(violation.split()[0] for violation in found) == ["color-contrast", "image-alt"]
+
+
+@every_report
+def test_colors_follow_the_system(show: Open, name):
+    brightness = {}
+    for scheme in ("light", "dark"):
+        color = show(name, color_scheme=scheme).value("body", "backgroundColor")
+        brightness[scheme] = sum(map(int, color.removeprefix("rgb(").removesuffix(")").split(", "))) / 3
+    assert brightness["light"] == 255
+    assert brightness["dark"] < 40
+
+
+@every_report
+def test_paper_has_few_pages(show: Open, name):
+    tab = show(name, color_scheme="dark")
+    folded = tab.printed_pages()
+    assert 1 <= folded <= PAGES[name]
+    tab.unfold()
+    assert tab.printed_pages() > folded  # what the reader opened is printed
+    tab.page.emulate_media(media="print")
+    assert tab.value("body", "backgroundColor") == "rgb(255, 255, 255)"
+
+
+@every_report
+def test_no_column_is_cut_off_on_paper(show: Open, name):
+    page = show(name, viewport={"width": PAPER, "height": 900}).page
+    page.emulate_media(media="print")
+    page.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
+    wide = "all => all.filter(e => e.scrollWidth > e.clientWidth).map(e => e.outerHTML.slice(0, 300))"
+    assert page.locator(".scroll").evaluate_all(wide) == []
+
+
+@every_report
+def test_the_keyboard_reaches_everything(show: Open, name):
+    page = show(name).page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    assert page.evaluate("document.activeElement.getBoundingClientRect().left") >= 0
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "results"
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.tagName") == "SUMMARY":
+            break
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.parentElement.open") is True
+
+
+@pytest.mark.parametrize("name", ["cuda", "three_launches"])
+def test_arrow_keys_highlight_a_framework(show: Open, name):
+    tab = show(name)
+    tab.page.locator("#only-0").focus()
+    colors = {color: f"#training .strip .m.{color}" for color in ("c1", "c2", "c3")}
+    opacities = [{color: tab.value(mark, "opacity") for color, mark in colors.items()}]
+    for _ in colors:
+        tab.page.keyboard.press("ArrowRight")
+        opacities.append({color: tab.value(mark, "opacity") for color, mark in colors.items()})
+    assert set(opacities[0].values()) == {"1"}
+    assert opacities[1:] == [{color: "1" if color == chosen else "0.12" for color in colors} for chosen in colors]
