@@ -2,15 +2,21 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 
+import numpy as np
+import numpy.typing as npt
 from scipy.special import ndtr, ndtri, stdtr
 
 MAD_TO_SD = 1.4826  # 1 / quantile(0.75) of the normal distribution: turns its MAD into its standard deviation
 MEAN_TO_SD = 1.253314  # sqrt(pi / 2): the same for the mean absolute deviation
 MIN_SEGMENT = 3  # values before and after a change point: a single stall is not a change
 MAX_AUTOCORRELATION = 0.95
+ALL_SLOPES = 1000  # values: up to so many, all slopes between them are kept
+SAMPLED = 100  # one slope in so many belongs to the sample
+
+Series = npt.NDArray[np.float64]
 
 
 def relative_spread(values: Sequence[float]) -> float:
@@ -105,7 +111,32 @@ def mann_kendall(values: Sequence[float], factor: float = 1.0) -> float:
 
 
 def theil_sen(values: Sequence[float]) -> float:
-    """Return the slope per position: the median over all pairs (Theil 1950, Sen 1968). values: at least two."""
-    from scipy.stats import theilslopes  # takes long to import
+    """Return the slope per position: the median over all pairs (Theil 1950, Sen 1968). values: at least two.
 
-    return float(theilslopes(values).slope)
+    All slopes of a long series would take gigabytes. So only those near the median of a sample are kept, and the others
+    are counted.
+    """
+    series = np.asarray(values, dtype=float)
+    if len(series) > ALL_SLOPES:
+        some = [slopes[lag % SAMPLED :: SAMPLED] for lag, slopes in enumerate(_slopes(series), start=1)]
+        median = _median_slope(series, *np.quantile(np.concatenate(some), (0.45, 0.55)))
+        if median is not None:
+            return median
+    return float(np.median(np.concatenate([*_slopes(series)])))
+
+
+def _slopes(series: Series) -> Iterator[Series]:
+    """Yield the slopes between all values with the same distance, for each distance from 1 on."""
+    for lag in range(1, len(series)):
+        yield (series[lag:] - series[:-lag]) / lag
+
+
+def _median_slope(series: Series, low: float, high: float) -> float | None:
+    """Return the median of all slopes if it lies between `low` and `high`, else None."""
+    below, near = 0, []
+    for slopes in _slopes(series):
+        below += np.count_nonzero(slopes < low)
+        near.append(slopes[(low <= slopes) & (slopes <= high)])
+    candidates, pairs = np.sort(np.concatenate(near)), len(series) * (len(series) - 1) // 2
+    middle = [(pairs - 1) // 2 - below, pairs // 2 - below]
+    return float(np.mean(candidates[middle])) if 0 <= middle[0] and middle[1] < len(candidates) else None

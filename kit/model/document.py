@@ -8,12 +8,15 @@ both in a worker's result file and inside a record.
 import json
 import math
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, GetCoreSchemaHandler, ValidationError
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
+from kit.model import quick_read
 from kit.model.errors import UsageError
 from scenarios.contract import codec
 from scenarios.contract.ranges import MAX_INT
@@ -34,7 +37,7 @@ class Contract:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Return the validator that pydantic calls."""
-        return core_schema.no_info_plain_validator_function(self._validate)
+        return core_schema.no_info_plain_validator_function(self._validate, metadata={quick_read.CONTRACT: self.kind})
 
     def _validate(self, value: Any) -> Any:
         return value if isinstance(value, self.kind) else codec.decode(self.kind, value)
@@ -57,6 +60,9 @@ class Document(BaseModel):
     def from_json(cls, text: str | bytes, source: str) -> Self:
         """Read a document. Raise UsageError, which names `source`, if it is not valid or has a schema that this
         version does not know."""
+        with suppress(quick_read.Unreadable):
+            document: Self = quick_read.read(_quick_validator(cls), text, SCHEMA, MAX_NAMES)
+            return document
         try:
             data = _parse(text)
             if (version := _version(data)) > SCHEMA:
@@ -74,6 +80,11 @@ class Part(BaseModel):
     """A part of a document."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@cache
+def _quick_validator(cls: type[Document]) -> SchemaValidator:
+    return quick_read.compile_validator(cls.__pydantic_core_schema__)
 
 
 def _parse(text: str | bytes) -> Any:

@@ -11,10 +11,13 @@ MAX_PLAIN_BYTES = 64 << 20  # larger than every document that kit writes
 def read_plain(path: Path) -> bytes:
     """Return the content of a file that the user named, directly or through a link. Raise OSError if it cannot be read,
     if it is not a plain file (a pipe might never end), or if it is larger than MAX_PLAIN_BYTES."""
-    if not stat.S_ISREG(path.stat().st_mode):
+    state = path.stat()
+    if not stat.S_ISREG(state.st_mode):
         raise OSError(errno.EINVAL, "not a plain file")
     with path.open("rb") as file:
-        content = file.read(MAX_PLAIN_BYTES + 1)
+        content = file.read(min(state.st_size, MAX_PLAIN_BYTES) + 1)  # `read` allocates as many bytes at once
+        if len(content) > state.st_size:
+            content += file.read(MAX_PLAIN_BYTES + 1 - len(content))
     if len(content) > MAX_PLAIN_BYTES:
         raise OSError(errno.EFBIG, f"larger than {MAX_PLAIN_BYTES >> 20} MiB")
     return content

@@ -33,7 +33,7 @@ CeilingValue = Annotated[float, Range(MIN_POSITIVE, MAX_CEILING)]
 MIN_P99_SAMPLES = 500  # five samples lie above it; with fewer, it is little more than the slowest call
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # a run has hundreds of thousands
 class Window:
     """Consecutive training steps between two clock readings. The device is synchronized at both.
 
