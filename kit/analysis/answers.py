@@ -19,6 +19,7 @@ from scenarios.contract.reasons import Status
 
 SPEED, FRAMEWORK, GPU, LIMIT = "How fast is it?", "Which framework?", "Is the GPU worth it?", "What limits it?"
 
+WIDE = 0.5  # half-width of an interval from which on its size says nothing more
 CLOSE = 1.05  # launches of a cell differ by as much, so a single launch does not show a smaller lead
 
 
@@ -55,7 +56,7 @@ def _speed(measured: Sequence[CellSummary]) -> Answer:
     single = any(cell.launches == 1 for cell in best)
     widths = [cell.interval.half_width for cell in best if cell.interval]
     once = "In one launch each, i" if single else "I"
-    within = f" (± {format_percent(max(widths))} or less)" if widths and not single else ""
+    within = f" ({_uncertainty(max(widths))})" if widths and not single else ""
     least, most = (format_number(cell.images_per_s or 0.0) for cell in (low, high))
     speeds = f"{least} images/s" if least == most else f"{least} to {most} images/s, depending on the network"
     network = f"{high.cell.label} at " if len(best) == 1 else ""
@@ -65,6 +66,13 @@ def _speed(measured: Sequence[CellSummary]) -> Answer:
         between = _between(*(format_number(value, 2) for value in (min(latencies), max(latencies))))
         details.append(f"A prediction for one image takes {between} ms.")
     return Answer(SPEED, State.SINGLE if single else State.MEASURED, headline, tuple(details))
+
+
+def _uncertainty(widest: float) -> str:
+    """Return how uncertain speeds are. widest: the largest half-width of their intervals, as a share."""
+    if widest >= WIDE:
+        return f"uncertain by more than ± {format_percent(WIDE)}, because launches differ"
+    return f"± {format_percent(widest)} or less"
 
 
 def _best_by_network(cells: Sequence[CellSummary]) -> list[CellSummary]:
@@ -136,12 +144,14 @@ def _limit(analysis: RunAnalysis) -> Answer:
         return Answer(LIMIT, State.NOT_MEASURED, "Not measured: this profile does not time the parts of a step")
     counts = Counter(diagnosis.label for diagnosis in found).most_common()
     (first, count), *others = counts
-    parts = [f"{first} in {count} of {format_count(len(found), 'cell')}", *(f"{name} in {n}" for name, n in others)]
+    cells = format_count(len(found), "cell")
+    parts = [f"{first} in {count} of {cells}", *(f"{name} in {n}" for name, n in others)] if len(found) > 1 else [first]
     shares = [diagnosis.ceiling_share for diagnosis in found if diagnosis.ceiling_share is not None]
     details = []
     if shares:
         between = _between(*(format_percent(end) for end in (min(shares), max(shares))))
-        details.append(f"The cells reach {between} of the arithmetic that their device was measured to do.")
+        subject = "The cells reach" if len(found) > 1 else "The cell reaches"
+        details.append(f"{subject} {between} of the arithmetic that their device was measured to do.")
     headline = ", ".join(parts)
     return Answer(LIMIT, State.MEASURED, headline[0].upper() + headline[1:], tuple(details))
 

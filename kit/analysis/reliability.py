@@ -55,12 +55,19 @@ def _facts(measured: list[CellSummary], unsteady: int) -> tuple[Fact, ...]:
     widths = [cell.interval.half_width for cell in measured if cell.interval]
     if widths and fewest >= MIN_LAUNCHES:
         facts.append(Fact(max(widths) <= NARROW, f"The widest interval of a speed is ± {format_percent(max(widths))}"))
-    steady = f"{unsteady} of {cells} were not steady" if unsteady else "All cells were steady"
-    facts.append(Fact(not unsteady, steady))
+    facts.append(Fact(not unsteady, _steady(unsteady, len(measured))))
     if made := list(dict.fromkeys(cell.cell.label for cell in measured if cell.synthetic)):
         names = "" if all(cell.synthetic for cell in measured) else f" for {', '.join(made)}"
         facts.append(Fact(False, f"Synthetic data{names}: speeds are good estimates, accuracies mean nothing"))
     return tuple(sorted(facts, key=lambda fact: not fact.good))
+
+
+def _steady(unsteady: int, cells: int) -> str:
+    if cells == 1:
+        return "The cell was not steady" if unsteady else "The cell was steady"
+    if not unsteady:
+        return "All cells were steady"
+    return f"{unsteady} of {cells} cells {'was' if unsteady == 1 else 'were'} not steady"
 
 
 def _next(run: Run, level: Level) -> NextLevel | None:

@@ -51,8 +51,9 @@ def format_number(value: float, digits: int = 3) -> str:
     """Return a number with this many significant digits and thousands separators: 12345.6 as `12,300`."""
     if value == 0:
         return "0"
-    decimals = digits - 1 - math.floor(math.log10(abs(value)))
-    return f"{round(value, decimals):,.{max(decimals, 0)}f}"
+    rounded = float(f"{value:.{digits - 1}e}")  # 9.997 becomes 10, which needs one decimal less
+    decimals = digits - 1 - math.floor(math.log10(abs(rounded)))
+    return f"{rounded:,.{max(decimals, 0)}f}"
 
 
 def format_whole(value: float) -> str:

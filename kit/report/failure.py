@@ -30,7 +30,7 @@ def find_failure(source: ReportInput) -> Failure | None:
     reasons = Counter((str(record.status.words), record.reason.message) for record in records if record.reason)
     remedies = Counter(record.reason.remedy for record in records if record.reason and record.reason.remedy)
     shown = [
-        f"{format_count(count, 'launch')} {words}: {message}"
+        f"{format_count(count, 'launch')} ({words}): {message}"
         for (words, message), count in reasons.most_common(MAX_REASONS)
     ]
     hidden = len(reasons) - len(shown)

@@ -366,7 +366,7 @@ def test_a_run_without_an_ok_launch_shows_the_reason_and_numbered_steps():
     view = view_of([broken, failed(request(cell("cifar-cnn")), message="The disk fell off.", remedy="Put it back on.")])
     assert view.open == ()
     assert view.failure
-    assert view.failure.reasons == ("2 launches failed: The disk fell off.",)
+    assert view.failure.reasons == ("2 launches (failed): The disk fell off.",)
     assert [step.text for step in view.failure.steps] == ["Put it back on.", "Check this machine:", "Run it again:"]
     page = document([broken])
     assert "What to do next:" in page.text

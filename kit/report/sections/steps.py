@@ -128,7 +128,8 @@ def limits_heading(source: ReportInput, diagnoses: Mapping[str, Diagnosis]) -> s
     sentences = []
     for device, counts in sorted(labels.items()):
         (first, count), *others = counts.most_common()
-        parts = [f"{first} in {count} of {counts.total()} cells", *(f"{label} in {n}" for label, n in others)]
+        several = f" in {count} of {counts.total()} cells" if counts.total() > 1 else ""
+        parts = [f"{first}{several}", *(f"{label} in {n}" for label, n in others)]
         sentences.append(f"{DEVICES.get(device, device)}: {', '.join(parts)}")
     return ". ".join(sentences)
 
