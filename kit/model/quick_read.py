@@ -19,7 +19,7 @@ CONTRACT = "contract"  # in the metadata of a schema: the type that the codec va
 # Digits become 0, and whatever may stand before a number becomes a space.
 SHAPES = bytes.maketrans(b"123456789E\n\r\t:,[-", b"000000000e       ")
 # What `json.loads` and the core read differently, or what numbers above MAX_INT and infinite ones need.
-UNUSUAL = (b"N", b"I", b" " + b"0" * 19, b"e000")
+UNUSUAL = (b"N", b"I", b" " + b"0" * 19, b"e0")
 
 
 class Unreadable(Exception):

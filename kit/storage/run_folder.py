@@ -8,11 +8,13 @@
 <run>/work/                                        scratch folders of running launches
 """
 
+import gc
 import os
 import shlex
 import shutil
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self, TypeVar
@@ -118,17 +120,20 @@ class RunFolder:
 
     def records(self, purpose: Purpose = "measure") -> list[Record]:
         """Read the records of cells, probes or searches, sorted by key and launch. Raise UsageError as `read` does."""
-        records = []
-        for file in _files(self.path / RECORDS[purpose]):
-            record = Record.from_json(_read(file), str(file))
-            own = _record_path(record.purpose, record.key, record.launch)
-            if file != self.path / own:
-                raise UsageError(
-                    f"{file} holds the record of {record.key}, launch {record.launch}.",
-                    f"Rename the file to {own}. Or move it away and run again with --resume.",
-                )
-            records.append(record)
+        with _no_collections():
+            records = [self._record(file) for file in _files(self.path / RECORDS[purpose])]
         return sorted(records, key=lambda r: (r.key, r.launch))
+
+    def _record(self, file: Path) -> Record:
+        record = Record.from_json(_read(file), str(file))
+        own = _record_path(record.purpose, record.key, record.launch)
+        if file != self.path / own:
+            raise UsageError(
+                f"{file} holds the record of {record.key}, launch {record.launch}.",
+                f"Rename the file to {own}. Or move it away and run again with --resume.",
+            )
+        # Thousands of records with equal machines share one, which saves memory.
+        return record.model_copy(update={"machine": self.machine}) if record.machine == self.machine else record
 
     def missing(self) -> list[PlannedLaunch]:
         """Return the planned launches that have no record yet, in order."""
@@ -233,6 +238,18 @@ def _files(folder: Path) -> list[Path]:
         if isinstance(error, FileNotFoundError) and not folder.is_symlink():
             return []
         raise UsageError(f"{folder} cannot be read: {error.strerror}.", "Restore it, or make it readable.") from error
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Pause the garbage collector, which would walk again and again through all records read so far."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _read(file: Path) -> bytes:
