@@ -5,6 +5,7 @@ import re
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from kit.analysis.host_samples import mean
 from kit.model.machine import Gpu
@@ -86,7 +87,7 @@ class MeasuredLaunch:
         return [
             value
             for name, values in samples.series.items()
-            if re.fullmatch(pattern, name)
+            if _matches(pattern, name)
             for at, value in zip(samples.at, values, strict=False)
             if value is not None and telemetry.from_at <= at <= telemetry.to_at
         ]
@@ -102,6 +103,11 @@ class MeasuredLaunch:
     def _mean(self, series: str) -> float | None:
         samples, telemetry = self.record.host_samples, self.telemetry
         return mean(samples, series, telemetry.from_at, telemetry.to_at) if samples else None
+
+
+@lru_cache(maxsize=1024)  # the same few names are in all launches
+def _matches(pattern: str, name: str) -> bool:
+    return re.fullmatch(pattern, name) is not None
 
 
 def usable_windows(windows: Iterable[Window]) -> list[Window]:

@@ -147,7 +147,7 @@ def summarize(run: Run) -> list[CellSummary]:
     """Return one summary per cell, in the order in which the cells first appear."""
     summaries = []
     for key, launches in run.frame().groupby("key", sort=False):
-        own = [record for record in run.records if record.key == key]
+        own = run.by_cell[str(key)]
         ok = [record for record in own if record.ok]
         summaries.append(
             CellSummary(

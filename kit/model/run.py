@@ -41,6 +41,14 @@ class Run:
         done = {(record.key, record.launch) for record in self.records}
         return [f"{p.key} #{p.launch}" for p in self.plan.launches if (p.key, p.launch) not in done]
 
+    @cached_property
+    def by_cell(self) -> dict[str, list[Record]]:
+        """Return the records of each cell, by its key, in the order in which the cells first appear."""
+        found: dict[str, list[Record]] = {}
+        for record in self.records:
+            found.setdefault(record.key, []).append(record)
+        return found
+
     def frame(self) -> pd.DataFrame:
         """Return a tidy table with one row per record of a cell.
 

@@ -248,6 +248,7 @@ def _no_collections() -> Iterator[None]:
     try:
         yield
     finally:
+        gc.freeze()  # records have no cycles
         if enabled:
             gc.enable()
 
