@@ -3,6 +3,7 @@
 import math
 import re
 import statistics
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -84,12 +85,14 @@ class MeasuredLaunch:
         samples, telemetry = self.record.host_samples, self.telemetry
         if samples is None:
             return []
+        first = bisect_left(samples.at, telemetry.from_at)
+        end = bisect_right(samples.at, telemetry.to_at)
         return [
             value
             for name, values in samples.series.items()
             if _matches(pattern, name)
-            for at, value in zip(samples.at, values, strict=False)
-            if value is not None and telemetry.from_at <= at <= telemetry.to_at
+            for value in values[first:end]
+            if value is not None
         ]
 
     def slowdown_share(self, reasons: frozenset[str]) -> float:

@@ -119,7 +119,7 @@ def theil_sen(values: Sequence[float]) -> float:
     series = np.asarray(values, dtype=float)
     if len(series) > ALL_SLOPES:
         some = [slopes[lag % SAMPLED :: SAMPLED].copy() for lag, slopes in enumerate(_slopes(series), start=1)]
-        median = _median_slope(series, *np.quantile(np.concatenate(some), (0.45, 0.55)))
+        median = _median_slope(series, *np.quantile(np.concatenate(some), (0.49, 0.51)))
         if median is not None:
             return median
     return float(np.median(np.concatenate([*_slopes(series)])))

@@ -233,7 +233,7 @@ def _files(folder: Path) -> list[Path]:
     Raise UsageError if the folder cannot be read. Without its records a run would look like one that measured nothing.
     """
     try:
-        return sorted(file for file in folder.iterdir() if file.suffix == ".json")
+        return sorted((file for file in folder.iterdir() if file.suffix == ".json"), key=lambda file: file.name)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not folder.is_symlink():
             return []
