@@ -98,7 +98,9 @@ def _schema(kind: Any) -> CoreSchema:
         return core_schema.enum_schema(kind, list(kind), sub_type="str")
     if kind is float:
         return core_schema.float_schema(allow_inf_nan=False)
-    return {int: core_schema.int_schema, bool: core_schema.bool_schema, str: core_schema.str_schema}[kind]()
+    if kind is int:
+        return core_schema.int_schema()
+    return core_schema.bool_schema() if kind is bool else core_schema.str_schema()
 
 
 def _number(kind: type, limits: Range) -> CoreSchema:
