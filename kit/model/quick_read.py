@@ -96,11 +96,13 @@ def _schema(kind: Any) -> CoreSchema:
         return core_schema.dict_schema(core_schema.str_schema(), _schema(arguments[1]))
     if issubclass(kind, StrEnum):
         return core_schema.enum_schema(kind, list(kind), sub_type="str")
-    if kind is float:
-        return core_schema.float_schema(allow_inf_nan=False)
-    if kind is int:
-        return core_schema.int_schema()
-    return core_schema.bool_schema() if kind is bool else core_schema.str_schema()
+    scalars: dict[type, CoreSchema] = {
+        int: core_schema.int_schema(),
+        float: core_schema.float_schema(allow_inf_nan=False),
+        bool: core_schema.bool_schema(),
+        str: core_schema.str_schema(),
+    }
+    return scalars[kind]
 
 
 def _number(kind: type, limits: Range) -> CoreSchema:
