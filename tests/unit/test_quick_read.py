@@ -22,14 +22,14 @@ def read(kind, text):
 
 
 @pytest.mark.parametrize(
-    "written", [RUN.plan, MACHINE, *RUN.records[:2], *RUN.records[-2:], *RUN.probes, *RUN.tunings], ids=repr
+    "written", [RUN.plan, MACHINE, *RUN.records[:2], *RUN.records[-2:], *RUN.probes, *RUN.tunings], ids=lambda written: type(written).__name__
 )
 def test_what_kit_writes_is_read_as_by_the_slow_reader(written):
     text = written.to_json()
     found = read(type(written), text)
     assert found == written
     assert repr(found) == repr(type(written).model_validate_json(text, strict=True))
-    assert read(type(written), text.encode()).to_json() == text
+    assert read(type(written), text.encode()) == written
 
 
 @pytest.mark.parametrize("kind", [Record, Plan, Machine])
