@@ -22,7 +22,9 @@ def read(kind, text):
 
 
 @pytest.mark.parametrize(
-    "written", [RUN.plan, MACHINE, *RUN.records[:2], *RUN.records[-2:], *RUN.probes, *RUN.tunings], ids=lambda written: type(written).__name__
+    "written",
+    [RUN.plan, MACHINE, *RUN.records[:2], *RUN.records[-2:], *RUN.probes, *RUN.tunings],
+    ids=lambda written: type(written).__name__,
 )
 def test_what_kit_writes_is_read_as_by_the_slow_reader(written):
     text = written.to_json()
