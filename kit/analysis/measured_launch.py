@@ -3,8 +3,10 @@
 import math
 import re
 import statistics
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from kit.analysis.host_samples import mean
 from kit.model.machine import Gpu
@@ -83,12 +85,14 @@ class MeasuredLaunch:
         samples, telemetry = self.record.host_samples, self.telemetry
         if samples is None:
             return []
+        first = bisect_left(samples.at, telemetry.from_at)
+        end = bisect_right(samples.at, telemetry.to_at)
         return [
             value
             for name, values in samples.series.items()
-            if re.fullmatch(pattern, name)
-            for at, value in zip(samples.at, values, strict=False)
-            if value is not None and telemetry.from_at <= at <= telemetry.to_at
+            if _matches(pattern, name)
+            for value in values[first:end]
+            if value is not None
         ]
 
     def slowdown_share(self, reasons: frozenset[str]) -> float:
@@ -102,6 +106,11 @@ class MeasuredLaunch:
     def _mean(self, series: str) -> float | None:
         samples, telemetry = self.record.host_samples, self.telemetry
         return mean(samples, series, telemetry.from_at, telemetry.to_at) if samples else None
+
+
+@lru_cache(maxsize=1024)  # the same few names are in all launches
+def _matches(pattern: str, name: str) -> bool:
+    return re.fullmatch(pattern, name) is not None
 
 
 def usable_windows(windows: Iterable[Window]) -> list[Window]:

@@ -118,8 +118,8 @@ def theil_sen(values: Sequence[float]) -> float:
     """
     series = np.asarray(values, dtype=float)
     if len(series) > ALL_SLOPES:
-        some = [slopes[lag % SAMPLED :: SAMPLED] for lag, slopes in enumerate(_slopes(series), start=1)]
-        median = _median_slope(series, *np.quantile(np.concatenate(some), (0.45, 0.55)))
+        some = [slopes[lag % SAMPLED :: SAMPLED].copy() for lag, slopes in enumerate(_slopes(series), start=1)]
+        median = _median_slope(series, *np.quantile(np.concatenate(some), (0.49, 0.51)))
         if median is not None:
             return median
     return float(np.median(np.concatenate([*_slopes(series)])))
@@ -135,8 +135,8 @@ def _median_slope(series: Series, low: float, high: float) -> float | None:
     """Return the median of all slopes if it lies between `low` and `high`, else None."""
     below, near = 0, []
     for slopes in _slopes(series):
-        below += np.count_nonzero(slopes < low)
+        below += int(np.count_nonzero(slopes < low))
         near.append(slopes[(low <= slopes) & (slopes <= high)])
     candidates, pairs = np.sort(np.concatenate(near)), len(series) * (len(series) - 1) // 2
     middle = [(pairs - 1) // 2 - below, pairs // 2 - below]
-    return float(np.mean(candidates[middle])) if 0 <= middle[0] and middle[1] < len(candidates) else None
+    return float(np.mean(candidates[middle])) if middle[0] >= 0 and middle[1] < len(candidates) else None

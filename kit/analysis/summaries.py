@@ -6,10 +6,11 @@ The unit of statistics is the launch, never a window of one launch. `kit.analysi
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from kit.analysis.intervals import (
     CONFIDENCE,
@@ -24,12 +25,8 @@ from kit.analysis.intervals import (
 from kit.analysis.pairing import Measure, Rates, calls_per_s, pair, rates
 from kit.model.formatting import format_percent
 from kit.model.record import Record
-from kit.model.run import CELL_COLUMNS, MEASURED_COLUMNS, Run
+from kit.model.run import CELL_COLUMNS, MEASURED_COLUMNS, Run, measured
 from scenarios.contract.cell import Cell
-from scenarios.contract.reasons import Status
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -146,40 +143,40 @@ class Contest:
 def summarize(run: Run) -> list[CellSummary]:
     """Return one summary per cell, in the order in which the cells first appear."""
     summaries = []
-    for key, launches in run.frame().groupby("key", sort=False):
-        own = [record for record in run.records if record.key == key]
+    for own in run.by_cell.values():
         ok = [record for record in own if record.ok]
         summaries.append(
             CellSummary(
                 cell=own[0].cell,
                 launches=len(ok),
                 attempts=len(own),
-                synthetic=bool(launches["synthetic"].any()),
-                **(_numbers(launches[launches["status"] == Status.OK], ok) if ok else {}),
+                synthetic=any(record.synthetic for record in own),
+                **(_numbers(ok) if ok else {}),
             )
         )
     return summaries
 
 
-def _numbers(ok: pd.DataFrame, records: Sequence[Record]) -> dict[str, Any]:
-    """Return the measured fields of a summary. ok, records: the ok launches of the cell, at least one."""
+def _numbers(records: Sequence[Record]) -> dict[str, Any]:
+    """Return the measured fields of a summary. records: the ok launches of the cell, at least one."""
     first = records[0].result
     assert first
     assert first.training
     assert first.inference
-    medians = {name: float(ok[name].median()) for name in MEASURED_COLUMNS}
-    numbers: dict[str, Any] = {name: None if math.isnan(value) else value for name, value in medians.items()}
+    rows = [measured(record) for record in records]
+    columns = {name: [row[name] for row in rows if name in row] for name in MEASURED_COLUMNS}
+    numbers: dict[str, Any] = {name: statistics.median(found) if found else None for name, found in columns.items()}
     estimated = (
         ("images_per_s", "interval", rates(records, Measure.TRAINING).values()),
         ("inference_images_per_s", "inference_interval", rates(records, Measure.INFERENCE).values()),
-        ("p50_ms", "p50_interval", [p50 for p50 in ok["p50_ms"] if 0 < p50 < math.inf]),
+        ("p50_ms", "p50_interval", [p50 for p50 in columns["p50_ms"] if 0 < p50 < math.inf]),
     )
     for name, interval, found in estimated:
         if values := [*found]:
             numbers |= {name: typical(values), interval: cell_interval(values)}
     numbers |= {
-        "lowest": float(ok["images_per_s"].min()),
-        "highest": float(ok["images_per_s"].max()),
+        "lowest": min(columns["images_per_s"]),
+        "highest": max(columns["images_per_s"]),
         "projected": first.training.projected,
         "inference_batch": first.inference.batch,
     }

@@ -2,6 +2,7 @@
 
 import re
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,7 +14,6 @@ from kit.analysis.measured_launch import MeasuredLaunch, measured_launches, powe
 from kit.analysis.warning_rules import trend, values
 from kit.model.formatting import format_percent as percent
 from kit.model.machine import Machine
-from kit.model.plan import Plan
 from kit.model.record import Record
 from kit.model.run import Run
 from scenarios.contract.reasons import Status
@@ -119,8 +119,9 @@ def find_warnings(run: Run) -> list[RunWarning]:
     for launch in sorted(launches, key=lambda launch: launch.record.launch):
         cells.setdefault(launch.record.key, []).append(launch)
     found = list(_of_run(run, launches, cells))
+    planned = Counter(launch.key for launch in run.plan.launches)
     for key, cell in cells.items():
-        found += [*_of_cell(key, cell), *_few_launches(run.plan, key, len(cell))]
+        found += [*_of_cell(key, cell), *_few_launches(run.plan.run, key, len(cell), planned[key])]
     order = list(WarningCode)
     return sorted(_merge(found, set(cells)), key=lambda warning: order.index(warning.code))
 
@@ -160,11 +161,10 @@ def _merge(found: Sequence[RunWarning], cells: set[str]) -> list[RunWarning]:
     return merged
 
 
-def _few_launches(plan: Plan, key: str, launches: int) -> Iterator[RunWarning]:
-    planned = sum(launch.key == key for launch in plan.launches)
+def _few_launches(run: str, key: str, launches: int, planned: int) -> Iterator[RunWarning]:
     if launches < planned:
         cause = f"Only {launches} of {planned} planned launches are ok."
-        remedy = f"Resume with kit run --resume {plan.run} --retry-failed."
+        remedy = f"Resume with kit run --resume {run} --retry-failed."
         yield RunWarning(WarningCode.FEW_LAUNCHES, key, cause, remedy)
     elif launches == 1:
         cause = "A single launch has no interval, so the variation between launches is unknown."

@@ -187,7 +187,7 @@ def _place(cell: Cell) -> str:
 
 def _has_started(analysis: RunAnalysis, cell: CellSummary) -> bool:
     """Return whether a launch of the cell was not skipped."""
-    return any(record.key == cell.key and record.status != "skipped" for record in analysis.run.records)
+    return any(record.status != "skipped" for record in analysis.run.by_cell[cell.key])
 
 
 def _speed(cell: CellSummary, marks: Marks) -> str:

@@ -46,7 +46,7 @@ class Contract:
 class Document(BaseModel):
     """A versioned JSON file. noun: what messages call it. remedy: what to do if it is not valid."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="constants")
 
     schema_: int = Field(default=SCHEMA, alias="schema")
     noun: ClassVar[str] = ""
@@ -79,7 +79,7 @@ class Document(BaseModel):
 class Part(BaseModel):
     """A part of a document."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 @cache

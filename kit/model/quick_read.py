@@ -13,13 +13,12 @@ from typing import Any, Literal
 import pydantic_core
 from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
-from scenarios.contract.ranges import Range
+from scenarios.contract.ranges import MAX_INT, Range
 
 CONTRACT = "contract"  # in the metadata of a schema: the type that the codec validates there
-# Digits become 0, and whatever may stand before a number becomes a space.
-SHAPES = bytes.maketrans(b"123456789E\n\r\t:,[-", b"000000000e       ")
-# What `json.loads` and the core read differently, or what numbers above MAX_INT and infinite ones need.
-UNUSUAL = (b"N", b"I", b" " + b"0" * 19, b"e000")
+# All digits become 0, and what stands before a number becomes a space.
+SHAPES = bytes.maketrans(b"123456789\n\r\t:,[-", b"000000000       ")
+LONG = b" " + b"0" * len(str(MAX_INT))  # a whole number that may be above MAX_INT
 
 
 class Unreadable(Exception):
@@ -47,22 +46,25 @@ def read(validator: SchemaValidator, text: str | bytes, schema: int, max_names: 
 
 
 def _is_usual(content: bytes, data: dict[str, Any], max_names: int) -> bool:
-    """Return whether no name is repeated within its object, and no number may be above MAX_INT or infinite."""
-    if b'\\"' in content:  # then a quote may be part of a text
+    """Return whether no name is repeated within its object, and no whole number may be above MAX_INT."""
+    if b"\\" in content and b'\\"' in content:  # then a quote may be part of a text
         return False
     outside = b"".join(content.split(b'"')[::2])
-    shape = outside.translate(SHAPES, b"+")
-    return outside.count(b":") == _count_names(data, max_names) and not any(part in shape for part in UNUSUAL)
+    return outside.count(b":") == _count_names(data, max_names) and LONG not in outside.translate(SHAPES)
 
 
-def _count_names(part: dict[str, Any] | list[Any], max_names: int) -> int:
+def _count_names(part: Any, max_names: int) -> int:
     """Return the number of names in objects. It is too low for lists of mixed types and for objects that are too
     large."""
-    if isinstance(part, list):
-        return sum(_count_names(item, max_names) for item in part) if part and isinstance(part[0], dict) else 0
-    if len(part) > max_names:
+    if type(part) is dict:
+        count = len(part) if len(part) <= max_names else 0
+        for value in part.values():
+            if type(value) is dict or type(value) is list:
+                count += _count_names(value, max_names)
+        return count
+    if not part or type(part[0]) is not dict:
         return 0
-    return len(part) + sum(_count_names(value, max_names) for value in part.values() if isinstance(value, dict | list))
+    return sum([_count_names(item, max_names) for item in part if type(item) is dict])
 
 
 def _compiled(schema: Any) -> Any:
@@ -94,9 +96,13 @@ def _schema(kind: Any) -> CoreSchema:
         return core_schema.dict_schema(core_schema.str_schema(), _schema(arguments[1]))
     if issubclass(kind, StrEnum):
         return core_schema.enum_schema(kind, list(kind), sub_type="str")
-    if kind is float:
-        return core_schema.float_schema(allow_inf_nan=False)
-    return {int: core_schema.int_schema, bool: core_schema.bool_schema, str: core_schema.str_schema}[kind]()
+    scalars: dict[type, CoreSchema] = {
+        int: core_schema.int_schema(),
+        float: core_schema.float_schema(allow_inf_nan=False),
+        bool: core_schema.bool_schema(),
+        str: core_schema.str_schema(),
+    }
+    return scalars[kind]
 
 
 def _number(kind: type, limits: Range) -> CoreSchema:

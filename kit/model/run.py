@@ -57,6 +57,14 @@ class Run:
         done |= {(found.launch.key, found.launch.launch) for found in self.unusable if found.launch}
         return [f"{p.key} #{p.launch}" for p in self.plan.launches if (p.key, p.launch) not in done]
 
+    @cached_property
+    def by_cell(self) -> dict[str, list[Record]]:
+        """Return the records of each cell, by its key, in the order in which the cells first appear."""
+        found: dict[str, list[Record]] = {}
+        for record in self.records:
+            found.setdefault(record.key, []).append(record)
+        return found
+
     def frame(self) -> pd.DataFrame:
         """Return a tidy table with one row per record of a cell.
 
@@ -79,17 +87,25 @@ class Run:
         for record in self.records:
             row = {"key": record.key, **dict(zip(CELL_COLUMNS, astuple(record.cell), strict=True))}
             row |= {"launch": record.launch, "status": str(record.status), "synthetic": record.synthetic}
-            result = record.result
-            if record.ok and result and result.training and result.inference and result.telemetry:
-                many = len(result.inference.latency_ms) >= MIN_P99_SAMPLES
-                row |= {
-                    "images_per_s": result.training.images_per_s,
-                    "epoch_s": result.training.epoch_s,
-                    "inference_images_per_s": result.inference.images_per_s,
-                    "p50_ms": result.inference.p50_ms,
-                    "p90_ms": result.inference.p90_ms,
-                    "p99_ms": result.inference.p99_ms if many else None,
-                    "cpu_cores": result.telemetry.cpu_cores,
-                }
+            row |= measured(record)
             rows.append(row)
         return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def measured(record: Record) -> dict[str, float]:
+    """Return the measured columns of a record that have a value, none unless the launch is `ok`. See `Run.frame`."""
+    result = record.result
+    if not (record.ok and result and result.training and result.inference and result.telemetry):
+        return {}
+    training, inference = result.training, result.inference
+    found = {
+        "images_per_s": training.images_per_s,
+        "epoch_s": training.epoch_s,
+        "inference_images_per_s": inference.images_per_s,
+        "p50_ms": inference.p50_ms,
+        "p90_ms": inference.p90_ms,
+        "cpu_cores": result.telemetry.cpu_cores,
+    }
+    if inference.p99_ms is not None and len(inference.latency_ms) >= MIN_P99_SAMPLES:
+        found["p99_ms"] = inference.p99_ms
+    return found

@@ -81,7 +81,7 @@ def thinned(points: Points, most: int = MAX_POINTS) -> Points:
     inner, last = points[:-1], points[-1]
     step = -(-len(inner) // (most - 1))
     chunks = [inner[i : i + step] for i in range(0, len(inner), step)]
-    return [*((statistics.fmean(x for x, _ in c), statistics.fmean(y for _, y in c)) for c in chunks), last]
+    return [*((statistics.fmean([x for x, _ in c]), statistics.fmean([y for _, y in c])) for c in chunks), last]
 
 
 def _scale(values: Sequence[float], padded: bool) -> Scale:

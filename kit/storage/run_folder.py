@@ -8,12 +8,13 @@
 <run>/work/                                        scratch folders of running launches
 """
 
+import gc
 import os
 import shlex
 import shutil
 from collections import Counter
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self, TypeVar
@@ -125,19 +126,21 @@ class RunFolder:
 
     def records(self, purpose: Purpose = "measure") -> list[Record]:
         """Read the records of cells, probes or searches, sorted by key and launch. Raise UsageError as `read` does."""
-        return _sorted(self._record(file) for file in _files(self.path / RECORDS[purpose]))
+        with _no_collections():
+            return _sorted(self._record(file) for file in _files(self.path / RECORDS[purpose]))
 
     def _usable(self, purpose: Purpose, unusable: list[UnusableFile]) -> list[Record]:
         """Read records like `records`. Append the files that cannot be used to `unusable`."""
         records = []
         planned = {_record_path("measure", launch.key, launch.launch): launch for launch in self.plan.launches}
-        for file in _files(self.path / RECORDS[purpose]):
-            try:
-                records.append(self._record(file))
-            except UsageError as error:
-                own = file.relative_to(self.path)
-                message = error.message.replace(str(file), str(own))  # a report names no folder of this machine
-                unusable.append(UnusableFile(str(own), message, error.remedy, planned.get(own)))
+        with _no_collections():
+            for file in _files(self.path / RECORDS[purpose]):
+                try:
+                    records.append(self._record(file))
+                except UsageError as error:
+                    own = file.relative_to(self.path)
+                    message = error.message.replace(str(file), str(own))  # a report names no folder of this machine
+                    unusable.append(UnusableFile(str(own), message, error.remedy, planned.get(own)))
         return _sorted(records)
 
     def _record(self, file: Path) -> Record:
@@ -148,7 +151,8 @@ class RunFolder:
                 f"{file} holds the record of {record.key}, launch {record.launch}.",
                 f"Rename the file to {own}. Or move it away and run again with --resume.",
             )
-        return record
+        # Thousands of records with equal machines share one, which saves memory.
+        return record.model_copy(update={"machine": self.machine}) if record.machine == self.machine else record
 
     def missing(self) -> list[PlannedLaunch]:
         """Return the planned launches that have no record yet, in order."""
@@ -252,11 +256,24 @@ def _files(folder: Path) -> list[Path]:
     Raise UsageError if the folder cannot be read. Without its records a run would look like one that measured nothing.
     """
     try:
-        return sorted(file for file in folder.iterdir() if file.suffix == ".json")
+        return sorted((file for file in folder.iterdir() if file.suffix == ".json"), key=lambda file: file.name)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not folder.is_symlink():
             return []
         raise UsageError(f"{folder} cannot be read: {error.strerror}.", "Restore it, or make it readable.") from error
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Pause the garbage collector, which would walk again and again through all records read so far."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()  # records have no cycles
+        if enabled:
+            gc.enable()
 
 
 def _read(file: Path) -> bytes:

@@ -1,7 +1,6 @@
 """Define a cell: one combination that the kit measures."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 from scenarios.contract.ranges import Positive
@@ -40,7 +39,7 @@ class Cell:
         """Return `cuda` for one device, or for example `cudax2`."""
         return self.device if self.devices == 1 else f"{self.device}x{self.devices}"
 
-    @cached_property
+    @property
     def key(self) -> str:
         """Return `scenario[+variant]/framework/device[xN]/lane/precision/bB`."""
         return f"{self.label}/{self.framework}/{self.device_label}/{self.lane}/{self.precision}/b{self.batch}"

@@ -1,4 +1,7 @@
-"""Define the result: what a worker reports about one launch."""
+"""Define the result: what a worker reports about one launch.
+
+A run has up to millions of these objects, so they have slots, which need less memory.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +36,7 @@ CeilingValue = Annotated[float, Range(MIN_POSITIVE, MAX_CEILING)]
 MIN_P99_SAMPLES = 500  # five samples lie above it; with fewer, it is little more than the slowest call
 
 
-@dataclass(frozen=True, slots=True)  # a run has hundreds of thousands
+@dataclass(frozen=True, slots=True)
 class Window:
     """Consecutive training steps between two clock readings. The device is synchronized at both.
 
@@ -56,7 +59,7 @@ def within_epochs(windows: Sequence[Window]) -> list[Window]:
     return inner if 2 * len(inner) >= len(windows) else list(windows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Epoch:
     """One whole epoch.
 
@@ -73,7 +76,7 @@ class Epoch:
     test_accuracy: Share
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Training:
     """The training part of a launch.
 
@@ -103,7 +106,7 @@ class Training:
     stall_share: Share | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Inference:
     """The inference part of a launch.
 
@@ -125,7 +128,7 @@ class Inference:
     test_accuracy: Share
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Check:
     """One comparison with the float64 reference. It passes if `error` is at most `tolerance`."""
 
@@ -135,7 +138,7 @@ class Check:
     passed: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Proof:
     """The comparison of a launch with the reference.
 
@@ -150,7 +153,7 @@ class Proof:
     cached: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Placement:
     """What really ran, as the framework or a probe reports it.
 
@@ -173,7 +176,7 @@ class Placement:
     nodes: dict[str, Count]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """What the worker used.
 
@@ -191,7 +194,7 @@ class Evidence:
     environment: dict[str, str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Timings:
     """The duration of each part of the launch, in the order in which they run.
 
@@ -210,7 +213,7 @@ class Timings:
     step_timing_s: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Telemetry:
     """What the worker's own process tree used while it trained, including the evaluation of whole epochs.
 
@@ -230,7 +233,7 @@ class Telemetry:
     gpu_peak_bytes: Count | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StepTime:
     """Training steps on one batch that is already on the device. Nothing is loaded, shuffled or augmented.
 
@@ -241,7 +244,7 @@ class StepTime:
     seconds: list[PositiveTime]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StepTiming:
     """The step breakdown, measured last.
 
@@ -251,7 +254,7 @@ class StepTiming:
     resident: list[StepTime]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Ceiling:
     """The most that this machine can do of one thing, measured through one framework.
 
@@ -272,7 +275,7 @@ class Ceiling:
 Objective = Literal["training", "latency", "throughput"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Tried:
     """One candidate of a search.
 
@@ -287,7 +290,7 @@ class Tried:
     failure: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Search:
     """A search over settings.
 
@@ -304,7 +307,7 @@ class Search:
     untried: Count = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Tuning:
     """The fastest settings of a cell on this machine, and how they were found.
 
@@ -327,7 +330,7 @@ class Tuning:
         return sum(search.untried for search in self.searches if not search.chosen)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Result:
     """What a worker reports about the launch with this cell and number.
 

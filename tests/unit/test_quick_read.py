@@ -1,0 +1,75 @@
+"""Test that the quick reader of documents reads what kit writes, and leaves everything unusual to the slow one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kit.model import document, quick_read
+from kit.model.machine import Machine
+from kit.model.plan import Plan
+from kit.model.record import Record
+from tests import example_run, examples
+
+RUN = example_run.run()
+MACHINE = examples.machine(gpus=[examples.gpu()])
+
+
+def read(kind, text):
+    validator = quick_read.compile_validator(kind.__pydantic_core_schema__)
+    return quick_read.read(validator, text, document.SCHEMA, document.MAX_NAMES)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [RUN.plan, MACHINE, *RUN.records[:2], *RUN.records[-2:], *RUN.probes, *RUN.tunings],
+    ids=lambda written: type(written).__name__,
+)
+def test_what_kit_writes_is_read_as_by_the_slow_reader(written):
+    text = written.to_json()
+    found = read(type(written), text)
+    assert found == written
+    assert repr(found) == repr(type(written).model_validate_json(text, strict=True))
+    assert read(type(written), text.encode()) == written
+
+
+@pytest.mark.parametrize("kind", [Record, Plan, Machine])
+@pytest.mark.parametrize("text", ["", "null", "[]", "{}", "[" * 100_000, b"\xff\xfe", b"\xef\xbb\xbf{}"])
+def test_what_is_no_document_is_left_to_the_slow_reader(kind, text):
+    with pytest.raises(quick_read.Unreadable):
+        read(kind, text)
+
+
+@pytest.mark.parametrize("field", ["cpus", "quota_cpus"])
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e999", "9223372036854775808", "9" * 400, '"1"', "true", "[1]"])
+def test_unusual_numbers_are_left_to_the_slow_reader(field, value):
+    text = json.dumps(json.loads(MACHINE.to_json()) | {field: "HERE"}).replace('"HERE"', value)
+    with pytest.raises(quick_read.Unreadable):
+        read(Machine, text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"cpus": 2', '"cpus": 2, "cpus": 2'),
+        ('"L2": 1048576', '"L2": 1048576, "L2" : 1048576'),
+        ('"name": "NVIDIA H200"', '"name": "NVIDIA H200", "name": "NVIDIA H200"'),
+        ('"cpu_model": "Example CPU"', r'"cpu_model": "a\": \"b"'),
+        ('"schema": 1', '"schema": 2'),
+        ('"schema": 1', '"schema": true'),
+        ('"schema": 1,', ""),
+        ('"cpus": 2', '"cpus": 2, "surprise": 1'),
+    ],
+)
+def test_repeated_and_unknown_names_are_left_to_the_slow_reader(old, new):
+    text = MACHINE.to_json()
+    assert old in text
+    with pytest.raises(quick_read.Unreadable):
+        read(Machine, text.replace(old, new, 1))
+
+
+def test_a_record_with_contradictory_parts_is_left_to_the_slow_reader():
+    changed = json.loads(RUN.records[0].to_json()) | {"launch": 9}
+    with pytest.raises(quick_read.Unreadable):
+        read(Record, json.dumps(changed))
