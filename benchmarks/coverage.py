@@ -2,9 +2,9 @@
 
 `python -m benchmarks.coverage` prints a line of JSON for each simulated machine (`benchmarks.machines`) and rule:
 
-- `blocks`: the rule of runs. The three frameworks of a block run directly one after the other, in random order, and
+- `by_blocks`: the rule of runs. The three frameworks of a block run directly one after the other, in random order, and
   the block stops as a whole. Ratios are computed from pairs.
-- `cells`: an older rule. Each cell stops on its own, and all launches count as independent.
+- `by_cells`: an older rule. Each cell stops on its own, and all launches count as independent.
 
 All frameworks have the same speed, except in the lines about power, where one is slower. The functions are those that
 runs use.

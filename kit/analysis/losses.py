@@ -41,8 +41,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Loss:
-    """The outcome of a test. p_value: adjusted for the other tests of its kind. revealed: the smallest loss of speed
-    that the data would have revealed with the probability POWER, as a share."""
+    """The outcome of a test.
+
+    p_value: adjusted for the other tests of its kind. revealed: the minimum detectable effect, that is, the smallest
+    loss of speed that the data would have revealed with the probability POWER, as a share.
+    """
 
     p_value: float
     revealed: float

@@ -100,10 +100,7 @@ def make_case(scenario: Scenario, seed: int) -> Case:
 
 
 class Expected:
-    """The reference's values for a case, from a file if it has them.
-
-    seconds: how long it took to compute the others.
-    """
+    """The reference's values for a case, from the file `cache` if it has them, else computed."""
 
     def __init__(self, case: Case, cache: Path | None) -> None:
         self._case, self._cache = case, cache
