@@ -2,8 +2,8 @@
 
 `python -m benchmarks.gate_power` prints a line of JSON for each simulated machine (`benchmarks.machines`). Both runs
 have 18 cells and were measured in the same rounds: in each round, both launches of a cell run one after the other, in
-random order. The rule is that of runs. With `--confirm`, CONFIRM_ROUNDS fresh rounds of the cells that raised the alarm
-must raise it again.
+random order. The rule is that of runs, with the defaults of `kit gate`. With `--confirm`, CONFIRM_ROUNDS fresh rounds
+of the cells that raised the alarm must raise it again.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from benchmarks.machines import MACHINES, Errors, Machine
 from benchmarks.pairs import print_line
 from kit.analysis.gate import is_regression, judge_all
 from kit.analysis.losses import changes_of_pairs, loss_of_all, losses_of_each
+from kit.cli.compare import CONFIRM_ROUNDS, MAX_REGRESSION
 
 CELLS = 18
 ROUNDS = (5, 8)
-CONFIRM_ROUNDS = 8  # the default of `kit gate --confirm`
 RUNS = 1000  # simulated pairs of runs of a line
-ALLOWED = 0.05  # the default of `kit gate`
 LOSS_OF_ONE, LOSS_OF_ALL = 0.10, 0.03
 SEED = 0
 
@@ -40,8 +39,9 @@ def ratios(machine: Machine, rounds: int, losses: Errors, generator: np.random.G
 def alarms(found: Errors) -> tuple[bool, list[bool]]:
     """Return whether the gate raises an alarm about all cells together, and about each cell. found: from `ratios`."""
     changes = [changes_of_pairs(column) for column in found.T]
-    of_each = zip(changes, losses_of_each(changes), strict=True)
-    return judge_all(changes, ALLOWED).regression, [is_regression(c, loss, ALLOWED) for c, loss in of_each]
+    losses = losses_of_each(changes)
+    of_each = [is_regression(change, loss, MAX_REGRESSION) for change, loss in zip(changes, losses, strict=True)]
+    return judge_all(changes, MAX_REGRESSION).regression, of_each
 
 
 def confirmed(found: Errors, machine: Machine, losses: Errors, generator: np.random.Generator) -> bool:
