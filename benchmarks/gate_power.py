@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.machines import MACHINES, Errors, Machine
 from benchmarks.pairs import print_line
 from kit.analysis.gate import is_regression, judge_all
-from kit.analysis.losses import changes_of_pairs, loss_of_all, losses_of_each
+from kit.analysis.losses import change_of_pairs, loss_of_all, losses_of_each
 from kit.cli.compare import CONFIRM_ROUNDS, MAX_REGRESSION
 
 CELLS = 18
@@ -38,7 +38,7 @@ def ratios(machine: Machine, rounds: int, losses: Errors, generator: np.random.G
 
 def alarms(found: Errors) -> tuple[bool, list[bool]]:
     """Return whether the gate raises an alarm about all cells together, and about each cell. found: from `ratios`."""
-    changes = [changes_of_pairs(column) for column in found.T]
+    changes = [change_of_pairs(column) for column in found.T]
     losses = losses_of_each(changes)
     of_each = [is_regression(change, loss, MAX_REGRESSION) for change, loss in zip(changes, losses, strict=True)]
     return judge_all(changes, MAX_REGRESSION).regression, of_each
@@ -67,7 +67,7 @@ def line(name: str, rounds: int) -> dict[str, object]:
     one[0] = math.log(1 - LOSS_OF_ONE)
     all_slower = unchanged + math.log(1 - LOSS_OF_ALL)
     same, one_slower, slower = simulated(unchanged), simulated(one), simulated(all_slower)
-    of_same = [[changes_of_pairs(column) for column in found.T] for found in same]
+    of_same = [[change_of_pairs(column) for column in found.T] for found in same]
     return {
         "bench": "gate",
         "machine": name,

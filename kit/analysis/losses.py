@@ -56,13 +56,13 @@ class Loss:
         return self.p_value < LEVEL
 
 
-def changes_of_pairs(ratios: Sequence[float]) -> Change:
+def change_of_pairs(ratios: Sequence[float]) -> Change:
     """Return the change of a cell from its ratio in each round, at least two."""
     logarithms = [math.log(ratio) for ratio in ratios]
     return Change(fmean(logarithms), variance(logarithms), len(ratios), len(ratios) - 1)
 
 
-def changes_of_launches(new: Sequence[float], base: Sequence[float]) -> Change:
+def change_of_launches(new: Sequence[float], base: Sequence[float]) -> Change:
     """Return the change of a cell from launches that are not paired, at least two on each side. It pools the variance
     of both sides, like Student's test for two samples."""
     sides = [[math.log(value) for value in values] for values in (new, base)]
