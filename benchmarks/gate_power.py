@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterable
-from statistics import fmean, median
+from statistics import median
 
 import numpy as np
 
 from benchmarks.machines import MACHINES, Errors, Machine
-from benchmarks.pairs import print_line
+from benchmarks.pairs import percent, print_line
 from kit.analysis.gate import is_regression, judge_all
 from kit.analysis.losses import change_of_pairs, loss_of_all, losses_of_each
 from kit.cli.compare import CONFIRM_ROUNDS, MAX_REGRESSION
@@ -72,19 +71,15 @@ def line(name: str, rounds: int) -> dict[str, object]:
         "bench": "gate",
         "machine": name,
         "rounds": rounds,
-        "false_alarms": _percent(whole or any(cells) for whole, cells in map(alarms, same)),
-        "confirmed_false_alarms": _percent(confirmed(found, machine, unchanged, generator) for found in same),
-        "10 % in one cell": _percent(cells[0] for _, cells in map(alarms, one_slower)),
-        "10 % in one cell, confirmed": _percent(confirmed(found, machine, one, generator) for found in one_slower),
-        "3 % in all": _percent(whole for whole, _ in map(alarms, slower)),
-        "3 % in all, confirmed": _percent(confirmed(found, machine, all_slower, generator) for found in slower),
+        "false_alarms": percent(whole or any(cells) for whole, cells in map(alarms, same)),
+        "confirmed_false_alarms": percent(confirmed(found, machine, unchanged, generator) for found in same),
+        "10 % in one cell": percent(cells[0] for _, cells in map(alarms, one_slower)),
+        "10 % in one cell, confirmed": percent(confirmed(found, machine, one, generator) for found in one_slower),
+        "3 % in all": percent(whole for whole, _ in map(alarms, slower)),
+        "3 % in all, confirmed": percent(confirmed(found, machine, all_slower, generator) for found in slower),
         "revealed_of_one": round(100 * median(losses_of_each(changes)[0].revealed for changes in of_same), 1),
         "revealed_of_all": round(100 * median(loss_of_all(changes).revealed for changes in of_same), 1),
     }
-
-
-def _percent(outcomes: Iterable[bool]) -> float:
-    return round(100 * fmean(outcomes), 1)
 
 
 def main() -> None:
