@@ -24,6 +24,7 @@ from kit.analysis.comparison import compare
 from kit.analysis.gate import gate
 from kit.analysis.intervals import MIN_LAUNCHES, Verdict
 from kit.analysis.pairing import COMPARED, Measure
+from kit.cli.compare import MAX_REGRESSION
 from kit.cli.console import show_progress
 from kit.engines.local import LocalEngine
 from kit.environments.package_sources import Sources
@@ -36,7 +37,6 @@ from kit.planning.selection import Selection
 from kit.storage.run_folder import RunFolder
 
 PROFILES = ("standard", "quick")
-MAX_REGRESSION = 0.05  # the default of `kit gate`
 SLOWING = "\nfrom scenarios import slow_meter\n\nslow_meter.slow(WindowMeter)\n"
 
 

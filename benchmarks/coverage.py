@@ -2,9 +2,9 @@
 
 `python -m benchmarks.coverage` prints a line of JSON for each simulated machine (`benchmarks.machines`) and rule:
 
-- `blocks`: the rule of runs. The three frameworks of a block run directly one after the other, in random order, and
+- `by_blocks`: the rule of runs. The three frameworks of a block run directly one after the other, in random order, and
   the block stops as a whole. Ratios are computed from pairs.
-- `cells`: an older rule. Each cell stops on its own, and all launches count as independent.
+- `by_cells`: an older rule. Each cell stops on its own, and all launches count as independent.
 
 All frameworks have the same speed, except in the lines about power, where one is slower. The functions are those that
 runs use.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean, median
@@ -22,7 +22,7 @@ from statistics import fmean, median
 import numpy as np
 
 from benchmarks.machines import MACHINES, Machine
-from benchmarks.pairs import print_line
+from benchmarks.pairs import percent, print_line
 from kit.analysis.correlation import correlation
 from kit.analysis.intervals import (
     CONFIDENCE,
@@ -130,14 +130,14 @@ def line(machine: str, rule: Rule, outcomes: Sequence[Outcome]) -> dict[str, obj
         "bench": "coverage",
         "machine": machine,
         "rule": rule.__name__,
-        "ratios": _percent(_contains_1(interval) for interval in ratios),
+        "ratios": percent(_contains_1(interval) for interval in ratios),
         "ratio_half_width": round(100 * median(interval.half_width for interval in ratios), 1),
-        "false_differences": _percent(interval.verdict is not Verdict.TIE for interval in ratios),
+        "false_differences": percent(interval.verdict is not Verdict.TIE for interval in ratios),
         "winner": round(100 * winner, 1),
         "winner_in_run": round(100 * (1 - (1 - winner) ** SCENARIOS), 1),
-        "cells": _percent(_contains_1(interval) for interval, _ in cells),
-        "labelled": _percent(labelled for _, labelled in cells),
-        "cells_or_labelled": _percent(_contains_1(interval) or labelled for interval, labelled in cells),
+        "cells": percent(_contains_1(interval) for interval, _ in cells),
+        "labelled": percent(labelled for _, labelled in cells),
+        "cells_or_labelled": percent(_contains_1(interval) or labelled for interval, labelled in cells),
         "cell_half_width": round(100 * median(interval.half_width for interval, _ in cells), 1),
         "launches": round(fmean(outcome.launches for outcome in outcomes), 1),
     }
@@ -145,7 +145,7 @@ def line(machine: str, rule: Rule, outcomes: Sequence[Outcome]) -> dict[str, obj
 
 def power_line(machine: str, rule: Rule, outcomes: Sequence[Outcome]) -> dict[str, object]:
     """Return the line about how often a slower framework is found in POWER_ROUNDS rounds."""
-    found = _percent(interval.high < 1 for outcome in outcomes for interval in outcome.ratios[:2])
+    found = percent(interval.high < 1 for outcome in outcomes for interval in outcome.ratios[:2])
     return {"bench": "power", "machine": machine, "rule": rule.__name__, "slower_by": "10 %", "found": found}
 
 
@@ -162,10 +162,6 @@ def _student(speeds: Sequence[float]) -> Interval:
 
 def _contains_1(interval: Interval) -> bool:
     return interval.low <= 1 <= interval.high
-
-
-def _percent(outcomes: Iterable[bool]) -> float:
-    return round(100 * fmean(outcomes), 1)
 
 
 def main() -> None:

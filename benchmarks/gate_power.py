@@ -2,29 +2,27 @@
 
 `python -m benchmarks.gate_power` prints a line of JSON for each simulated machine (`benchmarks.machines`). Both runs
 have 18 cells and were measured in the same rounds: in each round, both launches of a cell run one after the other, in
-random order. The rule is that of runs. With `--confirm`, CONFIRM_ROUNDS fresh rounds of the cells that raised the alarm
-must raise it again.
+random order. The rule is that of runs, with the defaults of `kit gate`. With `--confirm`, CONFIRM_ROUNDS fresh rounds
+of the cells that raised the alarm must raise it again.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterable
-from statistics import fmean, median
+from statistics import median
 
 import numpy as np
 
 from benchmarks.machines import MACHINES, Errors, Machine
-from benchmarks.pairs import print_line
+from benchmarks.pairs import percent, print_line
 from kit.analysis.gate import is_regression, judge_all
-from kit.analysis.losses import changes_of_pairs, loss_of_all, losses_of_each
+from kit.analysis.losses import change_of_pairs, loss_of_all, losses_of_each
+from kit.cli.compare import CONFIRM_ROUNDS, MAX_REGRESSION
 
 CELLS = 18
 ROUNDS = (5, 8)
-CONFIRM_ROUNDS = 8  # the default of `kit gate --confirm`
 RUNS = 1000  # simulated pairs of runs of a line
-ALLOWED = 0.05  # the default of `kit gate`
 LOSS_OF_ONE, LOSS_OF_ALL = 0.10, 0.03
 SEED = 0
 
@@ -39,9 +37,10 @@ def ratios(machine: Machine, rounds: int, losses: Errors, generator: np.random.G
 
 def alarms(found: Errors) -> tuple[bool, list[bool]]:
     """Return whether the gate raises an alarm about all cells together, and about each cell. found: from `ratios`."""
-    changes = [changes_of_pairs(column) for column in found.T]
-    of_each = zip(changes, losses_of_each(changes), strict=True)
-    return judge_all(changes, ALLOWED).regression, [is_regression(c, loss, ALLOWED) for c, loss in of_each]
+    changes = [change_of_pairs(column) for column in found.T]
+    losses = losses_of_each(changes)
+    of_each = [is_regression(change, loss, MAX_REGRESSION) for change, loss in zip(changes, losses, strict=True)]
+    return judge_all(changes, MAX_REGRESSION).regression, of_each
 
 
 def confirmed(found: Errors, machine: Machine, losses: Errors, generator: np.random.Generator) -> bool:
@@ -67,24 +66,20 @@ def line(name: str, rounds: int) -> dict[str, object]:
     one[0] = math.log(1 - LOSS_OF_ONE)
     all_slower = unchanged + math.log(1 - LOSS_OF_ALL)
     same, one_slower, slower = simulated(unchanged), simulated(one), simulated(all_slower)
-    of_same = [[changes_of_pairs(column) for column in found.T] for found in same]
+    of_same = [[change_of_pairs(column) for column in found.T] for found in same]
     return {
         "bench": "gate",
         "machine": name,
         "rounds": rounds,
-        "false_alarms": _percent(whole or any(cells) for whole, cells in map(alarms, same)),
-        "confirmed_false_alarms": _percent(confirmed(found, machine, unchanged, generator) for found in same),
-        "10 % in one cell": _percent(cells[0] for _, cells in map(alarms, one_slower)),
-        "10 % in one cell, confirmed": _percent(confirmed(found, machine, one, generator) for found in one_slower),
-        "3 % in all": _percent(whole for whole, _ in map(alarms, slower)),
-        "3 % in all, confirmed": _percent(confirmed(found, machine, all_slower, generator) for found in slower),
+        "false_alarms": percent(whole or any(cells) for whole, cells in map(alarms, same)),
+        "confirmed_false_alarms": percent(confirmed(found, machine, unchanged, generator) for found in same),
+        "10 % in one cell": percent(cells[0] for _, cells in map(alarms, one_slower)),
+        "10 % in one cell, confirmed": percent(confirmed(found, machine, one, generator) for found in one_slower),
+        "3 % in all": percent(whole for whole, _ in map(alarms, slower)),
+        "3 % in all, confirmed": percent(confirmed(found, machine, all_slower, generator) for found in slower),
         "revealed_of_one": round(100 * median(losses_of_each(changes)[0].revealed for changes in of_same), 1),
         "revealed_of_all": round(100 * median(loss_of_all(changes).revealed for changes in of_same), 1),
     }
-
-
-def _percent(outcomes: Iterable[bool]) -> float:
-    return round(100 * fmean(outcomes), 1)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Simulated machines: how the speeds of launches that follow each other vary.
+"""Simulate machines: how the speeds of launches that follow each other vary.
 
 A machine returns the logarithms of the speeds of `count` launches, relative to the speed of a typical launch. All
 spreads are standard deviations of logarithms.

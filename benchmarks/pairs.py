@@ -7,7 +7,7 @@ import json
 import re
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from scipy.special import bdtr
@@ -96,6 +96,11 @@ def ratios(ours: Callable[[], float], baseline: Callable[[], float], pairs: int)
         else:
             their_seconds, our_seconds = baseline(), ours()
         yield their_seconds / our_seconds
+
+
+def percent(outcomes: Iterable[bool]) -> float:
+    """Return the share of outcomes that are true, in percent."""
+    return round(100 * statistics.fmean(outcomes), 1)
 
 
 def print_line(fields: Mapping[str, object]) -> None:

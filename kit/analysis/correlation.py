@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import fmean, pstdev
 
 from kit.analysis.pairing import Measure, rates
 from kit.model.record import Record
@@ -55,14 +56,9 @@ def correlation(launches: Sequence[tuple[str, float]]) -> Correlation | None:
     cells: dict[str, list[float]] = {}
     for key, speed in launches:
         cells.setdefault(key, []).append(math.log(speed))
-    scales = {key: _mean_and_spread(logarithms) for key, logarithms in cells.items()}
+    scales = {key: (fmean(logarithms), pstdev(logarithms)) for key, logarithms in cells.items()}
     errors = [(math.log(speed) - scales[key][0]) / scales[key][1] for key, speed in launches if scales[key][1] > 0]
     if len(errors) < MIN_LAUNCHES:
         return None
     products = math.fsum(error * following for error, following in pairwise(errors))
     return Correlation(products / math.fsum(error**2 for error in errors), len(errors))
-
-
-def _mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
-    mean = math.fsum(values) / len(values)
-    return mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))

@@ -8,7 +8,7 @@ from statistics import fmean
 
 from kit.analysis.comparison import CellStatus, Comparison, compare, measured_together
 from kit.analysis.intervals import MIN_LAUNCHES, Verdict
-from kit.analysis.losses import Change, Loss, changes_of_launches, changes_of_pairs, loss_of_all, losses_of_each
+from kit.analysis.losses import Change, Loss, change_of_launches, change_of_pairs, loss_of_all, losses_of_each
 from kit.analysis.pairing import Measure
 from kit.model.errors import UsageError
 from kit.model.run import Run
@@ -161,8 +161,8 @@ def _change(comparison: Comparison) -> Change | None:
     if comparison.interval is None:
         return None
     if comparison.pairs is not None:
-        return changes_of_pairs(comparison.pairs.ratios)
-    return changes_of_launches(comparison.new.speeds, comparison.base.speeds)
+        return change_of_pairs(comparison.pairs.ratios)
+    return change_of_launches(comparison.new.speeds, comparison.base.speeds)
 
 
 def _rounds(comparison: Comparison) -> int:

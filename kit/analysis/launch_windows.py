@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from kit.analysis import warning_rules as rules
-from kit.analysis.measured_launch import MeasuredLaunch, measured_launches
+from kit.analysis.measured_launch import MeasuredLaunch, measured_launches, usable_windows
 from kit.analysis.robust import relative_spread
 from kit.analysis.warnings import RunWarning, WarningCode
 from kit.model.formatting import format_percent as percent
 from kit.model.record import Record
 from scenarios.contract.cell import Cell
-from scenarios.contract.ranges import MIN_POSITIVE
 
 # These warnings make a cell's speed doubtful. Others concern the whole run, or only say that there are few launches.
 UNSTEADY = frozenset(
@@ -71,7 +69,7 @@ def launch_windows(records: Sequence[Record], warnings: Sequence[RunWarning]) ->
 
 def _windows(launch: MeasuredLaunch, cell: Sequence[MeasuredLaunch], doubts: set[WarningCode]) -> LaunchWindows | None:
     windows = launch.training.windows
-    usable = [w for w in windows if w.images > 0 and MIN_POSITIVE <= w.seconds < math.inf]
+    usable = usable_windows(windows)
     steady = windows[launch.training.steady_from :]
     rates = launch.steady_rates
     if not rates or not usable:

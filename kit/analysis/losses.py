@@ -41,8 +41,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Loss:
-    """The outcome of a test. p_value: adjusted for the other tests of its kind. revealed: the smallest loss of speed
-    that the data would have revealed with the probability POWER, as a share."""
+    """The outcome of a test.
+
+    p_value: adjusted for the other tests of its kind. revealed: the minimum detectable effect, that is, the smallest
+    loss of speed that the data would have revealed with the probability POWER, as a share.
+    """
 
     p_value: float
     revealed: float
@@ -53,13 +56,13 @@ class Loss:
         return self.p_value < LEVEL
 
 
-def changes_of_pairs(ratios: Sequence[float]) -> Change:
+def change_of_pairs(ratios: Sequence[float]) -> Change:
     """Return the change of a cell from its ratio in each round, at least two."""
     logarithms = [math.log(ratio) for ratio in ratios]
     return Change(fmean(logarithms), variance(logarithms), len(ratios), len(ratios) - 1)
 
 
-def changes_of_launches(new: Sequence[float], base: Sequence[float]) -> Change:
+def change_of_launches(new: Sequence[float], base: Sequence[float]) -> Change:
     """Return the change of a cell from launches that are not paired, at least two on each side. It pools the variance
     of both sides, like Student's test for two samples."""
     sides = [[math.log(value) for value in values] for values in (new, base)]

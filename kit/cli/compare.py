@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+MAX_REGRESSION = 0.05
 CONFIRM_ROUNDS = 8
 
 Inference = Annotated[
@@ -62,10 +63,10 @@ def gate(
         typer.Option(
             metavar="SHARE",
             parser=parse_share,
-            help="Allowed loss of speed.  [default: 5%]",
+            help=f"Allowed loss of speed.  [default: {MAX_REGRESSION:.0%}]",
             show_default=False,
         ),
-    ] = 0.05,
+    ] = MAX_REGRESSION,
     allow_inconclusive: Annotated[
         bool, typer.Option("--allow-inconclusive", help="End with exit code 0 instead of 7.")
     ] = False,

@@ -26,7 +26,7 @@ from kit.analysis.pairing import Measure
 from kit.analysis.summaries import short_names
 from kit.cli.console import Column
 from kit.cli.tables import SYNTHETIC
-from kit.model.formatting import format_count
+from kit.model.formatting import format_count, format_percent
 from kit.model.run import Run
 from scenarios.contract.reasons import Status
 
@@ -46,11 +46,10 @@ def letter(index: int) -> str:
 
 def legend(runs: Sequence[Run]) -> list[str]:
     """Return a line per run with its letter, id, profile and machine."""
-    return [
-        line
+    return _wrapped(
+        f"{letter(index)}  {run.plan.run}, {run.plan.profile}: {run.machine.description}"
         for index, run in enumerate(runs)
-        for line in _wrap(f"{letter(index)}  {run.plan.run}, {run.plan.profile}: {run.machine.description}")
-    ]
+    )
 
 
 class Section(NamedTuple):
@@ -131,7 +130,8 @@ def _whole(result: GateResult) -> list[str]:
     slower = ", slower than allowed" if whole.regression else ""
     line = (
         f"All cells together ({whole.cells}): {_number(whole.ratio)} times{slower}. They may lose "
-        f"{_percent(whole.allowed)}. A loss of {_percent(whole.loss.revealed)} would have been found in 80 % of cases."
+        f"{format_percent(whole.allowed, 1)}. A loss of {format_percent(whole.loss.revealed, 1)} would have been found "
+        "in 80 % of cases."
     )
     return [line]
 
@@ -148,11 +148,7 @@ def _verdict(result: GateResult) -> str:
 
 def _gate_row(cell: JudgedCell, names: Mapping[str, str]) -> list[str]:
     *row, outcome = _row(cell.comparison, cell.outcome, names)
-    return [*row, _percent(cell.loss.revealed) if cell.loss else "", outcome]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return [*row, format_percent(cell.loss.revealed, 1) if cell.loss else "", outcome]
 
 
 def comparison_json(

@@ -55,10 +55,10 @@ def run_campaign(
     signals.
 
     machine: as it is now. find_data: `kit.datasets.service.resolve`. base: another run with the same launches, which is
-    measured in the same rounds (`kit.execution.against`). retry_failed: also repeat, as further launches, what ended
-    neither `ok` nor skipped. Raise EngineError if another run is measuring, if a cell on a named device
-    cannot run, or if the engine is lost. Raise DiskError, and UsageError for a scenario that the catalog no longer has.
-    Raise KeyboardInterrupt after a signal. Wrap this in `resumable`. The records made until then are kept.
+    measured in the same rounds (`kit.execution.paired_runs`). retry_failed: also repeat, as further launches, what
+    ended neither `ok` nor skipped. Raise EngineError if another run is measuring, if a cell on a named device cannot
+    run, or if the engine is lost. Raise DiskError, and UsageError for a scenario that the catalog no longer has. Raise
+    KeyboardInterrupt after a signal. Wrap this in `resumable`. The records made until then are kept.
     """
     with interrupts.handled(), machine_lock.measuring(folder.plan.run):
         folders = [folder, base] if base else [folder]
@@ -216,7 +216,7 @@ class _Campaign:
             pass
 
     def _rounds(self, *, retry_failed: bool) -> Iterator[list[list[PlannedLaunch]]]:
-        """Return what each side still lacks. Then, in the standard profile, return the rounds that the records need.
+        """Yield what each side still lacks. Then, in the standard profile, yield the rounds that the records need.
 
         A failed launch is retried on all sides, because a retry without its partner would not be a pair.
         """

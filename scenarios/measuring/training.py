@@ -45,17 +45,24 @@ def train(model: Model, scenario: Scenario, data: TrainSet, test: Arrays, meter:
             )
         elif meter.finished:
             break
-    published = DATASETS[scenario.dataset].train
+    return _summary(meter, epochs, len(data), DATASETS[scenario.dataset].train, sums.loss / max(sums.images, 1))
+
+
+def _summary(meter: WindowMeter, epochs: list[Epoch], images: int, published: int, final_loss: float) -> Training:
+    """Return the result of a finished training.
+
+    epochs: whole ones. images: in an epoch of this training. published: in an epoch of the published data set.
+    """
     timed, boundary_s = epochs[1:] or epochs, None
     if timed:
         rate = sum(epoch.images for epoch in timed) / sum(epoch.seconds for epoch in timed)
         median = statistics.median(epoch.images / epoch.seconds for epoch in timed)
     else:
         steady = meter.windows[meter.steady_from :]
-        measured_s, boundary_s = epoch_time(steady, len(data))
-        rate = len(data) / measured_s
+        measured_s, boundary_s = epoch_time(steady, images)
+        rate = images / measured_s
         median = statistics.median(window.images / window.seconds for window in within_epochs(steady))
-    projected = not epochs or len(data) != published
+    projected = not epochs or images != published
     return Training(
         windows=meter.windows,
         steady_from=meter.steady_from,
@@ -63,7 +70,7 @@ def train(model: Model, scenario: Scenario, data: TrainSet, test: Arrays, meter:
         epoch_s=published / rate if projected else statistics.median(part.seconds for part in timed),
         projected=projected,
         steps=meter.steps,
-        final_loss=sums.loss / max(sums.images, 1),
+        final_loss=final_loss,
         epochs=epochs,
         median_images_per_s=median,
         boundary_s=boundary_s,

@@ -52,7 +52,7 @@ class WindowMeter:
 
     @property
     def whole_epochs(self) -> bool:
-        """Whether epochs, not windows, are what is measured."""
+        """Return whether whole epochs are measured, one window each."""
         return self.budget.epochs is not None
 
     @property

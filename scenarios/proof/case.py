@@ -79,13 +79,13 @@ class Case:
         return self.weights | {last: (self.weights[last] * SHRINK).astype(np.float32)}
 
 
-def make_case(scenario: Scenario, seed: int, repeated: Images | None = None) -> Case:
+def make_case(scenario: Scenario, seed: int) -> Case:
     """Return the scenario without randomness, weights for checking, and images of noise.
 
     The noise is uniform in [0, 1), float32. It avoids ties in the pools, which equal pixels would cause. The labels are
     uniformly distributed. With a single output, they contradict the first image's logit, except for the last label:
     images of noise have similar logits, so the gradients of equally frequent labels would cancel each other, down to
-    their rounding in bf16. repeated: None for the first image.
+    their rounding in bf16. The repeated image is the first one.
     """
     generator = np.random.default_rng([seed, zlib.crc32(b"proof batch")])
     images = generator.random((scenario.proof_batch, *scenario.image), dtype=np.float32)
@@ -96,14 +96,11 @@ def make_case(scenario: Scenario, seed: int, repeated: Images | None = None) -> 
         labels[-1] = 1 - labels[0]
     affordable = max(2, int(MAX_STEP_FLOPS / training_flops(scenario)))
     plain = replace(without_randomness(scenario), batch=min(scenario.batch, affordable))
-    return Case(plain, weights, images, labels, images[0] if repeated is None else repeated)
+    return Case(plain, weights, images, labels, images[0])
 
 
 class Expected:
-    """The reference's values for a case, from a file if it has them.
-
-    seconds: how long it took to compute the others.
-    """
+    """The reference's values for a case, from the file `cache` if it has them, else computed."""
 
     def __init__(self, case: Case, cache: Path | None) -> None:
         self._case, self._cache = case, cache

@@ -50,7 +50,8 @@ def prove(
     """Compare an adapter with the reference. Exceptions of the adapter pass through.
 
     cache: file of reference values. It is used if it has the values of this case. Otherwise it is replaced if computing
-    them took over a second. Raise OSError if it cannot be written. full: False to check only weights, logits and loop.
+    them took over MIN_CACHED_S. Raise OSError if it cannot be written. full: False to check only weights, logits and
+    loop.
     """
     started = time.monotonic()
     with tempfile.TemporaryDirectory(dir=cache and cache.parent) as name:

@@ -76,7 +76,7 @@ def _input(scenario: Scenario, dropout: int, before: Weights, after: Weights) ->
 
 
 def _judge(index: int, rate: float, values: Array) -> Iterator[Check]:
-    """values: (epochs, units). Masks that repeat in each epoch are wrong."""
+    """Yield the checks of rate and scaling. values: (epochs, units). The same mask in two epochs is wrong."""
     kept = np.abs(values) > 0.5
     repeats = len(np.unique(kept, axis=0)) < len(kept)
     spread = DEVIATIONS * (rate * (1 - rate) / kept.size) ** 0.5
