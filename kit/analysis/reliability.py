@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import statistics
 
 from kit.analysis.answer import Fact, Level, NextLevel, Reliability
@@ -102,7 +103,7 @@ def _selection(run: Run) -> list[str]:
     complete = {"scenario": 6, "framework": 3, "device": 2}
     names = {kind: list(dict.fromkeys(values)) for kind, values in kinds.items()}
     chosen = [
-        f"--{kind} {value}"
+        f"--{kind} {shlex.quote(value)}"  # a name in the plan of a stranger may hold a command
         for kind, values in names.items()
         if set(values) != defaults.get(kind) and len(values) != complete.get(kind)
         for value in values
