@@ -26,7 +26,7 @@ from kit.analysis.pairing import Measure
 from kit.analysis.summaries import short_names
 from kit.cli.console import Column
 from kit.cli.tables import SYNTHETIC
-from kit.model.formatting import format_count
+from kit.model.formatting import format_count, shortened
 from kit.model.run import Run
 from scenarios.contract.reasons import Status
 
@@ -319,7 +319,7 @@ def _cells(keys: Sequence[str], names: Mapping[str, str]) -> str:
 
 
 def _wrap(line: str) -> list[str]:
-    return textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(shortened(line), WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _wrapped(lines: Iterable[str]) -> list[str]:

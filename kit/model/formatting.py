@@ -4,6 +4,7 @@ import math
 import re
 
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}  # devices in sentences
+MAX_TEXT = 3000  # characters of a sentence on a terminal; kit writes shorter ones
 PREFIXES = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
 
 
@@ -73,6 +74,11 @@ def format_count(count: int, noun: str) -> str:
     """Return a count with its noun: `1 core`, `2 cores`."""
     plural = noun + ("es" if noun.endswith("ch") else "s")
     return f"{count} {noun if count == 1 else plural}"
+
+
+def shortened(text: str, most: int = MAX_TEXT) -> str:
+    """Return the text, cut to `most` characters. A record of a stranger may hold megabytes."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def printable(text: str) -> str:

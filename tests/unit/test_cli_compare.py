@@ -148,3 +148,17 @@ def test_a_closed_pipe_does_not_change_the_outcome(tmp_path: Path, options: list
     )
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", ["compare before after", "gate before after", "report after"])
+def test_megabytes_of_text_in_a_record_do_not_flood_the_terminal(kit: Kit, command: str) -> None:
+    saved("before", {"mnist-cnn": STEADY})
+    saved("after", {"mnist-cnn": STEADY})
+    text = "word " * 200_000 + "x" * 1_000_000
+    request = examples.request(examples.cell("mnist-cnn"), launch=5)
+    folder = RunFolder.open(Path("reports/after"))
+    next(folder.path.glob("records/*005.json")).unlink()
+    folder.save(examples.failed(request, message=text, remedy=text))
+    called = kit(*command.split())
+    assert called.code == (2 if "gate" in command else 0)
+    assert len(called.out) < 10_000
