@@ -124,9 +124,10 @@ class Contest:
     """The frameworks that ran the same network in the same way.
 
     leader: the cell that is named, or else the one with the highest speed. Both can differ if launches failed while the
-    machine changed its speed, because ratios come from common rounds. ratios: the leader over each other cell. named: whether the data support
-    that the leader is the fastest: it is ahead of each other cell with p < 0.05, adjusted by `holm` for all pairs of
-    these cells. Several single ratios, each with its own interval, would name one of equal frameworks too often.
+    machine changed its speed, because ratios come from common rounds. ratios: the leader over each other cell. named:
+    whether the data support that the leader is the fastest: it is ahead of each other cell with p < 0.05, adjusted by
+    `holm` for all pairs of these cells. Several single ratios, each with its own interval, would name one of equal
+    frameworks too often.
     """
 
     leader: CellSummary
