@@ -2,6 +2,7 @@
 
 from kit.analysis.diagnosis import Diagnosis
 from kit.analysis.diagnosis_rules import DECODED_FEEDS, Bottleneck
+from kit.model.formatting import format_number
 from scenarios.contract.cell import Cell
 from scenarios.spec import DATASETS, Scenario
 
@@ -9,7 +10,7 @@ LARGER = 4  # times the batch size that is suggested: three quarters of the fixe
 
 
 def advice(diagnosis: Diagnosis, cell: Cell, scenario: Scenario | None, feed: str, gpu_slower: bool) -> str:
-    """Return one sentence about what to change.
+    """Return what to change, in at most three sentences.
 
     scenario: None if unknown. feed: the setting of that name, or "". gpu_slower: whether the same cell is faster on the
     CPU.
@@ -17,7 +18,7 @@ def advice(diagnosis: Diagnosis, cell: Cell, scenario: Scenario | None, feed: st
     tuned = cell.lane == "tuned"
     match diagnosis.bottleneck:
         case Bottleneck.INPUT_BOUND:
-            return _feed(cell, scenario, feed)
+            return _feed(cell, scenario, feed) + _gain(diagnosis)
         case Bottleneck.LAUNCH_BOUND:
             found = f"Use a larger batch (--batch {LARGER * cell.batch})"
             found += "" if tuned else " or --lane tuned, which tries compiled steps"
@@ -35,10 +36,23 @@ def advice(diagnosis: Diagnosis, cell: Cell, scenario: Scenario | None, feed: st
     return diagnosis.remedy
 
 
+def _gain(diagnosis: Diagnosis) -> str:
+    """Return how much faster training would be without waiting for data, as a sentence after a space, or ""."""
+    parts = diagnosis.parts
+    if not parts or parts.waiting >= parts.total:
+        return ""
+    return (
+        f" Without the wait, it would train {format_number(parts.total / (parts.total - parts.waiting), 2)}× as fast."
+    )
+
+
 def _feed(cell: Cell, scenario: Scenario | None, feed: str) -> str:
     photos = scenario is not None and DATASETS[scenario.dataset].shape is None
     if photos and feed not in DECODED_FEEDS and cell.lane != "tuned":
-        return "Every epoch decodes all JPEG files. Use --lane tuned, which tries feeds that decode each photo once."
+        return (
+            "Every epoch decodes all JPEG files, which is the likely cause. Use --lane tuned, which tries feeds that "
+            "decode each photo once."
+        )
     if photos:
         return "Use more --threads if CPUs are idle, because photos are resized and augmented on the CPU."
     if cell.framework == "torch" and cell.lane != "tuned":

@@ -82,8 +82,12 @@ class NextLevel:
 
 @dataclass(frozen=True)
 class Reliability:
-    """How reliable a run is. level: None if no launch is ok. next: None at the highest level."""
+    """How reliable a run is.
+
+    level: None if no launch is ok. next: None at the highest level. meaning: what a reader may quote, one sentence.
+    """
 
     level: Level | None
     facts: tuple[Fact, ...]
     next: NextLevel | None
+    meaning: str = ""

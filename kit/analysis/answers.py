@@ -6,11 +6,12 @@ A winner is named only if the data support it (`Contest.named`). A single launch
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kit.analysis.answer import Answer, Answers, State
 from kit.analysis.gpu_answer import gpu_answer
 from kit.analysis.pairing import Measure
+from kit.analysis.reliability import unsteady_cells
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary, Contest, contests
 from kit.model.formatting import DEVICES, format_count, format_number, format_percent
@@ -62,7 +63,7 @@ def _speed(measured: Sequence[CellSummary]) -> Answer:
     network = f"{high.cell.label} at " if len(best) == 1 else ""
     headline = f"{once}t trains {network}{speeds}{within}"
     details = [f"These are the highest speeds of the networks on the {DEVICES[device]}."] if len(best) > 1 else []
-    if latencies := [cell.p50_ms for cell in measured if cell.p50_ms and cell.cell.device == device]:
+    if latencies := _best_latencies([cell for cell in measured if cell.cell.device == device]):
         between = _between(*(format_number(value, 2) for value in (min(latencies), max(latencies))))
         details.append(f"A prediction for one image takes {between} ms.")
     return Answer(SPEED, State.SINGLE if single else State.MEASURED, headline, tuple(details))
@@ -73,6 +74,15 @@ def _uncertainty(widest: float) -> str:
     if widest >= WIDE:
         return f"uncertain by more than ± {format_percent(WIDE)}, because launches differ"
     return f"± {format_percent(widest)} or less"
+
+
+def _best_latencies(cells: Sequence[CellSummary]) -> list[float]:
+    """Return the lowest latency of each network, in ms."""
+    best: dict[str, float] = {}
+    for cell in cells:
+        if cell.p50_ms:
+            best[cell.cell.label] = min(cell.p50_ms, best.get(cell.cell.label, cell.p50_ms))
+    return list(best.values())
 
 
 def _best_by_network(cells: Sequence[CellSummary]) -> list[CellSummary]:
@@ -96,9 +106,19 @@ def _framework(analysis: RunAnalysis, measured: Sequence[CellSummary], titles: M
     of_latency = contests(measured, analysis.run.records, Measure.LATENCY)
     training, latency = ([c for c in found if c.leader.cell.device == device] for found in (of_training, of_latency))
     headline = f"To train, {_winners(training, titles)}; to serve one image at a time, {_winners(latency, titles)}"
-    both = len({cell.cell.device for cell in measured}) > 1
-    details = [f"This is about the {DEVICES[device]}."] if both else []
-    return Answer(FRAMEWORK, _state(training), headline, (*details, *_ranges(training)))
+    if {cell.cell.device for cell in measured} == {device}:
+        return Answer(FRAMEWORK, _state(training), headline, (*_ranges(training), *_doubtful(analysis, training)))
+    on_cpu = [contest for contest in of_training if contest.leader.cell.device != device]
+    other = [f"On the CPU, to train, {_winners(on_cpu, titles)}."] if on_cpu else []
+    headline = f"On the {DEVICES[device]}: t{headline[1:]}"
+    return Answer(FRAMEWORK, _state(training), headline, (*_doubtful(analysis, training), *other))
+
+
+def _doubtful(analysis: RunAnalysis, found: Sequence[Contest]) -> list[str]:
+    """Return a sentence if a cell that wins was not steady."""
+    unsteady = unsteady_cells(analysis)
+    count = sum(contest.named and contest.leader.key in unsteady for contest in found)
+    return [f"In {format_count(count, 'network')}, the winner was not steady."] * bool(count)
 
 
 def _state(found: Sequence[Contest]) -> State:
@@ -139,13 +159,20 @@ def _ranges(found: Sequence[Contest]) -> list[str]:
 
 
 def _limit(analysis: RunAnalysis) -> Answer:
-    found = analysis.diagnoses
+    cells = {summary.key: summary.cell for summary in analysis.cells}
+    known = [diagnosis for diagnosis in analysis.diagnoses if diagnosis.key in cells]
+    on_gpu = [diagnosis for diagnosis in known if cells[diagnosis.key].device == "cuda"]
+    found = on_gpu or known
     if not found:
         return Answer(LIMIT, State.NOT_MEASURED, "Not measured: this profile does not time the parts of a step")
-    counts = Counter(diagnosis.label for diagnosis in found).most_common()
-    (first, count), *others = counts
-    cells = format_count(len(found), "cell")
-    parts = [f"{first} in {count} of {cells}", *(f"{name} in {n}" for name, n in others)] if len(found) > 1 else [first]
+    networks: dict[str, dict[str, None]] = {}
+    for diagnosis in found:
+        networks.setdefault(diagnosis.label, {})[cells[diagnosis.key].label] = None
+    (first, count), *others = Counter(diagnosis.label for diagnosis in found).most_common()
+    total = format_count(len(found), "cell")
+    several = _names(networks[first]) if others else ""
+    parts = [f"{first} in {count} of {total}{several}"] if len(found) > 1 else [first]
+    parts += [f"{label} in {n}{_names(networks[label])}" for label, n in others]
     shares = [diagnosis.ceiling_share for diagnosis in found if diagnosis.ceiling_share is not None]
     details = []
     if shares:
@@ -153,7 +180,14 @@ def _limit(analysis: RunAnalysis) -> Answer:
         subject = "The cells reach" if len(found) > 1 else "The cell reaches"
         details.append(f"{subject} {between} of the arithmetic that their device was measured to do.")
     headline = ", ".join(parts)
-    return Answer(LIMIT, State.MEASURED, headline[0].upper() + headline[1:], tuple(details))
+    headline = f"On the GPU: {headline}" if len(found) < len(known) else headline[0].upper() + headline[1:]
+    return Answer(LIMIT, State.MEASURED, headline, tuple(details))
+
+
+def _names(networks: Iterable[str]) -> str:
+    """Return networks in brackets, or "" if there are more than two."""
+    names = list(networks)
+    return f" ({' and '.join(names)})" if len(names) <= 2 else ""
 
 
 def _between(low: str, high: str) -> str:

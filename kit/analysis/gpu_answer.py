@@ -57,7 +57,8 @@ def gpu_answer(question: str, analysis: RunAnalysis, measured: Sequence[CellSumm
     if not losers:
         start = "It is ahead" if single else "Yes, in training"
     else:
-        start = "No, not in training" if len(losers) == len(found) else f"Not for each network ({networks})"
+        faster = len(found) - len(losers) - len(tied)
+        start = f"For {faster} of {networks}, in training" if faster else "No, not in training"
     details = [f"The GPU is slower for {', '.join(losers)}."] if losers else []
     details += [f"It ties with the CPU for {', '.join(tied)}."] if tied else []
     state = State.SINGLE if single else State.MEASURED
@@ -69,7 +70,9 @@ def _inference(analysis: RunAnalysis) -> tuple[str, ...]:
     if not throughput or not latency:
         return ()
     many, one = (_range([each.ratio.ratio for each in found]) for found in (throughput, latency))
-    return (f"In inference, it is {many} as fast for large batches and {one} as fast for one image.",)
+    slower = [each.network for each in latency if each.ratio.ratio < 1]
+    loses = f" (slower for {', '.join(slower)})" if 0 < len(slower) < len(latency) else ""
+    return (f"In inference, it is {many} as fast for large batches and {one} as fast for one image{loses}.",)
 
 
 def _range(values: Sequence[float]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import statistics
 
 from kit.analysis.answer import Fact, Level, NextLevel, Reliability
@@ -12,6 +13,13 @@ from kit.analysis.summaries import CellSummary
 from kit.model.formatting import format_count, format_duration, format_percent
 from kit.model.run import Run
 
+# What a reader may do with a run of each level.
+MEANINGS = {
+    Level.WORKS: "Quote no speed of this run.",
+    Level.FIRST_LOOK: "Quote large differences as preliminary.",
+    Level.COMPARISON: "Quote differences with their intervals.",
+    Level.PUBLICATION: "Quote speeds and differences with their intervals.",
+}
 NARROW = 0.05  # half-width of an interval: the loss that `kit gate` allows by default
 
 
@@ -29,7 +37,7 @@ def reliability(analysis: RunAnalysis) -> Reliability:
         return Reliability(None, (), None)
     unsteady = unsteady_cells(analysis)
     level = _level(analysis.run, measured, steady=not unsteady)
-    return Reliability(level, _facts(measured, len(unsteady)), _next(analysis.run, level))
+    return Reliability(level, _facts(measured, len(unsteady)), _next(analysis.run, level), MEANINGS[level])
 
 
 def _level(run: Run, measured: list[CellSummary], *, steady: bool) -> Level:
@@ -51,14 +59,17 @@ def _facts(measured: list[CellSummary], unsteady: int) -> tuple[Fact, ...]:
             Fact(False, "Cells with one launch have no interval; another launch may differ by tens of percent")
         )
     else:
-        facts.append(Fact(fewest >= MIN_LAUNCHES, f"At least {fewest} launches of each cell"))
+        of = "each cell" if fewest == max(cell.launches for cell in measured) else "some cells"
+        few = f"Only {fewest} launches of {of}: enough for large differences, not for small ones"
+        many = f"At least {fewest} launches of each cell"
+        facts.append(Fact(fewest >= MIN_LAUNCHES, many if fewest >= MIN_LAUNCHES else few))
     widths = [cell.interval.half_width for cell in measured if cell.interval]
     if widths and fewest >= MIN_LAUNCHES:
         facts.append(Fact(max(widths) <= NARROW, f"The widest interval of a speed is ± {format_percent(max(widths))}"))
     facts.append(Fact(not unsteady, _steady(unsteady, len(measured))))
     if made := list(dict.fromkeys(cell.cell.label for cell in measured if cell.synthetic)):
         names = "" if all(cell.synthetic for cell in measured) else f" for {', '.join(made)}"
-        facts.append(Fact(False, f"Synthetic data{names}: speeds are good estimates, accuracies mean nothing"))
+        facts.append(Fact(False, f"Synthetic data{names}: speeds are good estimates, accuracies say nothing"))
     return tuple(sorted(facts, key=lambda fact: not fact.good))
 
 
@@ -109,7 +120,7 @@ def _selection(run: Run) -> list[str]:
     complete = {"scenario": 6, "framework": 3, "device": 2}
     names = {kind: list(dict.fromkeys(values)) for kind, values in kinds.items()}
     chosen = [
-        f"--{kind} {value}"
+        f"--{kind} {shlex.quote(value)}"  # a name in the plan of a stranger may hold a command
         for kind, values in names.items()
         if set(values) != defaults.get(kind) and len(values) != complete.get(kind)
         for value in values

@@ -120,9 +120,11 @@ class Ratio:
 class Contest:
     """The frameworks that ran the same network in the same way.
 
-    leader: the cell with the highest speed. ratios: the leader over each other cell. named: whether the data support
-    that the leader is the fastest: it is ahead of each other cell with p < 0.05, adjusted by `holm` for all pairs of
-    these cells. Several single ratios, each with its own interval, would name one of equal frameworks too often.
+    leader: the cell that is named, or else the one with the highest speed. Both can differ if launches failed while the
+    machine changed its speed, because ratios come from common rounds. ratios: the leader over each other cell. named:
+    whether the data support that the leader is the fastest: it is ahead of each other cell with p < 0.05, adjusted by
+    `holm` for all pairs of these cells. Several single ratios, each with its own interval, would name one of equal
+    frameworks too often.
     """
 
     leader: CellSummary
@@ -220,14 +222,21 @@ def contests(
     for group in _groups(summaries, ("framework",), measure):
         if len(group) < 2:
             continue
-        leader, *others = sorted(group, key=lambda s: s.speed(measure) or 0.0, reverse=True)
-        ratios = [ratio("framework", leader, other, by_round, measure) for other in others]
-        rest = [pair(by_round[one.key], by_round[other.key]) for one, other in combinations(others, 2)]
-        of_leader = [pair(by_round[leader.key], by_round[other.key]) for other in others]
-        p_values = holm([paired_p_value(pairs.ratios) for pairs in (*of_leader, *rest)])
-        ahead = [r.ratio > 1 and p < 1 - CONFIDENCE for r, p in zip(ratios, p_values, strict=False)]
-        found.append(Contest(leader, tuple(ratios), all(ahead)))
+        by_speed = sorted(group, key=lambda s: s.speed(measure) or 0.0, reverse=True)
+        led = [_contest(leader, [s for s in by_speed if s is not leader], by_round, measure) for leader in by_speed]
+        found.append(next((contest for contest in led if contest.named), led[0]))
     return found
+
+
+def _contest(
+    leader: CellSummary, others: Sequence[CellSummary], by_round: Mapping[str, Rates], measure: Measure
+) -> Contest:
+    ratios = [ratio("framework", leader, other, by_round, measure) for other in others]
+    rest = [pair(by_round[one.key], by_round[other.key]) for one, other in combinations(others, 2)]
+    of_leader = [pair(by_round[leader.key], by_round[other.key]) for other in others]
+    p_values = holm([paired_p_value(pairs.ratios) for pairs in (*of_leader, *rest)])
+    ahead = [r.ratio > 1 and p < 1 - CONFIDENCE for r, p in zip(ratios, p_values, strict=False)]
+    return Contest(leader, tuple(ratios), all(ahead))
 
 
 def rates_by_round(records: Sequence[Record], measure: Measure) -> dict[str, Rates]:

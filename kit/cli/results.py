@@ -17,7 +17,7 @@ from kit.analysis.reliability import reliability, unsteady_cells
 from kit.analysis.summaries import contests
 from kit.analysis.warnings import WarningCode
 from kit.cli.tables import SINGLE, SYNTHETIC, UNSTEADY, Marks, tables
-from kit.model.formatting import DEVICES, format_count, format_duration, printable
+from kit.model.formatting import DEVICES, format_count, format_duration, printable, shortened
 from kit.model.run import Run
 from kit.storage import run_folder
 from scenarios.contract.reasons import Status
@@ -207,7 +207,7 @@ def _wrapped(texts: Iterable[str], width: int) -> list[str]:
     found = []
     for text in texts:
         indent = " " * (3 if text[1:3] == "  " else 2)
-        whole = re.sub(r"`[^`]*`", lambda command: command[0].replace(" ", NO_BREAK), printable(text))
+        whole = re.sub(r"`[^`]*`", lambda command: command[0].replace(" ", NO_BREAK), printable(shortened(text)))
         wrapped = textwrap.wrap(whole, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
         found += [line.replace(NO_BREAK, " ") for line in wrapped]
     return found

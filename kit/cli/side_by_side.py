@@ -26,14 +26,14 @@ from kit.analysis.pairing import Measure
 from kit.analysis.summaries import short_names
 from kit.cli.console import Column
 from kit.cli.tables import SYNTHETIC
-from kit.model.formatting import format_count, format_percent
+from kit.model.formatting import format_count, format_percent, shortened
 from kit.model.run import Run
 from scenarios.contract.reasons import Status
 
 WIDTH = 80
 FLAGGED = "!"
 MAX_SHOWN = 3  # cells, or pairs of values, in one line; --json has all
-MORE_ROUNDS = f"Measure more rounds, at least {MIN_LAUNCHES}, or allow a larger loss."
+MORE_ROUNDS = "Measure more rounds, or allow a larger loss."
 LABELS = {Severity.REFUSED: "Refused", Severity.FLAGGED: f"{FLAGGED} Flagged", Severity.NOTED: "Also differs"}
 
 Titles = tuple[str, str]  # names of base and new
@@ -92,8 +92,7 @@ def gate_section(result: GateResult, runs: Sequence[Run]) -> Section:
     names, titles = _names(runs), ("BASE", "NEW")
     lines = _shared_notes([cell.comparison for cell in result.cells], names, titles)
     allowed = f"{100 * result.max_regression:.3g} %"
-    if result.count(GateOutcome.INCONCLUSIVE):
-        lines.append(f"inconclusive: the data would not have shown a loss of {allowed}. {MORE_ROUNDS}")
+    lines += _inconclusive(result, names, allowed)
     lines.append(
         f"The gate fails with exit code 1 if a cell loses more than {allowed} of its speed in {result.measure} "
         "(NEW/BASE), or all cells together more than their share, beyond the noise. It fails with exit code 2 if a "
@@ -112,6 +111,20 @@ def gate_section(result: GateResult, runs: Sequence[Run]) -> Section:
     columns = [*_columns(result.measure, *titles, "Ratio", "Gate")]
     columns.insert(-1, Column("Reveals", number=True))
     return Section(columns, rows, _wrapped([*lines, verdict]))
+
+
+def _inconclusive(result: GateResult, names: Mapping[str, str], allowed: str) -> list[str]:
+    """Return why cells are inconclusive: too few rounds for a judgment, or too much noise."""
+    cells = [cell for cell in result.cells if cell.outcome is GateOutcome.INCONCLUSIVE]
+    few = [cell.comparison.key for cell in cells if cell.loss is None]
+    lines = []
+    if few:
+        lines.append(
+            f"inconclusive ({_cells(few, names)}): a cell is judged from {MIN_LAUNCHES} rounds on. Measure more rounds."
+        )
+    if len(cells) > len(few):
+        lines.append(f"inconclusive: the data would not have shown a loss of {allowed}. {MORE_ROUNDS}")
+    return lines
 
 
 def confirmation_lines(first: GateResult, fresh: GateResult) -> list[str]:
@@ -222,11 +235,15 @@ def _synthetic(comparison: Comparison) -> bool:
 
 def _speed(cell: CellResult) -> str:
     """Return the speed, or the status of the first launch if none is ok."""
-    return cell.failures[0].partition(":")[0] if cell.images_per_s is None else f"{cell.images_per_s:,.0f}"
+    if cell.images_per_s is None:
+        return cell.failures[0].partition(":")[0]
+    return f"{cell.images_per_s:,.0f}" if cell.images_per_s >= 100 else f"{cell.images_per_s:.3g}"
 
 
 def _number(ratio: float) -> str:
-    return f"{ratio:.3f}" if ratio < 10 else f"{ratio:.1f}"
+    if ratio < 10:
+        return f"{ratio:.3f}" if ratio >= 0.1 else f"{ratio:.3g}"
+    return f"{ratio:.1f}" if ratio < 10_000 else f"{ratio:.1e}"
 
 
 def _range(interval: Interval) -> str:
@@ -246,7 +263,8 @@ def _overall(comparisons: Sequence[Comparison], titles: Titles) -> list[str]:
     if mean is None:
         return []
     what = f"{titles[1]} is {_number(mean.ratio)} times as fast as {titles[0]}"
-    cells = f"geometric mean of {format_count(mean.cells, 'cell')}"
+    unknown = sum(comparison.ratio is not None and comparison.interval is None for comparison in comparisons)
+    cells = f"geometric mean of {format_count(mean.cells, 'cell')}{f', {unknown} of them unknown' if unknown else ''}"
     if mean.interval is None:
         return [f"Overall: {what} ({cells}; an interval needs {MIN_CELLS} cells)."]
     why = "it shows how much the ratio differs between cells, not the noise of one cell"
@@ -315,7 +333,7 @@ def _cells(keys: Sequence[str], names: Mapping[str, str]) -> str:
 
 
 def _wrap(line: str) -> list[str]:
-    return textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(shortened(line), WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _wrapped(lines: Iterable[str]) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kit.analysis.answers import CLOSE
+from kit.analysis.intervals import Verdict
 from kit.model.formatting import DEVICES, format_number, format_percent, printable
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def _leader(contest: Contest | None, titles: Mapping[str, str], marks: Marks, si
     if contest.named:
         return lead
     if not contest.unknown:
-        return "tie"
+        return "tie" if any(ratio.verdict is Verdict.TIE for ratio in contest.ratios) else "no clear winner"
     unsteady = marks.unsteady & {second.numerator.key, second.denominator.key}
     return "too close to call" if unsteady or second.ratio < CLOSE else lead + single
 

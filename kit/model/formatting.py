@@ -4,6 +4,7 @@ import math
 import re
 
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}  # devices in sentences
+MAX_TEXT = 3000  # characters of a sentence on a terminal; kit writes shorter ones
 PREFIXES = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
 
 
@@ -76,9 +77,16 @@ def format_count(count: int, noun: str) -> str:
     return f"{count} {noun if count == 1 else plural}"
 
 
+def shortened(text: str, most: int = MAX_TEXT) -> str:
+    """Return the text, cut to `most` characters. A record of a stranger may hold megabytes."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def printable(text: str) -> str:
     """Return the text with `?` for each character that could control a terminal or that UTF-8 or XML cannot hold.
 
     Records and data sets may come from strangers.
     """
-    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]", "?", text)
+    return re.sub(
+        r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]", "?", text
+    )

@@ -13,11 +13,16 @@ MAX_GPUS = 16
 
 @dataclass(frozen=True)
 class HostChart:
-    """A chart of samples. series: its name, with `#` for the number of a GPU, to its label. text: formats a value."""
+    """A chart of samples.
+
+    series: its name, with `#` for the number of a GPU, to its label. text: formats a value. top: end of the y axis, or
+    None for a round value above all.
+    """
 
     title: str
     series: Mapping[str, str]
     text: Callable[[float], str]
+    top: float | None = None
 
 
 def host_charts(records: Iterable[Record], charts: Sequence[HostChart], zero: bool = True) -> tuple[LineChart, ...]:
@@ -34,7 +39,7 @@ def host_charts(records: Iterable[Record], charts: Sequence[HostChart], zero: bo
         ]
         if lines:
             series = [Series(label, points, dash=index % 4) for index, (label, points) in enumerate(lines)]
-            found.append(line_chart(chart.title, "minutes of measuring", series, chart.text, zero))
+            found.append(line_chart(chart.title, "minutes of measuring", series, chart.text, zero=zero, top=chart.top))
     return tuple(found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -50,15 +51,23 @@ class Series:
 
 
 def line_chart(
-    title: str, x_title: str, series: Sequence[Series], y_text: Callable[[float], str], zero: bool = True
+    title: str,
+    x_title: str,
+    series: Sequence[Series],
+    y_text: Callable[[float], str],
+    *,
+    zero: bool = True,
+    top: float | None = None,
 ) -> LineChart:
     """Return the chart of series that have at least one point.
 
-    y_text: formats a value of y. zero: whether the y axis starts at 0.
+    y_text: formats a value of y. zero: whether the y axis starts at 0. top: its end; None for a round value above all.
     """
     xs = [x for one in series for x, _ in one.points]
     ys = [y for one in series for _, y in one.points]
     across, up = _scale(xs, padded=False), _scale([*ys, 0.0] if zero else ys, padded=not zero)
+    if zero:
+        up = Scale(up.low, top or _round_up(up.high))
     return LineChart(
         title=title,
         label=f"{title}. " + " ".join(_words(one, y_text) for one in series),
@@ -89,6 +98,12 @@ def _scale(values: Sequence[float], padded: bool) -> Scale:
     room = PADDING * (high - low) if padded else 0.0
     low, high = low - room, high + room
     return Scale(low, high) if high > low else Scale(low, low + max(abs(low), 1.0))
+
+
+def _round_up(value: float) -> float:
+    """Return the lowest round number that is not below a value above 0: 1, 1.5, 2, 3, 4, 5, 6 or 8 times 10^n."""
+    unit = 10.0 ** math.floor(math.log10(value))
+    return next((step * unit for step in (1, 1.5, 2, 3, 4, 5, 6, 8) if step * unit >= value), 10 * unit)
 
 
 def _words(series: Series, y_text: Callable[[float], str]) -> str:

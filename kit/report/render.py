@@ -14,6 +14,8 @@ from kit.report.view import View, make_view
 from kit.storage.files import disk_errors, write_atomic
 
 DOCTYPE = b"<!doctype html>"  # the start of every report
+MARKS = (b'<meta name="generator" content="kit">', b": kit report</title>")  # the second one in older reports
+HEAD_BYTES = 4096  # contains one of the marks
 TEMPLATES = Path(__file__).with_name("templates")
 
 
@@ -38,7 +40,8 @@ def _is_free_or_report(target: Path) -> bool:
     if not target.is_file():
         return False
     with open(target, "rb") as file:
-        return file.read(len(DOCTYPE)) in {b"", DOCTYPE}
+        head = file.read(HEAD_BYTES)
+    return not head or (head.startswith(DOCTYPE) and any(mark in head for mark in MARKS))
 
 
 def render(view: View) -> str:

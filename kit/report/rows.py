@@ -120,7 +120,7 @@ class Rows:
 class Quantity:
     """A measured quantity of a cell. words, unit: for example `training speed` and `images/s`.
 
-    published: figures of the studies for the network, batch size and device of a cell.
+    published: figures of the studies for the network, batch size and device of a cell. details: of a cell's network.
     """
 
     words: str
@@ -129,6 +129,7 @@ class Quantity:
     interval: Callable[[CellSummary], Interval | None]
     spread: Callable[[CellSummary], Spread | None]
     published: Callable[[Cell], Sequence[PublishedSpeed]] = lambda cell: ()
+    details: Callable[[Cell], str] = lambda cell: cell.label
 
 
 def configuration_words(cell: Cell) -> str:
@@ -210,7 +211,7 @@ class _Maker:
         cell = ordered[0][0].cell
         return Network(
             name=self.source.network(cell),
-            details=network_details(cell),
+            details=self.quantity.details(cell),
             rows=tuple(self._row(cells) for cells in ordered),
         )
 
@@ -221,7 +222,11 @@ class _Maker:
         configuration = configuration_words(first)
         numbers = "; ".join(f"{self.source.framework_title(s.cell.framework)} {self._number(s)}" for s in present)
         published = tuple(
-            PublishedDot(self.scale.at(speed.images_per_s), speed.hardware, f"Published: {speed.note}")
+            PublishedDot(
+                self.scale.at(speed.images_per_s),
+                f"{speed.hardware}: {text.number(speed.images_per_s)}",
+                f"Published: {speed.note}",
+            )
             for speed in self.quantity.published(first)
         )
         notes = "".join(f" {dot.text}." for dot in published)
@@ -274,7 +279,8 @@ def contest_call(source: ReportInput, contest: Contest) -> Call:
     closest = min(ratio.ratio for ratio in contest.ratios)
     ahead = text.lead(closest)
     if contest.named:
-        return Call(f"fastest, {ahead} ahead", (leader,), device, named=True)
+        doubt = ", not steady" if contest.leader.key in unsteady_cells(source) else ""
+        return Call(f"fastest, {ahead} ahead{doubt}", (leader,), device, named=True)
     if contest.unknown:
         if closest < EQUAL:
             return Call("about equal")

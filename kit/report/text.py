@@ -51,8 +51,13 @@ def ratio(value: float) -> str:
 
 
 def lead(value: float) -> str:
-    """Return by how much something is ahead: 1.42 as `1.4×`, 1.012 as `1.2 %`."""
-    return percent(value - 1, 1) if value < 1.1 else ratio(value)
+    """Return by how much something is ahead: 1.012 as `1.2 %`, 1.42 as `42 %`, 3.14 as `3.1×`."""
+    return ratio(value) if value >= 1.95 else percent(value - 1, 0 if value >= 1.1 else 1)
+
+
+def factor(value: float) -> str:
+    """Return one end of the interval of a ratio, with one more digit near 1, where it decides: `2.3` or `0.964`."""
+    return number(value, 3 if 0.9 < value < 1.1 else 2)
 
 
 def interval(ratio: Ratio) -> str:

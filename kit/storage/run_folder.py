@@ -149,7 +149,9 @@ class RunFolder:
         if file != self.path / own:
             raise UsageError(
                 f"{file} holds the record of {record.key}, launch {record.launch}.",
-                f"Rename the file to {own}. Or move it away and run again with --resume.",
+                f"This launch already has a record, {own}. Move one of both away."
+                if os.path.lexists(self.path / own)
+                else f"Rename the file to {own}. Or move it away and run again with --resume.",
             )
         # Thousands of records with equal machines share one, which saves memory.
         return record.model_copy(update={"machine": self.machine}) if record.machine == self.machine else record

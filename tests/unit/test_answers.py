@@ -134,3 +134,10 @@ def test_real_data_and_narrow_intervals_are_for_publication():
     run = analysis_of(measured(LEAD, launches=6, noise=0.001, data="real"), "standard")
     found = reliability(replace(run, warnings=[]))
     assert (found.level, found.next) == (Level.PUBLICATION, None)
+
+
+def test_the_next_command_does_not_run_what_a_stranger_named():
+    records = [examples.record(examples.request(framework="torch; rm -rf ~"))]
+    found = reliability(analysis_of(records)).next
+    assert found
+    assert found.command == "kit run --scenario mnist-cnn --framework 'torch; rm -rf ~' --device cpu --profile standard"

@@ -148,3 +148,46 @@ def test_a_closed_pipe_does_not_change_the_outcome(tmp_path: Path, options: list
     )
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", ["compare before after", "gate before after", "report after"])
+def test_megabytes_of_text_in_a_record_do_not_flood_the_terminal(kit: Kit, command: str) -> None:
+    saved("before", {"mnist-cnn": STEADY})
+    saved("after", {"mnist-cnn": STEADY})
+    text = "word " * 200_000 + "x" * 1_000_000
+    request = examples.request(examples.cell("mnist-cnn"), launch=5)
+    folder = RunFolder.open(Path("reports/after"))
+    next(folder.path.glob("records/*005.json")).unlink()
+    folder.save(examples.failed(request, message=text, remedy=text))
+    called = kit(*command.split())
+    assert called.code == (2 if "gate" in command else 0)
+    assert len(called.out) < 10_000
+
+
+def test_single_launches_are_counted_in_the_overall_ratio_and_are_too_few_for_the_gate(kit: Kit) -> None:
+    saved("before", {"mnist-cnn": STEADY, "cifar-cnn": STEADY})
+    saved("after", {"mnist-cnn": STEADY[:1], "cifar-cnn": STEADY})
+    compared = " ".join(kit("compare", "before", "after").out.split())
+    assert "geometric mean of 2 cells, 1 of them unknown; an interval" in compared
+    judged = " ".join(kit("gate", "before", "after").out.split())
+    assert "inconclusive (mnist-cnn/torch/cpu): a cell is judged from 5 rounds on. Measure more rounds." in judged
+    assert "would not have shown" not in judged, "nothing else is inconclusive"
+
+
+def test_the_noise_is_the_reason_for_an_inconclusive_cell_with_enough_rounds(kit: Kit) -> None:
+    saved("before", {"mnist-cnn": STEADY})
+    saved("after", {"mnist-cnn": [500.0, 1500.0, 900.0, 1100.0, 1000.0]})
+    judged = " ".join(kit("gate", "before", "after").out.split())
+    assert "inconclusive: the data would not have shown a loss of 5 %." in judged
+    assert "is judged from" not in judged
+
+
+def test_slow_cells_and_extreme_ratios_are_readable(kit: Kit) -> None:
+    saved("before", {"mnist-cnn": [0.4, 0.4001, 0.3999], "cifar-cnn": [1e-6, 1e8]})
+    saved("after", {"mnist-cnn": [0.6, 0.6001, 0.5999], "cifar-cnn": [3e-3, 1e-3]})
+    for command in ("compare before after", "compare after before", "gate before after"):
+        called = kit(*command.split())
+        assert max(map(len, called.out.splitlines())) <= 90
+    called = kit("compare", "before", "after")
+    assert re.search(r"^mnist-cnn/torch/cpu\* +0\.4 +0\.6 +1\.500 ", called.out, re.MULTILINE)
+    assert " 0 " not in called.out

@@ -44,3 +44,7 @@ def test_formats() -> None:
 
 def test_printable_replaces_control_characters() -> None:
     assert printable("a\x1b[2J\u202eb\ud800\nü") == "a?[2J?b?\nü"
+
+
+def test_printable_replaces_marks_that_reorder_or_break_a_line() -> None:
+    assert printable("\u200e1\u200f2\u061c3\u20284\u2029") == "?1?2?3?4?"

@@ -127,7 +127,7 @@ def test_synthetic_data_is_named_once():
     assert networks == {"cifar-cnn": "real", "mnist-cnn": "synthetic"}
     facts = [fact.text for fact in view_of([record(made)]).reliability.facts]
     assert [text for text in facts if "ynthetic" in text] == [
-        "Synthetic data: speeds are good estimates, accuracies mean nothing"
+        "Synthetic data: speeds are good estimates, accuracies say nothing"
     ]
 
 
@@ -282,17 +282,22 @@ def test_times_are_shown_in_utc_to_the_minute():
 
 def test_the_report_replaces_an_old_one_completely(tmp_path):
     target = tmp_path / "index.html"
-    target.write_text("<!doctype html> old")
+    target.write_text("<!doctype html><title>CPU: kit report</title> old")
     of = request(cell())
     assert write_report(target, analyze([of], [record(of)])) == target
     assert target.read_text().startswith("<!doctype html>")
     assert list(tmp_path.iterdir()) == [target]
 
 
-@pytest.mark.parametrize("kind", ["plan", "folder", "pipe"])
+@pytest.mark.parametrize("kind", ["plan", "page", "folder", "pipe"])
 def test_the_report_replaces_nothing_else(tmp_path, kind):
     target = tmp_path / "plan.json"
-    {"plan": lambda: target.write_text("{}"), "folder": target.mkdir, "pipe": lambda: os.mkfifo(target)}[kind]()
+    {
+        "plan": lambda: target.write_text("{}"),
+        "page": lambda: target.write_text("<!doctype html><title>My page</title>"),
+        "folder": target.mkdir,
+        "pipe": lambda: os.mkfifo(target),
+    }[kind]()
     with pytest.raises(UsageError, match="not a report"):
         write_report(target, analyze([request(cell())], []))
     assert list(tmp_path.iterdir()) == [target]

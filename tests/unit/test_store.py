@@ -160,6 +160,14 @@ def test_a_record_under_another_name_is_refused(folder):
         folder.records()
 
 
+def test_the_remedy_for_a_copied_record_does_not_overwrite_the_record(folder):
+    file = folder.save(record(1))
+    file.with_name("copy.json").write_bytes(file.read_bytes())
+    with pytest.raises(UsageError, match="holds the record of") as caught:
+        folder.records()
+    assert caught.value.remedy == f"This launch already has a record, records/{file.name}. Move one of both away."
+
+
 def test_clean_does_not_follow_links_and_makes_missing_folders(folder, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "photo").write_text("")

@@ -186,3 +186,18 @@ def test_lines_break_between_words_but_not_inside_a_command() -> None:
         "!  not steady: other",
         "   programs ran",
     ]
+
+
+def test_the_fastest_in_common_rounds_is_named_although_a_failed_cell_missed_the_fast_rounds() -> None:
+    drift = [1000.0 * (1 + 0.1 * number) for number in range(10)]
+    ahead = [1.1 * speed * (1 + 0.001 * (number % 2)) for number, speed in enumerate(drift[:5])]
+    (row,) = shown(analyzed(*launches("mnist-cnn", torch=drift, tensorflow=ahead)))[2:]
+    assert row.split() == ["mnist-cnn", "1,320", "1,450", "TensorFlow", "1.1×"]
+
+
+def test_a_difference_that_is_no_tie_is_not_called_one() -> None:
+    ratios = [1.3, 1.06, 1.3, 1.06, 1.3]  # beyond the noise alone, but not among three pairs
+    base = [1000.0, 1001.0, 1000.0, 999.0, 1000.0]
+    ahead = [speed * ratio for speed, ratio in zip(base, ratios, strict=True)]
+    lines = shown(analyzed(*launches("mnist-cnn", torch=ahead, tensorflow=base, onnxruntime=base)))
+    assert lines[2].endswith("no clear winner")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kit.report import text
+from kit.report.advised import advised
 from kit.report.elements import Table
 from kit.report.roofline import Roofline, roofline
 from kit.report.section import ReportInput, Section
@@ -66,11 +67,11 @@ def _ceilings(source: ReportInput) -> Table:
 def _evidence(source: ReportInput) -> Table:
     diagnoses = source.analysis.diagnoses
     has_peak = any(d.peak_share is not None for d in diagnoses)
-    rows = []
+    changes, rows = advised(source), []
     for d in diagnoses:
         shares = [text.percent(d.ceiling_share, 1)] + [text.percent(d.peak_share, 1)] * has_peak
         arithmetic = text.rate(d.flops_per_s, "FLOP/s") if d.flops_per_s else text.MISSING
-        rows.append((source.name(d.key), d.label, arithmetic, *shares, d.evidence, d.remedy))
+        rows.append((source.name(d.key), d.label, arithmetic, *shares, d.evidence, changes.get(d.key, d.remedy)))
     share_headers = ("Share of the measured ceiling",) + ("Share of the data sheet’s peak",) * has_peak
     return Table(
         caption="Why a cell is limited",

@@ -100,7 +100,8 @@ class _Maker:
             best = Call(text.ratio(found)) if (found := self.source.best_gpu_ratio(label, measure)) else None
             for index, key in enumerate(sorted(groups)):
                 rows.append(self._row(measure, groups[key], None if index else best, several=len(pairs) > 1))
-        return Network(self.source.network(cell), network_details(cell), tuple(rows))
+        details = network_details(cell) if Measure.TRAINING in pairs else cell.label
+        return Network(self.source.network(cell), details, tuple(rows))
 
     def _row(self, measure: Measure, ratios: Sequence[Ratio], best: Call | None, *, several: bool) -> Row:
         by_framework = {ratio.numerator.cell.framework: ratio for ratio in ratios}
@@ -125,7 +126,7 @@ class _Maker:
         cell, share = ratio.numerator.cell, self.busy.get(ratio.numerator.key)
         small = []
         if ratio.interval:
-            small.append(f"{text.number(ratio.interval.low, 2)} to {text.number(ratio.interval.high, 2)}")
+            small.append(f"{text.factor(ratio.interval.low)} to {text.factor(ratio.interval.high)}")
         small += ["a tie"] * (ratio.verdict is Verdict.TIE)
         if share is not None:
             small.append(f"busy {text.percent(share)}")

@@ -14,7 +14,7 @@ from kit.report.line_charts import LineChart
 from kit.report.section import ReportInput, Section
 
 CHARTS = (
-    HostChart("Utilization, % of the time with a kernel", {"gpu#_use": "GPU #"}, lambda v: f"{100 * v:.0f} %"),
+    HostChart("Utilization, % of the time with a kernel", {"gpu#_use": "GPU #"}, lambda v: f"{100 * v:.0f} %", top=1.0),
     HostChart("Power, W", {"gpu#_power_w": "GPU #"}, lambda v: f"{v:,.0f} W"),
     HostChart("Temperature, °C", {"gpu#_temperature_c": "GPU #"}, lambda v: f"{v:.0f} °C"),
     HostChart("Clock, MHz", {"gpu#_sm_mhz": "GPU #"}, lambda v: f"{v:,.0f}"),
@@ -70,18 +70,19 @@ def gpu_heading(busy: Mapping[str, float]) -> str:
 
 
 def _means(networks: Mapping[str, Sequence[MeasuredLaunch]]) -> Table:
-    rows = []
-    for name, launches in networks.items():
-        row = [name]
-        for pattern, form in COLUMNS.values():
-            means = [mean for launch in launches if (mean := _mean(launch, pattern)) is not None]
-            row.append(form(statistics.fmean(means)) if means else text.MISSING)
-        rows.append((*row, str(len(launches))))
+    columns: dict[str, list[str]] = {}  # only those that the driver reports
+    for header, (pattern, form) in COLUMNS.items():
+        found = [
+            [m for launch in launches if (m := _mean(launch, pattern)) is not None] for launches in networks.values()
+        ]
+        if any(found):
+            columns[header] = [form(statistics.fmean(means)) if means else text.MISSING for means in found]
+    columns["Launches"] = [str(len(launches)) for launches in networks.values()]
     return Table(
         caption="Means while the network trained, over its GPU launches",
-        headers=("Network", *COLUMNS, "Launches"),
-        rows=tuple(rows),
-        numeric=tuple(range(1, 2 + len(COLUMNS))),
+        headers=("Network", *columns),
+        rows=tuple(zip(networks, *columns.values(), strict=True)),
+        numeric=tuple(range(1, 1 + len(columns))),
     )
 
 

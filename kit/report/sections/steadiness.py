@@ -15,7 +15,7 @@ from kit.report.scales import Scale
 from kit.report.section import ReportInput, Section
 
 MAX_SPARKS = 54  # if there are more launches, only unsteady ones are drawn, at most this many
-HIGHEST = 2.0  # times the median of a launch; faster windows are cut off
+LOWEST, HIGHEST = 0.4, 1.6  # times the median of a launch; slower and faster windows are cut off
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,8 @@ def steadiness_heading(unsteady: int, cells: int) -> str:
     """Return whether the machine was steady. unsteady: number of cells that were not. cells: number of all cells."""
     if not unsteady:
         return f"Yes: in {'each of ' * (cells > 1)}{format_count(cells, 'cell')} the speed was steady"
-    return f"No: in {unsteady} of {format_count(cells, 'cell')} the speed changed, or something else used the machine"
+    verb = "was" if unsteady == 1 else "were"
+    return f"No: {unsteady} of {format_count(cells, 'cell')} {verb} not steady"
 
 
 def _most_unsteady(launches: Sequence[LaunchWindows]) -> list[LaunchWindows]:
@@ -140,7 +141,7 @@ def _spark(source: ReportInput, launch: LaunchWindows, several: bool) -> Spark:
         framework=launch.cell.framework,
         launch=f"launch {launch.launch}" if several else "",
         label=f"{name}: images/s over {text.seconds(launch.end_s)}; {verdict}.",
-        line=polyline(launch.points, across, Scale(0.0, HIGHEST)),
+        line=polyline(launch.points, across, Scale(LOWEST, HIGHEST)),
         warm_up=across.at(launch.steady_s),
         jump=None if launch.jump_s is None else across.at(launch.jump_s),
         reasons=reasons,

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kit.analysis.advice import advice
 from kit.analysis.diagnosis import Diagnosis
 from kit.analysis.diagnosis_rules import BUSY_SHARE
 from kit.analysis.step_parts import LABELS, StepParts
 from kit.analysis.summaries import CellSummary
 from kit.report import text
+from kit.report.advised import advised
 from kit.report.marks import sort_key
 from kit.report.rows import configuration_key, configuration_words, unsteady_cells
 from kit.report.section import ReportInput, Section
@@ -87,7 +87,7 @@ def _data(source: ReportInput) -> StepsData | None:
     diagnoses = {d.key: d for d in source.analysis.diagnoses if d.parts and d.parts.total > 0}
     if not diagnoses:
         return None
-    unsteady, slower = unsteady_cells(source), _slower_on_gpu(source)
+    unsteady, changes = unsteady_cells(source), advised(source)
     networks, shown = [], 0
     for cells in source.rows.values():
         own = sorted((c for c in cells if c.key in diagnoses), key=_order)[: MAX_BARS - shown]
@@ -98,7 +98,7 @@ def _data(source: ReportInput) -> StepsData | None:
                     name=source.network(own[0].cell),
                     details=f"{own[0].cell.label} · batch {own[0].cell.batch}",
                     bars=tuple(_bar(source, c, diagnoses[c.key], unsteady.get(c.key, "")) for c in own),
-                    changes=_changes(source, own, diagnoses, slower),
+                    changes=_changes(source, own, diagnoses, changes),
                 )
             )
     configurations = {bar.configuration for network in networks for bar in network.bars}
@@ -147,9 +147,17 @@ def _bar(source: ReportInput, summary: CellSummary, diagnosis: Diagnosis, unstea
         parts=parts,
         step=text.seconds(diagnosis.parts.total),
         limit=diagnosis.label,
-        small=f"GPU busy {text.percent(diagnosis.gpu_use)}" if diagnosis.gpu_use is not None else "",
+        small=_load(summary, diagnosis),
         unsteady=unsteady,
     )
+
+
+def _load(summary: CellSummary, diagnosis: Diagnosis) -> str:
+    """Return how busy GPU and CPUs were in a cell on the GPU, or "" if this is not known."""
+    if diagnosis.gpu_use is None:
+        return ""
+    cpus = f", {text.number(summary.cpu_cores, 2)} CPUs" if summary.cpu_cores else ""
+    return f"busy: GPU {text.percent(diagnosis.gpu_use)}{cpus}"
 
 
 def bar_parts(parts: StepParts) -> tuple[Part, ...]:
@@ -172,7 +180,7 @@ def bar_parts(parts: StepParts) -> tuple[Part, ...]:
 
 
 def _changes(
-    source: ReportInput, cells: Sequence[CellSummary], diagnoses: Mapping[str, Diagnosis], slower: frozenset[str]
+    source: ReportInput, cells: Sequence[CellSummary], diagnoses: Mapping[str, Diagnosis], changes: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
     """Return pairs of the cells that a change is about, for example `GPU, PyTorch`, and what to change.
 
@@ -180,11 +188,11 @@ def _changes(
     """
     groups: dict[tuple[str, str, str], list[str]] = {}
     for summary in cells:
-        cell, diagnosis = summary.cell, diagnoses[summary.key]
-        scenario = source.analysis.scenarios.get(cell.scenario, {}).get(cell.variant)
-        words = advice(diagnosis, cell, scenario, source.settings(summary).get("feed", ""), summary.key in slower)
+        cell = summary.cell
         device = DEVICES.get(cell.device, cell.device)
-        groups.setdefault((device, diagnosis.label, words), []).append(source.framework_title(cell.framework))
+        groups.setdefault((device, diagnoses[summary.key].label, changes[summary.key]), []).append(
+            source.framework_title(cell.framework)
+        )
     several = len({device for device, _, _ in groups}) > 1
     found = []
     for (device, label, words), names in groups.items():
@@ -192,11 +200,6 @@ def _changes(
         about = [device] * several + [text.listed(list(dict.fromkeys(names)))] * (not alone) + [label]
         found.append((", ".join(about), words))
     return tuple(found)
-
-
-def _slower_on_gpu(source: ReportInput) -> frozenset[str]:
-    """Return the keys of the GPU cells that are slower than their CPU cell."""
-    return frozenset(ratio.numerator.key for ratio in source.ratios("device") if ratio.ratio < 1)
 
 
 def _disagrees(diagnosis: Diagnosis) -> bool:

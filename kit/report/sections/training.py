@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
+from kit.analysis.intervals import MIN_LAUNCHES
 from kit.analysis.pairing import Measure
 from kit.analysis.spread import Spread, training_spread
 from kit.analysis.summaries import CellSummary
 from kit.report.headings import training_heading
 from kit.report.published import published_speeds
-from kit.report.rows import Quantity, Rows, quantity_rows
+from kit.report.rows import Quantity, Rows, network_details, quantity_rows
 from kit.report.section import ReportInput, Section
 
 
@@ -15,12 +16,14 @@ from kit.report.section import ReportInput, Section
 class TrainingData:
     """The heading and the table.
 
-    single: whether no cell has more than one launch. onnxruntime: whether ONNX Runtime was measured.
+    single: whether no cell has more than one launch. few: whether a cell has several, but fewer than five.
+    onnxruntime: whether ONNX Runtime was measured.
     """
 
     heading: str
     table: Rows
     single: bool
+    few: bool
     onnxruntime: bool
 
 
@@ -39,6 +42,7 @@ def _data(source: ReportInput) -> TrainingData | None:
         interval=lambda cell: cell.interval,
         spread=spread,
         published=published_speeds,
+        details=network_details,
     )
     single = all(cell.launches == 1 for cell in source.measured)
     return TrainingData(
@@ -47,6 +51,7 @@ def _data(source: ReportInput) -> TrainingData | None:
             source, quantity, source.contests[Measure.TRAINING], "In one launch each" if single else "Verdict"
         ),
         single=single,
+        few=any(1 < cell.launches < MIN_LAUNCHES for cell in source.measured),
         onnxruntime="onnxruntime" in source.frameworks,
     )
 
