@@ -90,7 +90,7 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def empty_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make reports without content, which is quick."""
-    monkeypatch.setattr(render, "render", lambda view: "<!doctype html>")
+    monkeypatch.setattr(render, "render", lambda view: "<!doctype html><title>: kit report</title>")
 
 
 @pytest.fixture
