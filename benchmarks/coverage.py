@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -88,13 +89,16 @@ def by_blocks(launches: Launches, rounds: int | None = None) -> Outcome:
     pairs = [ratios[:made] for ratios in pairs]
     found = correlation(launches[: made * len(FRAMEWORKS)])
     adjusted = holm([paired_p_value(ratios) for ratios in pairs])
-    significant = {pair for pair, p in zip(combinations(FRAMEWORKS, 2), adjusted, strict=True) if p < 1 - CONFIDENCE}
-    leader = max(FRAMEWORKS, key=lambda name: median(speeds[name][:made]))
+    ahead = Counter(
+        one if fmean(map(math.log, ratios)) > 0 else other
+        for (one, other), ratios, p in zip(combinations(FRAMEWORKS, 2), pairs, adjusted, strict=True)
+        if p < 1 - CONFIDENCE
+    )
     return Outcome(
         tuple(filter(None, map(paired_interval, pairs))),
         tuple(filter(None, (cell_interval(own[:made]) for own in speeds.values()))),
         labelled=found is not None and found.significant,
-        winner=sum(leader in pair for pair in significant) == len(FRAMEWORKS) - 1,
+        winner=len(FRAMEWORKS) - 1 in ahead.values(),
         launches=made,
     )
 
