@@ -13,7 +13,7 @@ from kit.analysis.gpu_answer import gpu_answer
 from kit.analysis.pairing import Measure
 from kit.analysis.reliability import unsteady_cells
 from kit.analysis.run_analysis import RunAnalysis
-from kit.analysis.summaries import CellSummary, Contest, contests
+from kit.analysis.summaries import CellSummary, Contest, contests, too_few
 from kit.model.formatting import DEVICES, format_count, format_number, format_percent
 from scenarios.contract.cell import Device
 from scenarios.contract.reasons import Status
@@ -135,7 +135,10 @@ def _winners(found: Sequence[Contest], titles: Mapping[str, str]) -> str:
     if not all(contest.unknown for contest in found):
         return f"no clear winner (highest: {_counted(found, titles, count)})"
     ahead = [contest for contest in found if contest.lead >= CLOSE]
-    return f"ahead in one launch each: {_counted(ahead, titles, count)}" if ahead else "too close to call"
+    if not ahead:
+        return "too close to call"
+    why = too_few(cell for contest in ahead for cell in contest.cells)
+    return f"ahead {why}: {_counted(ahead, titles, count)}"
 
 
 def _counted(found: Sequence[Contest], titles: Mapping[str, str], count: str) -> str:

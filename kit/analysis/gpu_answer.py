@@ -9,7 +9,7 @@ from kit.analysis.answer import Answer, State
 from kit.analysis.intervals import Verdict
 from kit.analysis.pairing import Measure
 from kit.analysis.run_analysis import RunAnalysis
-from kit.analysis.summaries import CellSummary, Ratio, rates_by_round, ratio
+from kit.analysis.summaries import CellSummary, Ratio, rates_by_round, ratio, too_few
 from kit.model.formatting import format_count, format_number
 from scenarios.contract.reasons import Status
 
@@ -51,7 +51,8 @@ def gpu_answer(question: str, analysis: RunAnalysis, measured: Sequence[CellSumm
     tied = [each.network for each in found if each.ratio.verdict is Verdict.TIE]
     networks = format_count(len(found), "network")
     speed = f"the best GPU cell trains {_range([each.ratio for each in ratios])} as fast as the best CPU cell"
-    once = " in one launch each" if single else ""
+    sides = (cell for each in ratios for cell in (each.numerator, each.denominator))
+    once = f" {too_few(sides)}" if single else ""
     if len(tied) == len(found):
         return Answer(question, State.TIE, f"A tie in training: {speed}, in {networks}", _inference(analysis))
     if not losers:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
 from typing import Any, Literal
@@ -137,9 +137,19 @@ class Contest:
         return any(ratio.verdict is Verdict.UNKNOWN for ratio in self.ratios)
 
     @property
+    def cells(self) -> tuple[CellSummary, ...]:
+        """Return all cells, the leader first."""
+        return (self.leader, *(ratio.denominator for ratio in self.ratios))
+
+    @property
     def lead(self) -> float:
         """Return the ratio of the leader over the second."""
         return min(ratio.ratio for ratio in self.ratios)
+
+
+def too_few(cells: Iterable[CellSummary]) -> str:
+    """Return why cells have no verdict, as the end of a sentence."""
+    return "in one launch each" if all(cell.launches == 1 for cell in cells) else "with too few common launches"
 
 
 def summarize(run: Run) -> list[CellSummary]:

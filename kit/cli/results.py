@@ -14,7 +14,7 @@ from kit.analysis.answers import answers
 from kit.analysis.launch_windows import UNSTEADY as UNSTEADY_WARNINGS
 from kit.analysis.pairing import Measure
 from kit.analysis.reliability import reliability, unsteady_cells
-from kit.analysis.summaries import contests
+from kit.analysis.summaries import contests, too_few
 from kit.analysis.warnings import WarningCode
 from kit.cli.tables import SINGLE, SYNTHETIC, UNSTEADY, Marks, tables
 from kit.model.formatting import DEVICES, format_count, format_duration, printable, shortened
@@ -73,7 +73,7 @@ def caveats(analysis: RunAnalysis, marks: Marks, *, single: bool) -> list[str]:
     single: whether a table shows a lead in a single launch.
     """
     measured = [cell for cell in analysis.cells if cell.images_per_s is not None]
-    found = [f"{SINGLE}  in one launch each: no winner is claimed"] if single else []
+    found = [f"{SINGLE}  {too_few(measured)}: no winner is claimed"] if single else []
     if marks.unsteady:
         share = f"{len(marks.unsteady)} of {format_count(len(measured), 'cell')}"
         found.append(f"{UNSTEADY}  not steady: the speed changed, or other programs ran ({share})")

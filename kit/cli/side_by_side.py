@@ -277,7 +277,7 @@ def _shared_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], t
         comparison.key for comparison in comparisons if comparison.interval and _launches(comparison) < MIN_LAUNCHES
     ]:
         lines.append(
-            f"Fewer than {MIN_LAUNCHES} launches in a run ({_cells(few, names)}): the interval may be too narrow."
+            f"Fewer than {MIN_LAUNCHES} launches or rounds ({_cells(few, names)}): the interval may be too narrow."
         )
     return lines + _difference_notes(comparisons, names, titles) + _failure_notes(comparisons, names, titles)
 
@@ -294,6 +294,9 @@ def _pairing(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def _launches(comparison: Comparison) -> int:
+    """Return the number of pairs, or else of launches in the run that has fewer."""
+    if comparison.pairs is not None:
+        return len(comparison.pairs.ratios)
     return min(len(comparison.base.speeds), len(comparison.new.speeds))
 
 

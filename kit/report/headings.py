@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from kit.analysis.gpu_answer import missing_gpu
 from kit.analysis.pairing import Measure
-from kit.analysis.summaries import Contest
+from kit.analysis.summaries import Contest, too_few
 from kit.model.formatting import DEVICES, format_count
 from kit.report import text
 from kit.report.section import ReportInput
@@ -49,12 +49,11 @@ def _winners_of(source: ReportInput, contests: Sequence[Contest]) -> str:
     single = all(contest.unknown for contest in contests)
     counts = Counter(contest.leader.cell.framework for contest in (contests if single else leaders))
     words = [f"{source.framework_title(name)} for {count}" for name, count in counts.most_common()]
+    why = too_few(cell for contest in contests for cell in contest.cells)
     if len(contests) == 1 and (single or leaders):
-        return (
-            f"{source.framework_title(contests[0].leader.cell.framework)}{' is ahead in one launch' if single else ''}"
-        )
+        return f"{source.framework_title(contests[0].leader.cell.framework)}{f' is ahead {why}' if single else ''}"
     if single:
-        return f"ahead in one launch each: {text.listed(words)} of {total}"
+        return f"ahead {why}: {text.listed(words)} of {total}"
     if not leaders:
         return f"no clear winner{f' for any of {total}' if len(contests) > 1 else ''}"
     unclear = len(contests) - len(leaders)

@@ -427,7 +427,7 @@ def test_paired_runs_find_a_loss_below_the_drift_of_the_machine() -> None:
 def test_few_launches_are_noted(launches: int, noted: bool) -> None:
     base, new = run({CELL: STEADY}), run({CELL: STEADY[:launches]})
     notes = side_by_side.comparison_section(compare(base, new, TRAINING), [base, new], 1, TRAINING).notes
-    assert any(line.startswith("Fewer than 5 launches in a run (mnist-cnn/torch/cpu)") for line in notes) == noted
+    assert any(line.startswith("Fewer than 5 launches or rounds (mnist-cnn/torch/cpu)") for line in notes) == noted
 
 
 def test_notes_name_each_difference_once_and_fit_80_columns() -> None:

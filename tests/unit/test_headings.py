@@ -52,7 +52,7 @@ GPU = {(scenario, framework, "cuda"): 9 * speed for (scenario, framework, _), sp
     [
         (CPU, 5, "PyTorch for 1 and TensorFlow for 1 of 3 networks (1 without a clear winner)"),
         (FIRST, 5, "PyTorch"),
-        (FIRST, 1, "PyTorch is ahead in one launch"),
+        (FIRST, 1, "PyTorch is ahead in one launch each"),
         ({**FIRST, **GPU}, 5, "On the GPU, PyTorch; on the CPU, PyTorch"),
         (dict(list(CPU.items())[4:]), 5, "No clear winner"),
         ({("mnist-cnn", "torch", "cpu"): 1.0}, 5, "Training speed, without a comparison of frameworks"),
