@@ -5,7 +5,7 @@ growth: from 2,500 records on, the time is proportional to the number of records
 command, the best of `--repeats`. peak_mb: its peak memory. html_kb: size of the report. record_kb: mean size of a
 record. over: which limits are exceeded. Then the exit code is 1.
 
-The records are made up, and as large as those of real launches. Their files were just written and come from memory.
+The records are made up, and as large as those of real launches. Their files come from the cache of the file system.
 """
 
 from __future__ import annotations

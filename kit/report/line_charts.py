@@ -66,7 +66,7 @@ def line_chart(
     xs = [x for one in series for x, _ in one.points]
     ys = [y for one in series for _, y in one.points]
     across, up = _scale(xs, padded=False), _scale([*ys, 0.0] if zero else ys, padded=not zero)
-    if zero:
+    if zero and up.high > 0:
         up = Scale(up.low, top or _round_up(up.high))
     return LineChart(
         title=title,

@@ -14,7 +14,8 @@ from kit.report.scales import Scale, log_scale
 from kit.report.section import ReportInput
 from kit.report.strips import Dot, Tick, ticks
 
-HEIGHT = 280  # px
+HEIGHT = 280  # px, of the plot
+NUMBERS_HEIGHT = 42  # px, below the dots for three lines of numbers
 MAX_DOTS = 150
 KERNELS = {"convolution": "convolution", "matmul": "matrix product"}
 
@@ -47,7 +48,7 @@ class Roofline:
     numbers: tuple[tuple[float, int, int], ...]
     networks: tuple[tuple[int, str], ...]
     omitted: int
-    height: int = HEIGHT
+    height: int = HEIGHT + NUMBERS_HEIGHT
 
 
 def roofline(source: ReportInput, device: str, title: str) -> Roofline | None:
@@ -132,4 +133,4 @@ def _numbers(
     for summary, diagnosis in cells:
         places.setdefault(names.index(source.network(summary.cell)) + 1, x.at(diagnosis.intensity or x.low))
     ordered = sorted(places.items(), key=lambda item: item[1])
-    return [(at, HEIGHT - 6 - 13 * (place % 3), number) for place, (number, at) in enumerate(ordered)]
+    return [(at, HEIGHT + NUMBERS_HEIGHT - 6 - 13 * (place % 3), number) for place, (number, at) in enumerate(ordered)]

@@ -25,7 +25,8 @@ class Scale:
 
     def ticks(self, most: int = 6) -> list[float]:
         """Return at most this many round values within the scale, in ascending order."""
-        exponents = range(math.floor(math.log10(self.high - self.low)) - 2, math.ceil(math.log10(self.high)) + 1)
+        size = math.floor(math.log10(self.high - self.low))
+        exponents = range(size - 2, size + 2)  # the last one is above the range, so it has at most two ticks
         if self.log:
             exponents = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             found: list[float] = []

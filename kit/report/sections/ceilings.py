@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kit.model.formatting import DEVICES
 from kit.report import text
 from kit.report.advised import advised
 from kit.report.elements import Table
@@ -18,7 +19,6 @@ CEILING_NAMES = {
     "launch": "Smallest kernel",
     "jpeg": "JPEG decoding, one core",
 }
-DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 IN_SUMMARY = ("convolution", "matmul", "memory", "jpeg")
 
 

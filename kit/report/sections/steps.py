@@ -11,6 +11,7 @@ from kit.analysis.diagnosis import Diagnosis
 from kit.analysis.diagnosis_rules import BUSY_SHARE
 from kit.analysis.step_parts import LABELS, StepParts
 from kit.analysis.summaries import CellSummary
+from kit.model.formatting import DEVICES
 from kit.report import text
 from kit.report.advised import advised
 from kit.report.marks import sort_key
@@ -19,7 +20,6 @@ from kit.report.section import ReportInput, Section
 
 MAX_BARS = 120  # in one report; the table of all figures has the others
 LABELED = 0.06  # share of a bar from which on a part has room for its label
-DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 
 
 @dataclass(frozen=True)

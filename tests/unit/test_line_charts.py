@@ -1,0 +1,29 @@
+"""Test the scales of line charts, also with samples of a stranger."""
+
+from __future__ import annotations
+
+import pytest
+
+from kit.report.line_charts import Series, line_chart
+
+
+def chart(values, **options):
+    return line_chart("Power", "minutes", [Series("GPU 0", list(enumerate(values)))], str, **options)
+
+
+@pytest.mark.parametrize(
+    ("values", "top"),
+    [([0.0, 310.0], 400.0), ([9.0], 10.0), ([1.2, 1.0], 1.5), ([0.0, 0.0], 1.0)],
+)
+def test_the_axis_ends_at_a_round_value_above_all(values, top):
+    at, label = chart(values).y_ticks[-1]
+    assert (at, float(label)) == (100.0, top)
+
+
+def test_an_axis_can_have_a_fixed_end():
+    assert chart([0.1, 0.2], top=1.0).y_ticks[-1] == (100.0, "1.0")
+
+
+@pytest.mark.parametrize("values", [[-5.0, -3.0], [-5.0], [-1e300, 1e300]])
+def test_unlikely_samples_do_not_end_the_report(values):
+    assert chart(values).lines[0].points
