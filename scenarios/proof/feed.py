@@ -24,14 +24,16 @@ from scenarios.spec import DATASETS, Augment, Conv, Dense, Dropout, Flatten, Lay
 from scenarios.weights import Weights
 
 RATE = 1e-6
-BATCH, LAST = 32, 16
+# Powers of two, because 1 / batch size must be exact in bf16. Not 32: PyTorch 2.13 on CPUs with AMX then ends with
+# SIGFPE in bf16 (oneDNN, product of 32 rows of 49,152 values).
+BATCH, LAST = 64, 16
 COUNT = 2 * BATCH + LAST
 SHARES_TOLERANCE = {"fp32": 1e-2, "tf32": 1e-2, "bf16": 5e-2}  # relative
 IMAGES_TOLERANCE = {"fp32": 2e-2, "tf32": 2e-2, "bf16": 4e-2}  # of full scale
-# Relative. Five standard deviations of the root mean square of 160 uniform draws are 0.18. The rounding of colors adds
+# Relative. Five standard deviations of the root mean square of 288 uniform draws are 0.13. The rounding of colors adds
 # up to 0.05 to the angles of photos of 48x48 pixels.
-AUGMENT_TOLERANCE = 0.25
-FLIP_TOLERANCE = 0.2  # five standard deviations of the mean of 160 draws
+AUGMENT_TOLERANCE = 0.2
+FLIP_TOLERANCE = 0.15  # five standard deviations of the mean of 288 draws
 MAP_TOLERANCE = {"fp32": 3.5e-3, "tf32": 3.5e-3, "bf16": 7e-3}  # of full scale
 EPOCHS = 2
 
