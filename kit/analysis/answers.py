@@ -6,7 +6,7 @@ A winner is named only if the data support it (`Contest.named`). A single launch
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from kit.analysis.answer import Answer, Answers, State
 from kit.analysis.gpu_answer import gpu_answer
@@ -22,6 +22,8 @@ SPEED, FRAMEWORK, GPU, LIMIT = "How fast is it?", "Which framework?", "Is the GP
 
 WIDE = 0.5  # half-width of an interval from which on its size says nothing more
 CLOSE = 1.05  # launches of a cell differ by as much, so a single launch does not show a smaller lead
+# Other programs or a change of speed can change an unsteady launch by as much.
+UNSTEADY_CLOSE = 2.0
 
 
 def answers(analysis: RunAnalysis, titles: Mapping[str, str]) -> Answers:
@@ -105,11 +107,13 @@ def _framework(analysis: RunAnalysis, measured: Sequence[CellSummary], titles: M
     device: Device = "cuda" if "cuda" in devices else "cpu"
     of_latency = contests(measured, analysis.run.records, Measure.LATENCY)
     training, latency = ([c for c in found if c.leader.cell.device == device] for found in (of_training, of_latency))
-    headline = f"To train, {_winners(training, titles)}; to serve one image at a time, {_winners(latency, titles)}"
+    unsteady = unsteady_cells(analysis)
+    to_train, to_serve = (_winners(found, titles, unsteady) for found in (training, latency))
+    headline = f"To train, {to_train}; to serve one image at a time, {to_serve}"
     if {cell.cell.device for cell in measured} == {device}:
         return Answer(FRAMEWORK, _state(training), headline, (*_ranges(training), *_doubtful(analysis, training)))
     on_cpu = [contest for contest in of_training if contest.leader.cell.device != device]
-    other = [f"On the CPU, to train, {_winners(on_cpu, titles)}."] if on_cpu else []
+    other = [f"On the CPU, to train, {_winners(on_cpu, titles, unsteady)}."] if on_cpu else []
     headline = f"On the {DEVICES[device]}: t{headline[1:]}"
     return Answer(FRAMEWORK, _state(training), headline, (*_doubtful(analysis, training), *other))
 
@@ -127,14 +131,24 @@ def _state(found: Sequence[Contest]) -> State:
     return State.SINGLE if all(contest.unknown for contest in found) else State.TIE
 
 
-def _winners(found: Sequence[Contest], titles: Mapping[str, str]) -> str:
+def is_ahead(contest: Contest, unsteady: Set[str]) -> bool:
+    """Return whether a contest with an unknown result has a leader that is worth showing.
+
+    unsteady: keys of the cells that are not steady.
+    """
+    second = min(contest.ratios, key=lambda ratio: ratio.ratio)
+    doubtful = unsteady & {second.numerator.key, second.denominator.key}
+    return second.ratio >= (UNSTEADY_CLOSE if doubtful else CLOSE)
+
+
+def _winners(found: Sequence[Contest], titles: Mapping[str, str], unsteady: Set[str]) -> str:
     """Return which frameworks are the fastest and in how many networks. Ties and unknown networks name nobody."""
     count = format_count(len(found), "network")
     if any(contest.named for contest in found):
         return _counted([contest for contest in found if contest.named], titles, count)
     if not all(contest.unknown for contest in found):
         return f"no clear winner (highest: {_counted(found, titles, count)})"
-    ahead = [contest for contest in found if contest.lead >= CLOSE]
+    ahead = [contest for contest in found if is_ahead(contest, unsteady)]
     if not ahead:
         return "too close to call"
     why = too_few(cell for contest in ahead for cell in contest.cells)

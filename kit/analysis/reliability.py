@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 import statistics
 
 from kit.analysis.answer import Fact, Level, NextLevel, Reliability
 from kit.analysis.intervals import MIN_LAUNCHES
 from kit.analysis.launch_windows import UNSTEADY
+from kit.analysis.repeat_command import COMPARED_ROUNDS, repeat_command
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary
 from kit.model.formatting import format_count, format_duration, format_percent
@@ -37,7 +37,7 @@ def reliability(analysis: RunAnalysis) -> Reliability:
         return Reliability(None, (), None)
     unsteady = unsteady_cells(analysis)
     level = _level(analysis.run, measured, steady=not unsteady)
-    return Reliability(level, _facts(measured, len(unsteady)), _next(analysis.run, level), MEANINGS[level])
+    return Reliability(level, _facts(measured, len(unsteady)), _next(analysis, level), MEANINGS[level])
 
 
 def _level(run: Run, measured: list[CellSummary], *, steady: bool) -> Level:
@@ -60,7 +60,7 @@ def _facts(measured: list[CellSummary], unsteady: int) -> tuple[Fact, ...]:
         )
     else:
         of = "each cell" if fewest == max(cell.launches for cell in measured) else "some cells"
-        few = f"Only {fewest} launches of {of}: enough for large differences, not for small ones"
+        few = f"Only {fewest} launches of {of}: they decide few differences"
         many = f"At least {fewest} launches of each cell"
         facts.append(Fact(fewest >= MIN_LAUNCHES, many if fewest >= MIN_LAUNCHES else few))
     widths = [cell.interval.half_width for cell in measured if cell.interval]
@@ -81,10 +81,10 @@ def _steady(unsteady: int, cells: int) -> str:
     return f"{unsteady} of {cells} cells {'was' if unsteady == 1 else 'were'} not steady"
 
 
-def _next(run: Run, level: Level) -> NextLevel | None:
+def _next(analysis: RunAnalysis, level: Level) -> NextLevel | None:
     if level is Level.PUBLICATION:
         return None
-    command = " ".join(["kit run", *_selection(run)])
+    run, command = analysis.run, repeat_command(analysis)
     if level is Level.WORKS:
         return NextLevel(Level.FIRST_LOOK, command, "first speeds")
     if level is Level.COMPARISON:
@@ -92,6 +92,10 @@ def _next(run: Run, level: Level) -> NextLevel | None:
         return NextLevel(Level.PUBLICATION, f"{command} --profile standard", note)
     seconds = MIN_LAUNCHES * _round_s(run)
     note = f"at least {MIN_LAUNCHES} launches per cell, {format_duration(seconds)} or more"
+    if run.plan.against:
+        both_s = 2 * COMPARED_ROUNDS * _round_s(run)
+        note = f"{COMPARED_ROUNDS} launches of each cell in both runs, about {format_duration(both_s)}"
+        return NextLevel(Level.COMPARISON, f"{command} --rounds {COMPARED_ROUNDS}", note)
     return NextLevel(Level.COMPARISON, f"{command} --profile standard", note)
 
 
@@ -103,26 +107,3 @@ def _round_s(run: Run) -> float:
             seconds.setdefault(record.key, []).append(record.seconds)
     longer_s = 17.0 if run.plan.profile == "quick" else 0.0
     return sum(statistics.median(own) + longer_s for own in seconds.values())
-
-
-def _selection(run: Run) -> list[str]:
-    """Return options that select the cells of a run again."""
-    cells = [launch.cell for launch in run.plan.launches] or [record.cell for record in run.records]
-    kinds: dict[str, list[str]] = {
-        "scenario": [cell.scenario for cell in cells],
-        "variant": [cell.variant or "default" for cell in cells],
-        "framework": [cell.framework for cell in cells],
-        "device": [cell.device for cell in cells],
-        "lane": [cell.lane for cell in cells],
-        "precision": [cell.precision for cell in cells],
-    }
-    defaults = {"variant": {"default"}, "lane": {"stock"}, "precision": {"fp32"}}
-    complete = {"scenario": 6, "framework": 3, "device": 2}
-    names = {kind: list(dict.fromkeys(values)) for kind, values in kinds.items()}
-    chosen = [
-        f"--{kind} {shlex.quote(value)}"  # a name in the plan of a stranger may hold a command
-        for kind, values in names.items()
-        if set(values) != defaults.get(kind) and len(values) != complete.get(kind)
-        for value in values
-    ]
-    return chosen if len(names["scenario"]) < 6 else ["--all", *chosen]

@@ -1,6 +1,6 @@
 """Analyze a run once, for the terminal, for programs and for the report. No input or output."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kit.analysis.ceilings import Ceilings, best_ceilings
@@ -18,7 +18,7 @@ class RunAnalysis:
     """A run and its analysis.
 
     scenarios: the scenarios of the catalog that did not change since the run. cells: the summary of each cell, also
-    of those without an `ok` launch. ceilings: see `best_ceilings`.
+    of those without an `ok` launch. ceilings: see `best_ceilings`. frameworks: the names of today's frameworks.
     """
 
     run: Run
@@ -27,14 +27,15 @@ class RunAnalysis:
     ceilings: Ceilings
     warnings: list[RunWarning]
     diagnoses: list[Diagnosis]
+    frameworks: Collection[str] = ()
 
 
-def analyze_run(run: Run, catalog: Scenarios) -> RunAnalysis:
-    """Return the analysis of a run. catalog: the scenarios as they are defined today."""
+def analyze_run(run: Run, catalog: Scenarios, frameworks: Collection[str] = ()) -> RunAnalysis:
+    """Return the analysis of a run. catalog, frameworks: those of today."""
     scenarios = unchanged(catalog, run.records)
     ceilings = best_ceilings(run.probes)
     diagnoses = diagnose_all(run, scenarios, ceilings)
-    return RunAnalysis(run, scenarios, summarize(run), ceilings, find_warnings(run), diagnoses)
+    return RunAnalysis(run, scenarios, summarize(run), ceilings, find_warnings(run), diagnoses, frameworks)
 
 
 def unchanged(catalog: Scenarios, records: Sequence[Record]) -> Scenarios:

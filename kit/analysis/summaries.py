@@ -9,6 +9,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import combinations, permutations
 from typing import Any, Literal
 
@@ -85,6 +86,8 @@ class CellSummary:
 
 RatioKind = Literal["device", "framework", "lane"]
 
+TIE_WIDTH = 0.1  # half-width of an interval; a wider one also contains differences that matter
+
 # Kind of ratio, fields that may differ, and the values of `kind` in numerator and denominator.
 PAIRS: tuple[tuple[RatioKind, tuple[str, ...], tuple[str, str]], ...] = (
     ("device", ("device", "devices"), ("cuda", "cpu")),
@@ -116,6 +119,19 @@ class Ratio:
         return self.interval.verdict if self.interval else Verdict.UNKNOWN
 
 
+class ContestState(StrEnum):
+    """What a contest shows.
+
+    NAMED: the leader is the fastest. TIE: the leader and another one are equally fast within TIE_WIDTH. UNDECIDED: the
+    launches differ too much to tell. UNKNOWN: a cell has too few launches for a verdict.
+    """
+
+    NAMED = "named"
+    TIE = "tie"
+    UNDECIDED = "undecided"
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True)
 class Contest:
     """The frameworks that ran the same network in the same way.
@@ -135,6 +151,21 @@ class Contest:
     def unknown(self) -> bool:
         """Return whether a cell has too few launches for a verdict."""
         return any(ratio.verdict is Verdict.UNKNOWN for ratio in self.ratios)
+
+    @property
+    def ties(self) -> list[Ratio]:
+        """Return the ratios over cells that may be as fast as the leader."""
+        return [ratio for ratio in self.ratios if ratio.verdict is Verdict.TIE]
+
+    @property
+    def state(self) -> ContestState:
+        """Return what the contest shows."""
+        if self.named:
+            return ContestState.NAMED
+        if self.unknown:
+            return ContestState.UNKNOWN
+        widths = [ratio.interval.half_width for ratio in self.ties if ratio.interval]
+        return ContestState.TIE if widths and max(widths) <= TIE_WIDTH else ContestState.UNDECIDED
 
     @property
     def cells(self) -> tuple[CellSummary, ...]:

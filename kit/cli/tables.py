@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from kit.analysis.answers import CLOSE
-from kit.analysis.intervals import Verdict
+from kit.analysis.answers import is_ahead
+from kit.analysis.summaries import ContestState
 from kit.model.formatting import DEVICES, format_number, format_percent, printable
 
 if TYPE_CHECKING:
@@ -156,12 +156,13 @@ def _leader(contest: Contest | None, titles: Mapping[str, str], marks: Marks, si
         return ""
     second = min(contest.ratios, key=lambda ratio: ratio.ratio)
     lead = f"{titles.get(contest.leader.cell.framework, contest.leader.cell.framework)} {format_ratio(second.ratio)}"
-    if contest.named:
-        return lead
-    if not contest.unknown:
-        return "tie" if any(ratio.verdict is Verdict.TIE for ratio in contest.ratios) else "no clear winner"
-    unsteady = marks.unsteady & {second.numerator.key, second.denominator.key}
-    return "too close to call" if unsteady or second.ratio < CLOSE else lead + single
+    match contest.state:
+        case ContestState.NAMED:
+            return lead
+        case ContestState.UNKNOWN:
+            return lead + single if is_ahead(contest, marks.unsteady) else "too close to call"
+        case state:
+            return str(state)
 
 
 def format_ratio(ratio: float) -> str:

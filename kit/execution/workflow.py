@@ -297,7 +297,7 @@ def report(folder: RunFolder, target: Path | None = None) -> FinishedRun:
     """
     from kit.report.render import write_report  # takes seconds to import, which `kit plan` does not need
 
-    analysis = analyze_run(folder.read_usable(), catalog.scenarios())
+    analysis = analyze_run(folder.read_usable(), catalog.scenarios(), catalog.frameworks())
     return FinishedRun(
         folder=folder.path,
         report=write_report(target or folder.index, analysis),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from kit.analysis.intervals import Interval, Verdict
+from kit.analysis.intervals import Interval
 from kit.analysis.launch_windows import UNSTEADY
 from kit.analysis.spread import Spread
-from kit.analysis.summaries import CellSummary, Contest
+from kit.analysis.summaries import CellSummary, Contest, ContestState
 from kit.report import text
 from kit.report.marks import sort_key
 from kit.report.published import PublishedSpeed
@@ -18,6 +18,8 @@ from kit.report.strips import Dot, PublishedDot, Strip, Tick, dot_y, span, strip
 from scenarios.contract.cell import Cell
 
 EQUAL = 1.03  # two runs of an idle machine differ by 2 to 3 % (faster-cpython, A/A runs)
+# A whisker is shown up to this factor from its dot. Longer ones would press all dots of a scale together.
+WHISKER = 3.0
 
 
 @dataclass(frozen=True)
@@ -184,9 +186,9 @@ def _extent(cells: Sequence[CellSummary], quantity: Quantity) -> list[float]:
     """Return the values that a scale must cover."""
     found: list[float] = []
     for cell in cells:
-        interval, spread = quantity.interval(cell), quantity.spread(cell)
-        found.append(quantity.value(cell) or 0.0)
-        found += [interval.low, interval.high] if interval else spread or ()
+        interval, spread, value = quantity.interval(cell), quantity.spread(cell), quantity.value(cell) or 0.0
+        ends = (interval.low, interval.high) if interval else spread or ()
+        found += [value, *(min(max(end, value / WHISKER), value * WHISKER) for end in ends)]
         found += [speed.images_per_s for speed in quantity.published(cell.cell)]
     return found
 
@@ -278,15 +280,15 @@ def contest_call(source: ReportInput, contest: Contest) -> Call:
     leader, device = contest.leader.cell.framework, contest.leader.cell.device
     closest = min(ratio.ratio for ratio in contest.ratios)
     ahead = text.lead(closest)
-    if contest.named:
+    if contest.state is ContestState.NAMED:
         doubt = ", not steady" if contest.leader.key in unsteady_cells(source) else ""
         return Call(f"fastest, {ahead} ahead{doubt}", (leader,), device, named=True)
-    if contest.unknown:
+    if contest.state is ContestState.UNKNOWN:
         if closest < EQUAL:
             return Call("about equal")
         several = any(ratio.rounds > 1 for ratio in contest.ratios)
         return Call(f"{ahead} ahead{', too few launches' if several else ''}", (leader,), device)
-    tied = [ratio.denominator.cell.framework for ratio in contest.ratios if ratio.verdict is Verdict.TIE]
-    if not tied:
-        return Call("no clear winner")
+    if contest.state is ContestState.UNDECIDED:
+        return Call("undecided")
+    tied = [ratio.denominator.cell.framework for ratio in contest.ties]
     return Call("tie", tuple(sorted([leader, *tied], key=sort_key)), device)

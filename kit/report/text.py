@@ -12,6 +12,7 @@ from kit.model.formatting import format_bytes, format_count, format_number, form
 from kit.model.machine import Machine
 
 MISSING = "–"
+MAX_SPREAD = 10.0  # ratio of the ends of an interval
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -69,9 +70,14 @@ def interval(ratio: Ratio) -> str:
 
 
 def half_width(interval: Interval) -> str:
-    """Return the half-width of an interval, for example `± 1.8 %`, or its ends if it is wide: `120 to 980`."""
+    """Return the half-width of an interval, for example `± 1.8 %`, or its ends if it is wide: `120 to 980`.
+
+    Ends that are more than a factor of MAX_SPREAD apart say only that the value is `uncertain`.
+    """
     if interval.half_width < 0.5:
         return f"± {percent(interval.half_width, 1)}"
+    if interval.high > MAX_SPREAD * interval.low:
+        return "uncertain"
     return f"{number(interval.low, 2)} to {number(interval.high, 2)}"
 
 

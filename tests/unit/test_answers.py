@@ -58,7 +58,7 @@ def analysis_of(records: Sequence[Record], profile: str = "quick") -> RunAnalysi
     """Return the analysis of a run that planned exactly these launches."""
     planned = [examples.PlannedLaunch(cell=record.cell, launch=record.launch, named=False) for record in records]
     plan = examples.plan(planned).model_copy(update={"profile": profile})
-    return analyze_run(Run(plan, examples.machine(), records), catalog.scenarios())
+    return analyze_run(Run(plan, examples.machine(), records), catalog.scenarios(), TITLES)
 
 
 RUNS: dict[str, list[Record]] = {
@@ -140,4 +140,6 @@ def test_the_next_command_does_not_run_what_a_stranger_named():
     records = [examples.record(examples.request(framework="torch; rm -rf ~"))]
     found = reliability(analysis_of(records)).next
     assert found
-    assert found.command == "kit run --scenario mnist-cnn --framework 'torch; rm -rf ~' --device cpu --profile standard"
+    assert found.command == (
+        "kit run --scenario mnist-cnn --framework 'torch; rm -rf ~' --device cpu --engine fake --profile standard"
+    )

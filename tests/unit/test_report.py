@@ -185,6 +185,22 @@ def test_the_fastest_is_named_only_if_several_launches_show_it():
     assert calls_of(view_of([*both, *even])) == ["tensorflow onnxruntime tie"]
 
 
+def test_two_launches_that_differ_much_leave_a_readable_scale_and_no_tie():
+    """Their intervals reach from almost zero to billions of images/s."""
+    records = [
+        record(request(cell(framework=name), launch=n), images_per_s=speed)
+        for name, speeds in (("torch", (500.0, 1500.0)), ("onnxruntime", (6000.0, 2000.0)))
+        for n, speed in enumerate(speeds, 1)
+    ]
+    view = view_of(records)
+    assert calls_of(view) == ["undecided"]
+    table = data_of(view)["training"].table
+    (row,) = table.networks[0].rows
+    assert [value.small for value in row.values if value] == [("uncertain",), ("uncertain",)]
+    assert [tick for _, tick in table.ticks] == ["500", "1,000", "2,000", "5,000", "10,000"]
+    assert [dot.whisker for dot in row.strip.dots] == [(0.0, 100.0)] * 2
+
+
 def test_cells_that_differ_in_more_than_the_framework_are_not_compared():
     rival = cell(framework="onnxruntime")
     for other in (replace(rival, device="cuda"), replace(rival, precision="bf16"), replace(rival, lane="tuned")):

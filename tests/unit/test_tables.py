@@ -78,7 +78,10 @@ def test_marks_do_not_move_the_digits() -> None:
         ([[100.0], [120.0]], True, "too close to call"),
         ([[100.0], [104.0]], False, "too close to call"),
         ([[100.0, 101.0, 99.0] * 2, [120.0, 121.0, 119.0] * 2], False, "PyTorch 1.2×"),
-        ([[100.0, 110.0, 90.0], [101.0, 90.0, 110.0]], False, "tie"),
+        ([[100.0, 105.0], [200.0, 210.0]], True, "PyTorch 2.0×"),
+        ([[100.0, 101.0, 100.0], [100.0, 100.0, 101.0]], False, "tie"),
+        ([[100.0, 110.0, 90.0], [101.0, 90.0, 110.0]], False, "undecided"),
+        ([[100.0, 150.0], [300.0, 200.0]], False, "undecided"),
     ],
 )
 def test_a_winner_is_named_only_if_the_data_support_it(speeds: list[list[float]], unsteady: bool, words: str) -> None:
@@ -200,4 +203,4 @@ def test_a_difference_that_is_no_tie_is_not_called_one() -> None:
     base = [1000.0, 1001.0, 1000.0, 999.0, 1000.0]
     ahead = [speed * ratio for speed, ratio in zip(base, ratios, strict=True)]
     lines = shown(analyzed(*launches("mnist-cnn", torch=ahead, tensorflow=base, onnxruntime=base)))
-    assert lines[2].endswith("no clear winner")
+    assert lines[2].endswith("undecided")

@@ -32,7 +32,7 @@ METHOD = (
         "(order statistics, or Student's t on logarithms for fewer than five launches). Training, throughput and p50 "
         "have such an interval. The ratio of two cells is the geometric mean of their ratios in each round, with "
         "Student's interval on logarithms. It is widened, because rounds are added until it is narrow enough. If it "
-        "contains 1, the result is a tie."
+        "contains 1, the result is a tie, or undecided if the interval is wider than ± 10 %."
     ),
     (
         "Ceilings are measured through the frameworks themselves, before the cells. Arithmetic is counted from the "

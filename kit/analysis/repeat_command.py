@@ -1,0 +1,67 @@
+"""Make the command that measures the cells of a run again, with the options of the run. No input or output."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+
+from kit.analysis.run_analysis import RunAnalysis
+from kit.model.plan import Plan
+from scenarios.contract.cell import Cell
+
+COMPARED_ROUNDS = 8  # of two runs; with noise of 5 %, they show a loss of 10 % in one cell (docs/gate-in-ci.md)
+DEFAULT_ENGINES = {"docker"}  # those that --engine auto prefers
+
+
+def repeat_command(analysis: RunAnalysis) -> str:
+    """Return the command, without the number of launches.
+
+    A file or an interpreter that the user named is only a placeholder, because a report names no folder of its machine.
+    """
+    plan = analysis.run.plan
+    if plan.against:
+        return " ".join(["kit run", "--against", shlex.quote(plan.against)])
+    cells = [launch.cell for launch in plan.launches] or [record.cell for record in analysis.run.records]
+    # A name in the plan of a stranger may hold a command.
+    options = [f"--{name} {shlex.quote(value)}" for name, value in (*_selection(analysis, cells), *_conditions(plan))]
+    everything = {cell.scenario for cell in cells} >= analysis.scenarios.keys()
+    return " ".join(["kit run", *["--all"] * everything, *options])
+
+
+def _selection(analysis: RunAnalysis, cells: list[Cell]) -> Iterator[tuple[str, str]]:
+    """Yield the options that select these cells: name and value."""
+    kinds: dict[str, tuple[list[str], set[str]]] = {  # by option: the values of the cells, and those by default
+        "scenario": ([cell.scenario for cell in cells], set(analysis.scenarios)),
+        "variant": ([cell.variant or "default" for cell in cells], {"default"}),
+        "framework": ([cell.framework for cell in cells], set(analysis.frameworks)),
+        "device": ([cell.device for cell in cells], {"cpu", "cuda"}),
+        "lane": ([cell.lane for cell in cells], {"stock"}),
+        "precision": ([cell.precision for cell in cells], {"fp32"}),
+    }
+    for name, (values, default) in kinds.items():
+        if set(values) != default:
+            yield from ((name, value) for value in dict.fromkeys(values))
+    known = {(name, variant): s.batch for name, own in analysis.scenarios.items() for variant, s in own.items()}
+    if any(cell.batch != known.get((cell.scenario, cell.variant)) for cell in cells):
+        yield from (("batch", str(batch)) for batch in dict.fromkeys(cell.batch for cell in cells))
+
+
+def _conditions(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield the other options that differ from their defaults."""
+    if plan.data != "auto":
+        yield "data", plan.data
+    if plan.seed:
+        yield "seed", str(plan.seed)
+    if plan.pinned:
+        yield "settings", "FILE"
+    if plan.environment:
+        yield "env", "PYTHON"
+    elif plan.engine not in DEFAULT_ENGINES:
+        yield "engine", plan.engine
+    if plan.threads:
+        yield "threads", str(plan.threads)
+    if plan.memory_bytes:
+        yield "memory", f"{plan.memory_bytes >> 20}m"
+    if plan.gpus:
+        yield "gpus", plan.gpus if re.fullmatch(r"all|[\d,]+", plan.gpus) else "IDS"  # a UUID names the machine
