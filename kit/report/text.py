@@ -12,6 +12,12 @@ from kit.model.formatting import format_bytes, format_count, format_number, form
 from kit.model.machine import Machine
 
 MISSING = "–"
+NO_BREAK = "\N{NO-BREAK SPACE}"
+
+
+def unbroken(sentence: str) -> str:
+    """Return a sentence in which no line break can separate a percentage from its sign, for example in `± 50 %`."""
+    return sentence.replace(" %", f"{NO_BREAK}%").replace("± ", f"±{NO_BREAK}")
 
 
 def number(value: float | None, digits: int = 3) -> str:
