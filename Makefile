@@ -22,9 +22,10 @@ setup: $(BIN)/kit ## create .venv with an executable kit
 
 $(BIN)/kit: requirements-dev.lock pyproject.toml
 	$(HAS_PYTHON)
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@echo 'Setting up .venv ...'
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 run: setup ## measure this machine with kit run --all (RUN_ARGS adds options)

@@ -26,6 +26,7 @@ def fetch(names: Names = None) -> None:
     from scenarios.spec import DATASETS
 
     wanted = names or [*DATASETS]
+    service.require_known(*wanted)
     with show_progress() as progress, progress.phase("Data", len(wanted)) as phase:
         for name in wanted:
             phase.now(name)
@@ -48,6 +49,7 @@ def add(
     from kit.model.formatting import format_bytes
     from kit.model.progress import Outcome
 
+    service.require_known(name)
     with show_progress() as progress, progress.phase("Data") as phase:
         prepared = service.add(name, path, progress)
         found = f"{name}: {prepared.files:,} files, {format_bytes(prepared.bytes)}, {prepared.source}"
@@ -63,6 +65,7 @@ def verify(names: Names = None) -> None:
     from kit.datasets import service
     from scenarios.spec import DATASETS
 
+    service.require_known(*names or ())
     ready = names or [name for name in DATASETS if service.status(name).prepared]
     if not ready:
         print_text("No data set is ready. `kit data fetch` downloads them.")

@@ -72,7 +72,7 @@ def datasets() -> Listing:
 
 def data() -> Listing:
     """Return one row per data set with its files on this machine, or with the size of its download."""
-    columns = (Column("Data set"), Column("Ready"), Column("Size", True), Column("Digest"), Column("Source"))
+    columns = (Column("Data set"), Column("Ready"), Column("Size", True), Column("Digest"), Column("Note"))
     rows, entries = [], []
     for name in DATASETS:
         try:

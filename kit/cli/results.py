@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from kit.analysis.answer import Answer, State
 from kit.analysis.answers import answers
 from kit.analysis.launch_windows import UNSTEADY as UNSTEADY_WARNINGS
+from kit.analysis.measured_launch import measured_launches
 from kit.analysis.pairing import Measure
 from kit.analysis.reliability import reliability, unsteady_cells
 from kit.analysis.summaries import contests, too_few
 from kit.analysis.warnings import WarningCode
 from kit.cli.tables import SINGLE, SYNTHETIC, UNSTEADY, Marks, tables
+from kit.host import program
 from kit.model.formatting import DEVICES, format_count, format_duration, printable, shortened
 from kit.model.run import Run
 from kit.storage import run_folder
@@ -35,6 +37,8 @@ LABEL = 13  # characters before a command or a path
 
 # What marks, the last column and the command for a better answer already say.
 SAID = UNSTEADY_WARNINGS | {WarningCode.FEW_LAUNCHES, WarningCode.SYNTHETIC_DATA}
+# What is shown instead of the figures of a warning, which the report has.
+SHORT = {WarningCode.CORRELATED: "The speed of this machine changed during the run, so trust ratios more than speeds."}
 
 
 def lines(outcome: FinishedRun, titles: Mapping[str, str], width: int, seconds: float | None = None) -> list[str]:
@@ -76,14 +80,27 @@ def caveats(analysis: RunAnalysis, marks: Marks, *, single: bool) -> list[str]:
     found = [f"{SINGLE}  {too_few(measured)}: no winner is claimed"] if single else []
     if marks.unsteady:
         share = f"{len(marks.unsteady)} of {format_count(len(measured), 'cell')}"
-        found.append(f"{UNSTEADY}  not steady: the speed changed, or other programs ran ({share})")
+        found.append(f"{UNSTEADY}  not steady: {_disturbance(analysis, marks.unsteady)} ({share})")
     if synthetic := [cell for cell in measured if cell.synthetic]:
         mark = f"{SYNTHETIC}  synthetic data" if marks.synthetic else "   Synthetic data"
-        fetch = "" if _as_requested(analysis, synthetic[0].key) else " kit data fetch gets the real sets."
+        command = program.as_called("kit data fetch").replace(" ", NO_BREAK)
+        fetch = "" if _as_requested(analysis, synthetic[0].key) else f" {command} gets the real sets."
         found.append(f"{mark}: speeds are good estimates.{fetch}")
     if (most := max((cell.launches for cell in measured), default=0)) > 1:
         found.append(f"   Speeds are medians of up to {most} launches. The report has their intervals.")
     return found + [f"   {line}" for line in warned(analysis.warnings)]
+
+
+def _disturbance(analysis: RunAnalysis, unsteady: Collection[str]) -> str:
+    """Return why these cells are not steady: the load of other programs if it is known, else what it can be."""
+    about = {warning.about for warning in analysis.warnings if warning.code is WarningCode.OTHER_LOAD}
+    loaded = [each for each in measured_launches(analysis.run.records) if {"", each.record.key} & about]
+    worst = max(loaded, key=lambda launch: launch.other_cpus or 0.0, default=None)
+    if worst is None or worst.other_cpus is None:
+        return "the speed changed, or other programs ran"
+    used = f"other programs used {worst.other_cpus:.1f} of {format_count(worst.record.machine.logical_cpus, 'CPU')}"
+    cells = {launch.record.key for launch in loaded}
+    return used if cells >= set(unsteady) else f"{used} in {len(cells)}, or the speed changed"
 
 
 def failures(records: Sequence[Record], titles: Mapping[str, str]) -> list[str]:
@@ -125,7 +142,7 @@ def _next(outcome: FinishedRun) -> list[tuple[str, str, str]]:
     if outcome.exit_code:
         return [("To repeat:", f"{command} --retry-failed", "(the launches that failed)")]
     better = reliability(outcome.analysis).next
-    return [("To be sure:", better.command, f"({better.note})")] if better else []
+    return [("To be sure:", program.as_called(better.command), f"({better.note})")] if better else []
 
 
 def warned(warnings: Sequence[RunWarning]) -> list[str]:
@@ -136,7 +153,7 @@ def warned(warnings: Sequence[RunWarning]) -> list[str]:
     first = others[0]
     about = f"{first.about}: " if first.about else ""
     more = f" {len(others) - 1} more in the report." if len(others) > 1 else ""
-    return [f"Warning: {about}{first.cause} {first.remedy}{more}"]
+    return [f"Warning: {about}{SHORT.get(first.code, f'{first.cause} {first.remedy}')}{more}"]
 
 
 def as_json(outcome: FinishedRun) -> dict[str, Any]:

@@ -47,11 +47,13 @@ AUTO_BUDGET = DownloadBudget(250_000_000, 180.0)
 @dataclass(frozen=True)
 class ResolvedData:
     """The data that launches use. folder: the folder of all prepared sets for workers, or None for synthetic data.
-    note: where the data came from, or why they are synthetic and how to get the real set."""
+    note: where the data came from, or why they are synthetic and how to get the real set. lack: why the real set could
+    not be had, in one sentence; "" if it was not tried."""
 
     kind: DataKind
     folder: Path | None
     note: str
+    lack: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,12 +79,19 @@ def sets_dir() -> Path:
     return data_dir() / "sets"
 
 
+def require_known(*names: str) -> None:
+    """Raise UsageError if there is no data set of one of these names."""
+    for name in names:
+        if name not in DATASETS:
+            raise unknown("data set", name, DATASETS)
+
+
 def status(name: str) -> DatasetStatus:
     """Return the state of a data set. `verify` also checks the content of its files.
 
     Raise UsageError if the name is unknown, DataError if the set is damaged or cannot be read.
     """
-    _require(name)
+    require_known(name)
     folder = sets_dir() / name
     size = sum(file.size for file in SOURCES[name])
     with _readable(name):
@@ -97,7 +106,7 @@ def resolve(name: str, choice: DataChoice, progress: Progress) -> ResolvedData:
     Raise UsageError if the name is unknown. Raise DataError if the prepared set is damaged or, for `real`, if the set
     is not available. Raise DiskError.
     """
-    _require(name)
+    require_known(name)
     title = DATASETS[name].title
     if choice == "synthetic":
         return ResolvedData("synthetic", None, f"{title}: synthetic, as requested")
@@ -109,7 +118,7 @@ def resolve(name: str, choice: DataChoice, progress: Progress) -> ResolvedData:
             if choice == "real":
                 raise
             real = f"Use `kit data fetch {name}` to download the real set, or `kit data add {name} PATH` to import it."
-            return ResolvedData("synthetic", None, f"{title}: synthetic. {error.message} {real}")
+            return ResolvedData("synthetic", None, f"{title}: synthetic. {error.message} {real}", error.message)
     return ResolvedData("real", sets_dir(), f"{title}: {prepared.source}, content digest {prepared.digest}")
 
 
@@ -120,7 +129,7 @@ def fetch(name: str, progress: Progress, budget: DownloadBudget | None = None) -
     directly or in a folder named after the data set, as in `archives`. A folder ignores the budget. Raise UsageError,
     DataError or DiskError.
     """
-    _require(name)
+    require_known(name)
     with _locked(name, progress) as work:
         if (prepared := manifest.read(sets_dir() / name)) is not None:
             return prepared
@@ -139,7 +148,7 @@ def add(name: str, path: Path, progress: Progress) -> Manifest:
 
     The content of the files decides, not their names. Raise UsageError, DataError or DiskError.
     """
-    _require(name)
+    require_known(name)
     with _file_errors(data_dir()):
         exists = path.exists()
     if not exists:
@@ -160,11 +169,6 @@ def verify(name: str) -> Manifest:
     with _readable(name):
         manifest.verify(sets_dir() / name)
     return prepared
-
-
-def _require(name: str) -> None:
-    if name not in DATASETS:
-        raise unknown("data set", name, DATASETS)
 
 
 @contextmanager

@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from kit.analysis.warning_rules import WITHHELD_SHARE, tolerable_load
 from kit.analysis.warnings import REMEDIES, WarningCode
 from kit.datasets.service import AUTO_BUDGET
-from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Load, Local
+from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Local
 from kit.doctor.findings import Finding, Level
 from kit.doctor.gpu_checks import check_gpus
 from kit.environments.uv_environments import PYTHON
 from kit.host import machine
+from kit.host.load import Load
 from kit.model.environment import EnvironmentKey
 from kit.model.errors import EngineError, KitError
 from kit.model.formatting import format_bytes, format_count, format_percent

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kit.host.load import Load
 from kit.model.environment import EnvironmentKey, Framework
 from kit.model.errors import KitError
 from kit.model.machine import Gpu
@@ -91,20 +92,6 @@ class Cpus:
     usable: int
     logical: int
     quota: float | None
-
-
-@dataclass(frozen=True)
-class Load:
-    """Load on the logical CPUs that this process may use, over a short time.
-
-    busy: number of CPUs that other processes kept busy. stolen: number of CPUs that the hypervisor gave to other
-    machines. busiest: names of the busiest programs, without arguments.
-    """
-
-    cpus: int
-    busy: float
-    stolen: float
-    busiest: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import uv
 from kit.datasets import service
 from kit.datasets.registry import SOURCES
 from kit.doctor import mirrors
-from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Gpus, Load, Local, Toolkit
+from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Gpus, Local, Toolkit
 from kit.engines import containers
 from kit.engines.base import Engine
 from kit.engines.docker import DockerEngine
@@ -27,8 +27,8 @@ from kit.environments.package_sources import Sources
 from kit.environments.uv_environments import PYTHON
 from kit.host import gpu_choice, gpus, machine
 from kit.host.background import in_background
+from kit.host.load import measure_load
 from kit.host.paths import cache_folder
-from kit.host.sampling.cpu import MIN_S, CpuTimes, between, cpu_times
 from kit.model.environment import EnvironmentKey, Framework
 from kit.model.errors import DataError, EngineError, KitError, UsageError
 from kit.planning import catalog
@@ -39,13 +39,12 @@ T = TypeVar("T")
 
 LOAD_S = 0.5
 PATIENCE_S = 3.0  # for engines, driver, tools and mirrors, which run at the same time
-BUSIEST = 3
 NVIDIA, DISPLAY = "0x10de", "0x03"  # PCI vendor, and prefix of the PCI classes of display controllers (pci.ids)
 
 
 def gather_facts(sources: Sources, out: Path) -> Facts:
     """Return the facts within LOAD_S plus PATIENCE_S. out: folder for runs."""
-    load = _measure_load()  # first, while this process does nothing else
+    load = measure_load(LOAD_S)  # first, while this process does nothing else
     frameworks = tuple(catalog.frameworks().values())
     sets = [_data_set(name) for name in DATASETS]
     docker = in_background(lambda: _docker(DockerEngine(sources), frameworks))
@@ -200,41 +199,6 @@ def _folder(name: str, path: Path, setting: str) -> Folder:
     nearest = next(place for place in (path.absolute(), *path.absolute().parents) if os.path.lexists(place))
     writable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
     return Folder(name, path, setting, writable, _free(nearest) or 0)
-
-
-def _measure_load() -> Load | None:
-    cpus = os.sched_getaffinity(0)
-    programs = _programs()
-    began, spent, before = time.monotonic(), time.process_time(), cpu_times()
-    time.sleep(LOAD_S)
-    after = cpu_times()
-    own = (time.process_time() - spent) / (time.monotonic() - began)
-    ran: dict[str, float] = {}
-    for process, (name, seconds) in _programs().items():
-        ran[name] = ran.get(name, 0.0) + seconds - programs.get(process, (name, 0.0))[1]
-    busiest = sorted((name for name in ran if ran[name] > 0), key=lambda name: -ran[name])
-    return load_between(before, after, cpus, own, tuple(busiest[:BUSIEST]))
-
-
-def load_between(
-    before: Mapping[int, CpuTimes], after: Mapping[int, CpuTimes], cpus: set[int], own: float, busiest: tuple[str, ...]
-) -> Load | None:
-    """Return the load on `cpus` between two readings, or None. own: number of CPUs that this process kept busy."""
-    counted = [times for cpu, times in between(before, after).items() if cpu in cpus and times.all >= MIN_S]
-    if not counted:
-        return None
-    busy = sum(times.busy / times.all for times in counted)
-    return Load(len(counted), max(0.0, busy - own), sum(times.stolen / times.all for times in counted), busiest)
-
-
-def _programs() -> dict[psutil.Process, tuple[str, float]]:
-    """Return all other processes with their name, without arguments, and their CPU seconds so far."""
-    found = {}
-    for process in psutil.process_iter(["name", "cpu_times"]):
-        times = process.info["cpu_times"]
-        if process.pid != os.getpid() and times is not None:
-            found[process] = (process.info["name"], times.user + times.system)
-    return found
 
 
 def _data_set(name: str) -> DataSet:

@@ -14,6 +14,7 @@ from kit.execution import phases
 from kit.execution.interrupts import interrupts
 from kit.execution.launch import ReadyLaunch, RunContext
 from kit.execution.launch_report import LaunchReport
+from kit.execution.outlook import describe_load
 from kit.execution.resolve import DataSets, FindData, ResolvedLaunch, Resolver, require_named
 from kit.execution.schedule import next_round
 from kit.execution.side import Side
@@ -21,6 +22,7 @@ from kit.execution.tuned_settings import TunedSettings
 from kit.host import gpus, machine_lock
 from kit.host.gpu_choice import choose_gpus
 from kit.host.limits import launch_limits
+from kit.host.load import measure_load
 from kit.host.machine import usable_cpus
 from kit.host.paths import cache_folder
 from kit.model.environment import EnvironmentKey
@@ -37,6 +39,8 @@ from kit.storage.tuning_cache import TuningCache
 from scenarios.contract.reasons import Code, Status
 
 SideLaunch = tuple[Side, ReadyLaunch]
+
+LOAD_S = 1.0  # for the load of other programs: 100 clock ticks of each CPU
 
 MACHINE_CHANGED = "The machine or its software changed since this run began. Each record describes its machine."
 
@@ -168,6 +172,8 @@ class _Campaign:
             return
         self._find(first)
         resolved = self._resolve(first)
+        if any(own for _, own in resolved) and (warning := describe_load(measure_load(LOAD_S))):
+            self.progress.line(warning)
         self._search(resolved)
         ready = [(side, side.ready(own)) for side, own in resolved]
         if self.profile.ceilings:

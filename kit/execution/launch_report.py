@@ -1,4 +1,4 @@
-"""Report launches to the user: what runs now, the time that is left, and a line for each cell and round."""
+"""Report launches to the user: what runs now, the time that is left, and a line for each launch and round."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,6 @@ from kit.model.record import Record
 from kit.planning import catalog
 from kit.planning.estimates import Pace, request_seconds
 from scenarios.contract.cell import CEILINGS, Cell
-from scenarios.contract.reasons import Status
 from scenarios.contract.request import Request
 
 DEVICES = {"cpu": "the CPU", "cuda": "the GPU"}
@@ -19,8 +18,8 @@ DEVICES = {"cpu": "the CPU", "cuda": "the GPU"}
 class LaunchReport:
     """Report the launches of one phase.
 
-    A terminal shows the launch that runs and the newest figure. A log gets a line for the first launch of each cell,
-    for a later launch that ends otherwise, and for each round if there are several.
+    A terminal shows the launch that runs and the newest figure. A log gets a line for each launch, and for each round
+    if there are several.
     """
 
     def __init__(self, phase: Phase, progress: Progress, plan: Plan) -> None:
@@ -31,7 +30,6 @@ class LaunchReport:
         self._pace = Pace()
         self._coming: list[tuple[Request, float]] = []  # with typical seconds
         self._rounds = False
-        self._logged: set[tuple[str, bool, Status]] = set()
         self.records: list[tuple[Record, bool]] = []
 
     def expect(self, launches: Sequence[Request]) -> None:
@@ -51,7 +49,8 @@ class LaunchReport:
         self.records.append((record, of_base))
         self._phase.result(f"{self.name(record.cell)}: {_outcome(record)}")
         self._phase.advance(1)
-        self._log_cell(record, of_base=of_base)
+        number = f", launch {record.launch}" if record.launch > 1 else ""
+        self._progress.log(f"{record.key}{number}: {_outcome(record)}{' (base)' if of_base else ''}")
         self._log_round(record)
 
     def name(self, cell: Cell) -> str:
@@ -74,12 +73,6 @@ class LaunchReport:
 
     def _left_s(self) -> float:
         return self._pace.left_s((request.cell.key, typical_s) for request, typical_s in self._coming)
-
-    def _log_cell(self, record: Record, *, of_base: bool) -> None:
-        news = (record.key, of_base, record.status)
-        if news not in self._logged:
-            self._logged.add(news)
-            self._progress.log(f"{record.key}: {_outcome(record)}{' (base)' if of_base else ''}")
 
     def _log_round(self, record: Record) -> None:
         if not self._rounds or any(request.launch == record.launch for request, _ in self._coming):

@@ -1,8 +1,10 @@
-"""Describe in one line each what a run will do."""
+"""Describe in one line each what a run will do, and what may disturb it."""
 
 from collections import Counter
 from collections.abc import Collection
 
+from kit.analysis.warning_rules import tolerable_load
+from kit.host.load import Load
 from kit.model.environment import EnvironmentKey
 from kit.model.formatting import DEVICES, format_count
 from kit.model.machine import Machine
@@ -33,6 +35,15 @@ def describe_launches(plan: Plan, left_out: Collection[EnvironmentKey], runs: in
         text = _counts(skipped.values(), "" if planned else "cell")
         sentences.append(f"{text} {'is' if len(skipped) == 1 else 'are'} skipped.")
     return " ".join(sentences)
+
+
+def describe_load(load: Load | None) -> str | None:
+    """Return a warning if other programs use so much of the CPUs that the results will show it, else None."""
+    if load is None or load.busy <= tolerable_load(load.cpus):
+        return None
+    names = f" ({', '.join(load.busiest)})" if load.busiest else ""
+    used = f"{load.busy:.1f} of {format_count(load.cpus, 'CPU')}"
+    return f"! Other programs use {used}{names}. Stop them, or the speeds will be too low."
 
 
 def _counts(devices: Collection[str], noun: str) -> str:

@@ -5,10 +5,11 @@ The results are two run folders next to each other. The plan of each names the o
 environments is called the base, and its id ends in BASE_SUFFIX.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kit.engines.base import Engine
 from kit.execution.resolve import find_earlier
+from kit.model.data_choice import DataChoice
 from kit.model.environment import Framework
 from kit.model.errors import UsageError
 from kit.model.machine import Machine
@@ -36,6 +37,17 @@ def cells(folder: RunFolder, records: Sequence[Record]) -> list[Cell]:
     found = {record.key: record.cell for record in records}
     planned = dict.fromkeys(launch.key for launch in folder.plan.launches)
     return [found[key] for key in planned | found if key in found]
+
+
+def data_of(records: Iterable[Record], asked: DataChoice) -> DataChoice:
+    """Return the kind of data with which these records can be compared, or `asked` if it names one or they differ.
+
+    asked: `auto` if the user named none.
+    """
+    kinds = {record.synthetic for record in records}
+    if asked != "auto" or len(kinds) != 1:
+        return asked
+    return "synthetic" if kinds.pop() else "real"
 
 
 def require_same_place(folder: RunFolder, engine: str, machine: Machine) -> None:

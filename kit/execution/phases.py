@@ -10,7 +10,7 @@ from kit.execution.launch_report import DEVICES, LaunchReport
 from kit.execution.resolve import DataSets, Resolver
 from kit.model.data_choice import DataChoice
 from kit.model.environment import Environment, EnvironmentKey, Framework
-from kit.model.formatting import format_count, format_si
+from kit.model.formatting import format_count, format_si, shortened
 from kit.model.plan import PlannedLaunch
 from kit.model.progress import Outcome, Phase, Progress
 from kit.model.record import Record
@@ -19,6 +19,8 @@ from kit.planning.estimates import environment_cost
 from scenarios.contract.cell import Device
 from scenarios.contract.reasons import Reason
 from scenarios.spec import DATASETS
+
+MAX_LACK = 240  # characters of the reason why a data set is missing: each of several mirrors may have its own
 
 
 def find_data(progress: Progress, data: DataSets, names: Iterable[str]) -> None:
@@ -34,7 +36,7 @@ def find_data(progress: Progress, data: DataSets, names: Iterable[str]) -> None:
 
 
 def data_outcome(found: Sequence[ResolvedData | Reason], requested: DataChoice) -> Outcome:
-    """Return how many data sets are real, synthetic and missing."""
+    """Return how many data sets are real, synthetic and missing, and the first reason why one is not real."""
     if requested == "synthetic":
         return Outcome("synthetic, as requested")
     made = [each for each in found if isinstance(each, ResolvedData) and each.kind == "synthetic"]
@@ -47,7 +49,9 @@ def data_outcome(found: Sequence[ResolvedData | Reason], requested: DataChoice) 
         )
     if missing:
         parts.append(f"{format_count(missing, 'data set')} not available")
-    return Outcome(", ".join(parts), good=not (made or missing))
+    lacks = [each.message if isinstance(each, Reason) else each.lack for each in found]
+    why = next((f" ({shortened(lack.removesuffix('.'), MAX_LACK)})" for lack in lacks if lack), "")
+    return Outcome(f"{', '.join(parts)}{why}", good=not (made or missing))
 
 
 def find_environments(progress: Progress, resolver: Resolver, launches: Sequence[PlannedLaunch], engine: str) -> None:

@@ -20,7 +20,7 @@ from kit.execution.outlook import describe_launches, describe_place
 from kit.host import machine, machine_lock
 from kit.model.environment import Environment, EnvironmentKey
 from kit.model.errors import DataError, EngineError, KitError, UsageError
-from kit.model.formatting import format_about, format_bytes, format_count, format_duration
+from kit.model.formatting import format_about, format_bytes, format_count, format_disk
 from kit.model.machine import Machine
 from kit.model.plan import Plan, PlannedLaunch
 from kit.model.progress import PlainProgress, Progress, Silent, Tee
@@ -70,7 +70,7 @@ class PreparedRun:
 
     def summary(self, here: Machine) -> list[str]:
         """Return three lines: machine and engine, cells and launches, time and disk space."""
-        cost = f"{format_about(self.seconds).capitalize()} and {format_bytes(self.disk_bytes)} of disk."
+        cost = f"{format_about(self.seconds).capitalize()} and {format_disk(self.disk_bytes)}."
         return [
             describe_place(here, self.note),
             describe_launches(self.plan, self.refusals, runs=2 if self.base else 1),
@@ -87,7 +87,7 @@ class PreparedRun:
             *(f"Skipped: {', '.join(where)}. {reason}" for reason, where in skipped.items()),
             *self.estimate.lines,
             *self.downloads.lines,
-            f"Total: about {format_duration(self.seconds)} and {format_bytes(self.disk_bytes)} of disk space",
+            f"Total: {format_about(self.seconds)} and {format_disk(self.disk_bytes)}",
         ]
 
 
@@ -119,7 +119,11 @@ def prepare(selection: Selection, options: Options, sources: Sources, against: R
     resolved = replace(options, engine=engine.name, environment=interpreter)
     if against is not None:
         paired = _plan_against(selection, resolved, engine, against)
-        return _prepared(engine, f"{note} Half of the launches use the environments of {against.plan.run}.", *paired)
+        run, kind = against.plan.run, paired[0].data
+        note = f"{note} Half of the launches use the environments of {run}."
+        return _prepared(
+            engine, note if kind == options.data else f"{note} All use {kind} data, as {run} did.", *paired
+        )
     plan = make_plan(selection, resolved, scenarios, frameworks, run=new_run_id(), created_at=now())
     return _prepared(engine, note, plan)
 
@@ -140,7 +144,7 @@ def prepare_again(base: RunFolder, new: RunFolder, keys: Sequence[str], rounds: 
         engine.name,
         interpreter,
         seed=asked.seed,
-        data=asked.data,
+        data=paired_runs.data_of((record for record in (*of_new, *of_base) if record.key in keys), asked.data),
         memory_bytes=asked.memory_bytes,
         threads=asked.threads,
         gpus=asked.gpus,
@@ -157,8 +161,11 @@ def _plan_against(selection: Selection, options: Options, engine: Engine, agains
     _require_same_place(engine, against)
     records = paired_runs.ok_records(against)
     cells = narrow_cells(selection, paired_runs.cells(against, records), against.plan.run)
+    keys = {cell.key for cell in cells}
     fixed = replace(
-        options, rounds=find_profile(options.profile).launches if options.rounds is None else options.rounds
+        options,
+        rounds=find_profile(options.profile).launches if options.rounds is None else options.rounds,
+        data=paired_runs.data_of((record for record in records if record.key in keys), options.data),
     )
     plan = _plan_earlier(cells, fixed)
     return paired_runs.paired(plan, paired_runs.reusing(plan, against, records))

@@ -15,3 +15,8 @@ def called() -> str:
     if here.name != NAME or (found and here.exists() and Path(found).samefile(here)):
         return NAME
     return shlex.quote(sys.argv[0])
+
+
+def as_called(command: str) -> str:
+    """Return a command of kit, for example `kit run --all`, with the name by which a shell finds this program."""
+    return f"{called()}{command.removeprefix(NAME)}"

@@ -43,6 +43,11 @@ def format_bytes(count: float) -> str:
     return f"{count:.1f} TiB"
 
 
+def format_disk(count: float) -> str:
+    """Return how much disk space something will take, for example `3.4 GiB of disk space` or `no more disk space`."""
+    return f"{format_bytes(count)} of disk space" if count else "no more disk space"
+
+
 def format_percent(share: float, decimals: int = 0, *, signed: bool = False) -> str:
     """Return a share as a percentage: 0.124 as `12 %`, or signed as `+12 %`."""
     return f"{100 * share:{'+' if signed else ''}.{decimals}f} %"

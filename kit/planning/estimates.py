@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from kit.model.environment import EnvironmentKey
-from kit.model.formatting import format_bytes, format_count, format_duration
+from kit.model.formatting import format_about, format_count, format_disk, format_duration
 from kit.model.plan import Plan, PlannedLaunch
 from kit.planning.catalog import find_scenario
 from kit.planning.profiles import PROFILES, Profile, budget, search_budget
@@ -205,7 +205,7 @@ def estimate(
     building_s, disk_bytes = sum(c.seconds for c in costs), sum(c.bytes for c in costs)
     profile = PROFILES[plan.profile]
     measuring_s = runs * sum(planned_seconds(launch, profile, plan.epochs, scenarios) for launch in launches)
-    lines = [f"{format_count(runs * len(launches), 'launch')}: about {format_duration(measuring_s)}"]
+    lines = [f"{format_count(runs * len(launches), 'launch')}: {format_about(measuring_s)}"]
     if plan.budget_s is not None and plan.budget_s > measuring_s:
         lines.append(f"More launches of cells with wide intervals, for up to {format_duration(plan.budget_s)} in total")
         measuring_s = plan.budget_s
@@ -213,7 +213,7 @@ def estimate(
         limit = search_budget(plan.tune_s, plan.timeout_s)
         tuning_s = sum(search_seconds(x.cell.framework, x.cell.device, limit) for x in searched.values())
         count = format_count(len(searched), "search")
-        lines.append(f"{count} for settings, unless they are cached: about {format_duration(tuning_s)} with start-up")
+        lines.append(f"{count} for settings, unless they are cached: {format_about(tuning_s)} with start-up")
         if plan.pinned:
             lines.append(f"Searched, because the file of settings lacks them: {', '.join(searched)}")
         measuring_s += tuning_s
@@ -221,13 +221,13 @@ def estimate(
         probes = {(launch.cell.framework, launch.cell.device, launch.cell.precision) for launch in launches}
         probing_s = runs * sum(PROBE_S + start_seconds(framework, device) for framework, device, _ in probes)
         count = format_count(runs * len(probes), "probe")
-        lines.append(f"{count} of this machine's ceilings: about {format_duration(probing_s)}")
+        lines.append(f"{count} of this machine's ceilings: {format_about(probing_s)}")
         measuring_s += probing_s
     if needed:
         names = ", ".join(f"{framework} {device}" for framework, device in needed)
         lines.append(
-            f"{format_count(len(needed), 'environment')} to build ({names}): about "
-            f"{format_duration(building_s)}, {format_bytes(disk_bytes)} of disk space"
+            f"{format_count(len(needed), 'environment')} to build ({names}): "
+            f"{format_about(building_s)}, {format_disk(disk_bytes)}"
         )
     return Estimate(measuring_s + building_s, disk_bytes, tuple(lines))
 

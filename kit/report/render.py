@@ -10,6 +10,7 @@ from kit.model.errors import DiskError, UsageError
 from kit.model.formatting import printable
 from kit.planning import catalog
 from kit.report import sections
+from kit.report.text import unbroken
 from kit.report.view import View, make_view
 from kit.storage.files import disk_errors, write_atomic
 
@@ -54,6 +55,7 @@ def render(view: View) -> str:
         lstrip_blocks=True,
         finalize=lambda value: printable(value) if type(value) is str else value,  # Markup passes unchanged
     )
+    environment.filters["unbroken"] = unbroken
     environment.globals["marks"] = view.marks
     try:
         return environment.get_template("report.html").render(view=view)

@@ -13,6 +13,12 @@ from kit.model.machine import Machine
 
 MISSING = "–"
 MAX_SPREAD = 10.0  # ratio of the ends of an interval
+NO_BREAK = "\N{NO-BREAK SPACE}"
+
+
+def unbroken(sentence: str) -> str:
+    """Return a sentence in which no line break can separate a percentage from its sign, for example in `± 50 %`."""
+    return sentence.replace(" %", f"{NO_BREAK}%").replace("± ", f"±{NO_BREAK}")
 
 
 def number(value: float | None, digits: int = 3) -> str:

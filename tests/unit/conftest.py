@@ -12,8 +12,10 @@ from hypothesis import settings
 
 from kit import cli
 from kit.engines import registry
+from kit.execution import campaign
 from kit.execution.launch import ReadyLaunch, RunContext
 from kit.host import machine_lock
+from kit.host.load import Load
 from kit.planning import catalog
 from tests import fakes, launches
 from tests.campaigns import FRAMEWORKS
@@ -33,6 +35,12 @@ def own_lock(tmp_path_factory, monkeypatch):
 def no_scheduler(monkeypatch):
     """Remove the choice of GPUs that a scheduler made for the tests."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def idle(monkeypatch):
+    """Let no other program run, so that no test waits for a measurement or depends on the load of this machine."""
+    monkeypatch.setattr(campaign, "measure_load", lambda seconds: Load(2, 0.0, 0.0, ()))
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from kit.host import machine_lock
 from kit.model.errors import EngineError, ImageError
 from tests import fakes
 from tests.command import Called, Kit
+from tests.programs import program
 
 ROOT = Path(__file__).parents[2]
 
@@ -107,10 +108,44 @@ def test_the_listed_layers_and_optimizers_have_their_type(kit: Kit) -> None:
     assert scenario["optimizer"]["type"] == "Adam"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("fetch", "mnist", "mnst"), ("add", "mnst", "."), ("verify", "mnist", "mnst")],
+    ids=lambda words: words[0],
+)
+def test_an_unknown_data_set_is_refused_before_anything_begins(kit: Kit, command: tuple[str, ...]) -> None:
+    refused = kit("data", *command)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("Unknown data set 'mnst'")
+
+
+def test_make_sets_up_with_one_line_and_shows_what_fails(tmp_path: Path) -> None:
+    for name in ("Makefile", "pyproject.toml", "requirements-dev.lock"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    python = program(tmp_path / "python", 'echo "$@" >> calls\n[ "$2" != venv ] || mkdir -p .venv/bin\n')
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/python").symlink_to(python)
+    command = ["make", "-C", str(tmp_path), "--no-print-directory", "setup", f"PYTHON={python}"]
+    made = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (made.stdout, made.stderr) == ("Setting up .venv ...\n", "")
+    assert (tmp_path / "calls").read_text().count("pip install") == 2
+    (tmp_path / ".venv/bin/kit").unlink()
+    program(python, 'case "$*" in *pip*) echo "no index answers" >&2; exit 1; esac\n')
+    failed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert failed.returncode == 2
+    assert failed.stderr.startswith("no index answers\n")
+
+
 def test_the_help_of_make_fits_80_columns() -> None:
     help_text = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert "measure this machine" in help_text
     assert max(map(len, help_text.splitlines())) <= 80
+
+
+def test_the_list_of_data_sets_says_how_to_get_missing_ones(kit: Kit) -> None:
+    header, row, *_ = kit("data", "list").out.splitlines()
+    assert header.split()[-2:] == ["Digest", "Note"]
+    assert row.endswith(f"kit data fetch {row.split()[0]}")
 
 
 def test_verify_without_data_sets_names_the_command_that_downloads_them(kit: Kit) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kit.execution import campaign
 from kit.host import machine_lock
+from kit.host.load import Load
 from kit.model.errors import DiskError, EngineError
 from kit.storage import run_names
 from kit.storage.run_folder import RunFolder
@@ -24,7 +26,7 @@ def test_a_run_shows_engine_cost_results_and_report(kit: Kit, engine: fakes.Fake
     place, cells, cost, *progress = called.err.splitlines()
     assert place.endswith(", no NVIDIA GPU · the fake engine")
     assert cells == "3 cells on the CPU, 1 launch each (smoke). 3 on the GPU are skipped."
-    assert re.fullmatch(r"About \d+ min and [\d.]+ GiB of disk\. Ctrl-C keeps what is measured\.", cost)
+    assert re.fullmatch(r"About \d+ min and [\d.]+ GiB of disk space\. Ctrl-C keeps what is measured\.", cost)
     speeds = [f"mnist-cnn/{name}/cpu/stock/fp32/b64: 1,000 images/s" for name in ("onnxruntime", "tensorflow", "torch")]
     assert [re.sub(r"[\d.]+ s$", "", line) for line in progress] == [
         "Data ...",
@@ -70,6 +72,19 @@ def test_the_log_of_a_run_has_its_progress_and_its_end(
     assert lines[: len(shown_lines)] == shown_lines
     assert "mnist-cnn/torch/cpu/stock/fp32/b64: 1,000 images/s" in lines[len(shown_lines) :]
     assert lines[-1] == f"Report: {json.loads(resumed.out)['report']}"
+
+
+def test_other_programs_are_named_before_anything_is_measured(
+    kit: Kit, engine: fakes.FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaign, "measure_load", lambda seconds: Load(2, 1.0, 0.0, ("python3", "chrome")))
+    warning = "! Other programs use 1.0 of 2 CPUs (python3, chrome). Stop them, or the speeds will be too low."
+    lines = kit(*RUN, "--framework", "torch").err.splitlines()
+    assert lines.count(warning) == 1
+    assert lines.index("Images: 1 built, 0.0 s") < lines.index(warning) < lines.index("Measuring ...")
+    called = kit(*RUN, "--framework", "torch", "--json")
+    assert (called.code, called.err) == (0, "")
+    assert warning in (Path(json.loads(called.out)["folder"]) / "run.log").read_text()
 
 
 def test_a_run_as_json_prints_nothing_else(kit: Kit, engine: fakes.FakeEngine) -> None:

@@ -25,9 +25,11 @@ from kit.cli.console import Column, plain_table
 from kit.datasets.registry import MIRRORS, SOURCES
 from kit.doctor import Finding, Level, gather, mirrors, table
 from kit.doctor.checks import judge
-from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Gpus, Load, Local, Toolkit
+from kit.doctor.facts import Cpus, DataSet, Docker, Facts, Folder, Gpus, Local, Toolkit
 from kit.doctor.findings import LINE_CHARACTERS
 from kit.environments.package_sources import Sources
+from kit.host import load as load_module
+from kit.host.load import Load
 from kit.host.sampling.cpu import CpuTimes
 from kit.model.device_code import DeviceCode
 from kit.model.environment import Framework
@@ -208,13 +210,13 @@ def times(busy: int, stolen: int, idle: int) -> CpuTimes:
 def test_load_counts_other_processes_on_usable_cpus() -> None:
     before = dict.fromkeys(range(4), times(0, 0, 0))
     after = {0: times(25, 5, 20), 1: times(10, 0, 40), 2: times(50, 0, 0), 3: times(0, 0, 0), 7: times(50, 0, 0)}
-    load = gather.load_between(before, after, {0, 1, 3, 7}, own=0.3, busiest=("cc1",))
+    load = load_module.load_between(before, after, {0, 1, 3, 7}, own=0.3, busiest=("cc1",))
     assert load is not None
     assert load.cpus == 2
     assert load.busy == pytest.approx(0.4)
     assert load.stolen == pytest.approx(0.1)
-    assert gather.load_between(before, before, {0, 1}, own=0.0, busiest=()) is None
-    idle = gather.load_between(before, {0: times(0, 0, 50)}, {0}, own=0.1, busiest=())
+    assert load_module.load_between(before, before, {0, 1}, own=0.0, busiest=()) is None
+    idle = load_module.load_between(before, {0: times(0, 0, 50)}, {0}, own=0.1, busiest=())
     assert idle is not None
     assert idle.busy == 0.0
 
@@ -222,7 +224,7 @@ def test_load_counts_other_processes_on_usable_cpus() -> None:
 def test_programs_are_named_without_their_arguments() -> None:
     command = [sys.executable, "-c", "input()", "--token=secret"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as program:
-        names = {process.pid: name for process, (name, _) in gather._programs().items()}
+        names = {process.pid: name for process, (name, _) in load_module._programs().items()}
         program.communicate()
     assert names[program.pid]
     assert "secret" not in names[program.pid]
@@ -235,9 +237,9 @@ def test_the_busiest_programs_are_those_that_ran_most_during_the_measurement(mon
     cpus = dict.fromkeys(os.sched_getaffinity(0), times(0, 0, 0))
     readings = iter([cpus, dict.fromkeys(cpus, times(50, 0, 50))])
     snapshots = iter([programs(idle=9.0, make=1.0, cc1=1.0), programs(idle=9.0, make=1.1, cc1=1.2, late=0.05)])
-    monkeypatch.setattr(gather, "cpu_times", lambda: next(readings))
-    monkeypatch.setattr(gather, "_programs", lambda: next(snapshots))
-    load = gather._measure_load()
+    monkeypatch.setattr(load_module, "cpu_times", lambda: next(readings))
+    monkeypatch.setattr(load_module, "_programs", lambda: next(snapshots))
+    load = load_module.measure_load(0.0)
     assert load is not None
     assert load.busiest == ("cc1", "make", "late")
 

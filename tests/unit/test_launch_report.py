@@ -9,13 +9,16 @@ import pytest
 from kit.datasets.service import ResolvedData
 from kit.execution import outlook, phases
 from kit.execution.launch_report import LaunchReport
+from kit.execution.workflow import Downloads, PreparedRun
+from kit.host.load import Load
 from kit.model.environment import EnvironmentKey
 from kit.model.progress import Outcome, PlainProgress, Silent
-from kit.planning.estimates import Pace
+from kit.planning.estimates import Estimate, Pace
 from scenarios.contract.cell import CEILINGS
 from scenarios.contract.reasons import Code, Reason, Status
 from tests import examples
 from tests.examples import cell, failed, planned, record, request
+from tests.fakes import FakeEngine
 
 
 @dataclass
@@ -68,26 +71,23 @@ def test_a_single_launch_leaves_one_line_per_cell() -> None:
     assert report.outcome() == Outcome("1 of 2 cells failed, 2 launches", good=False)
 
 
-def test_with_several_launches_each_cell_appears_once_and_each_round_has_a_line() -> None:
+def test_with_several_launches_each_one_and_each_round_has_a_line() -> None:
     first = [(name, number, 1000.0 + number) for number in (1, 2, 3) for name in ("torch", "tensorflow")]
     _, lines, report = reported([first, [("torch", 4, 1000.0)]])
     assert lines == [
         "mnist-cnn/torch/cpu/stock/fp32/b64: 1,001 images/s",
         "mnist-cnn/tensorflow/cpu/stock/fp32/b64: 1,001 images/s",
         "Round 1: 2 launches, 20 s, about 40 s left",
+        "mnist-cnn/torch/cpu/stock/fp32/b64, launch 2: 1,002 images/s",
+        "mnist-cnn/tensorflow/cpu/stock/fp32/b64, launch 2: 1,002 images/s",
         "Round 2: 2 launches, 20 s, about 20 s left",
+        "mnist-cnn/torch/cpu/stock/fp32/b64, launch 3: 1,003 images/s",
+        "mnist-cnn/tensorflow/cpu/stock/fp32/b64, launch 3: 1,003 images/s",
         "Round 3: 2 launches, 20 s",
+        "mnist-cnn/torch/cpu/stock/fp32/b64, launch 4: 1,000 images/s",
         "Round 4: 1 launch, 10 s",
     ]
     assert report.outcome() == Outcome("2 cells, 7 launches")
-
-
-def test_a_cell_that_fails_later_appears_again() -> None:
-    _, lines, _ = reported([[("torch", 1, 1000.0), ("torch", 2, 0.0), ("torch", 3, 0.0)]])
-    assert [line for line in lines if not line.startswith("Round")] == [
-        "mnist-cnn/torch/cpu/stock/fp32/b64: 1,000 images/s",
-        "mnist-cnn/torch/cpu/stock/fp32/b64: failed, It failed.",
-    ]
 
 
 def test_names_say_only_what_differs() -> None:
@@ -109,14 +109,18 @@ def test_the_time_that_is_left_follows_what_was_measured() -> None:
 
 def test_the_outcome_of_the_data_says_what_is_synthetic_or_missing() -> None:
     real = ResolvedData("real", None, "MNIST: published files")
-    made = ResolvedData("synthetic", None, "MNIST: synthetic. No mirror answers.")
+    made = ResolvedData("synthetic", None, "MNIST: synthetic. No mirror answers. Fetch it.", "No mirror answers.")
+    large = ResolvedData("synthetic", None, "Photos: synthetic. Too large. Fetch it.", "Too large.")
+    resumed = ResolvedData("synthetic", None, "Photos: synthetic. Too large. Fetch it.")
     missing = Reason(Code.DATA_UNAVAILABLE, "No mirror answers.", "Try again.")
     assert phases.data_outcome([real, real], "auto") == Outcome("2 data sets ready")
     assert phases.data_outcome([made], "synthetic") == Outcome("synthetic, as requested")
     assert phases.data_outcome([real, made], "auto") == Outcome(
-        "1 data set ready, synthetic: 1 data set is not available", good=False
+        "1 data set ready, synthetic: 1 data set is not available (No mirror answers)", good=False
     )
-    assert phases.data_outcome([missing], "real") == Outcome("1 data set not available", good=False)
+    two = Outcome("synthetic: 2 data sets are not available (Too large)", good=False)
+    assert phases.data_outcome([resumed, large], "auto") == two
+    assert phases.data_outcome([missing], "real") == Outcome("1 data set not available (No mirror answers)", good=False)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +148,17 @@ def test_the_outcome_of_the_ceilings_has_the_best_values_of_each_device() -> Non
     assert phases.ceilings_outcome(report, [probe]) == Outcome("1 of 1 probe failed", good=False)
 
 
+def test_only_load_that_results_will_show_is_named() -> None:
+    assert outlook.describe_load(None) is None
+    assert outlook.describe_load(Load(2, 0.2, 0.0, ("sshd",))) is None
+    assert outlook.describe_load(Load(2, 1.94, 0.0, ("python3", "chrome"))) == (
+        "! Other programs use 1.9 of 2 CPUs (python3, chrome). Stop them, or the speeds will be too low."
+    )
+    assert outlook.describe_load(Load(1, 0.3, 0.0, ())) == (
+        "! Other programs use 0.3 of 1 CPU. Stop them, or the speeds will be too low."
+    )
+
+
 def test_a_run_says_what_it_will_do() -> None:
     plan = examples.plan([planned(number, device=device) for device in ("cpu", "cuda") for number in (1, 2)])
     assert outlook.describe_launches(plan, ()) == "1 cell on the CPU and 1 on the GPU, 2 launches each (quick)."
@@ -156,6 +171,9 @@ def test_a_run_says_what_it_will_do() -> None:
     assert "each in both runs" in outlook.describe_launches(plan, skipped, runs=2)
     standard = plan.model_copy(update={"profile": "standard"})
     assert "2 launches or more each (standard)" in outlook.describe_launches(standard, ())
+    plans_nothing_to_build = PreparedRun(plan, FakeEngine(), "", {}, Estimate(2883.0, 0, ()), Downloads(0, ()))
+    assert plans_nothing_to_build.summary(examples.machine())[2].startswith("About 49 min and no more disk space. Ctrl")
+    assert plans_nothing_to_build.details()[-1] == "Total: about 49 min and no more disk space"
     note = "No docker engine answers. Using the local engine."
     assert outlook.describe_place(examples.machine(), note) == (
         "Example CPU, 2 CPUs, 8.0 GiB, no NVIDIA GPU · No docker engine answers. Using the local engine"

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kit.datasets import service
 from kit.datasets.service import ResolvedData
 from kit.execution.campaign import exit_code_of_both
 from kit.execution.paired_runs import open_pair
@@ -86,6 +87,29 @@ def test_both_runs_are_measured_in_the_same_rounds_in_pairs(kit: Kit, engine: fa
     assert 0 < ended.out.index("Training images/s") < ended.out.index("Inference images/s")
     assert "Not measured in the same rounds" not in ended.out
     assert "2 cells on the CPU, 6 launches each in both runs (smoke)." in ended.err
+
+
+@pytest.mark.parametrize(
+    ("measured", "named", "used"),
+    [
+        (("synthetic", "synthetic"), (), "synthetic"),
+        (("real", "real"), (), "real"),
+        (("real", "synthetic"), (), "auto"),
+        (("synthetic", "synthetic"), ("--data", "real"), "real"),
+    ],
+)
+def test_both_runs_use_the_kind_of_data_of_the_earlier_one_unless_the_user_names_one(
+    kit: Kit, earlier: Path, measured: tuple[str, str], named: tuple[str, ...], used: str, monkeypatch: Any
+) -> None:
+    for file, kind in zip(sorted(earlier.glob("records/*")), measured, strict=True):
+        file.write_text(file.read_text().replace('"data": "synthetic"', f'"data": "{kind}"'))
+    monkeypatch.setattr(service, "resolve", lambda name, kind, progress: ResolvedData("synthetic", None, kind))
+    ended = kit("run", "--against", str(earlier), "--profile", "smoke", *named)
+    assert ended.code == 0, ended.err
+    new, base = folders(earlier)
+    assert (new.plan.data, base.plan.data) == (used, used)
+    said = f"All use {used} data, as {earlier.name} did"
+    assert (said in ended.err.splitlines()[0]) is (not named and used != "auto")
 
 
 def test_a_comparison_with_an_earlier_run_as_json(kit: Kit, earlier: Path) -> None:

@@ -30,6 +30,12 @@ def test_a_shell_finds_the_program_by_its_name(script, monkeypatch, on_path):
     assert subprocess.run(["sh", "-c", name], capture_output=True, text=True, check=True).stdout == "it is me\n"
 
 
+def test_a_command_gets_the_name_that_a_shell_finds(monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setattr(sys, "argv", [".venv/bin/kit", "run"])
+    assert program.as_called("kit run --all --framework kit") == ".venv/bin/kit run --all --framework kit"
+
+
 def test_a_relative_path_stays_relative(script, monkeypatch):
     monkeypatch.chdir(script.parent.parent)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")

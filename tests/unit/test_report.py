@@ -410,6 +410,7 @@ def test_files_that_cannot_be_used_are_listed_and_the_rest_is_shown():
     assert ("not readable", lost.error, lost.remedy, "2: records/<b>.json, records/c.json") in data_of(view)[
         "problems"
     ].rows
+    assert data_of(view)["problems"].summary == "2 files not readable"
     assert "training" in data_of(view)
     nothing = make_view(analyze_run(replace(run, records=[]), catalog.scenarios()), {})
     assert nothing.failure
@@ -425,6 +426,26 @@ def test_skipped_cells_take_one_line():
     ]
     view = view_of([record(request(cell())), *skipped])
     assert view.notices[0].text == "Skipped: 2 cells. No NVIDIA GPU is visible."
+    assert data_of(view)["problems"].summary == "2 launches skipped"
+    failure = view_of([*skipped, failed(request(cell()))])
+    assert data_of(failure)["problems"].summary == "2 launches skipped, 1 launch failed"
+
+
+def test_no_line_break_separates_a_percentage_in_answers_and_headings():
+    view = view_of(
+        [
+            record(request(cell(framework=name), launch=n), 900.0 + 99 * n)
+            for name in ("torch", "tensorflow")
+            for n in (1, 2)
+        ]
+    )
+    plain = f"{view.answers.all} {view.reliability.facts}"
+    assert " %" in plain
+    html = render(view)
+    top = html[html.index('<div class="answers">') : html.index("</header>")]
+    assert "\u00a0%" in top
+    assert " %" not in top
+    assert "± " not in top
 
 
 def test_frameworks_have_a_fixed_order_color_and_shape():

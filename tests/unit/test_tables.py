@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kit.analysis.run_analysis import RunAnalysis, analyze_run
 from kit.analysis.summaries import contests
+from kit.analysis.warnings import RunWarning, WarningCode
 from kit.cli import results, tables
-from kit.cli.tables import Marks
-from kit.model.record import Record
+from kit.cli.tables import UNSTEADY, Marks
+from kit.execution.workflow import FinishedRun
+from kit.host import program
+from kit.model.record import HostSamples, Record
 from kit.planning import catalog
 from scenarios.contract.reasons import Code, Status
 from tests import examples
@@ -176,7 +181,54 @@ def test_synthetic_cells_are_marked_only_next_to_real_ones() -> None:
     marks = results.find_marks(mixed)
     assert marks.synthetic == {made.key}
     (line,) = [line for line in results.caveats(mixed, marks, single=False) if "synthetic" in line.lower()]
+    (line,) = results._wrapped([line], 80)
     assert line == "*  synthetic data: speeds are good estimates. kit data fetch gets the real sets."
+
+
+def test_the_load_of_other_programs_is_named_as_the_cause() -> None:
+    at = [float(second) for second in range(1, 12)]
+
+    def launch(scenario: str, cpu_busy: float, cpu_steal: float = 0.0) -> Record:
+        means = {"cpu_busy": cpu_busy, "cpu_steal": cpu_steal}
+        series: dict[str, list[float | None]] = {name: [mean for _ in at] for name, mean in means.items()}
+        samples = HostSamples(at=at, series=series, core_busy=[], cost_s=0.01)
+        return record(request(cell(scenario)), host_samples=samples)
+
+    def caveat(*records: Record) -> str:
+        analysis = analyzed(*records)
+        (line,) = [
+            line
+            for line in results.caveats(analysis, results.find_marks(analysis), single=False)
+            if line.startswith(UNSTEADY)
+        ]
+        return line
+
+    # A launch itself keeps 1.9 CPUs busy.
+    loaded, stolen = launch("cifar-cnn", 2.9), launch("fashion-mlp", 1.9, cpu_steal=0.2)
+    all_loaded = caveat(launch("mnist-cnn", 2.4), loaded)
+    assert all_loaded == "!  not steady: other programs used 1.0 of 2 CPUs (2 of 2 cells)"
+    some = caveat(loaded, stolen)
+    assert some == "!  not steady: other programs used 1.0 of 2 CPUs in 1, or the speed changed (2 of 2 cells)"
+    none = caveat(launch("mnist-cnn", 1.9), stolen)
+    assert none == "!  not steady: the speed changed, or other programs ran (1 of 2 cells)"
+
+
+def test_similar_errors_of_neighbors_are_one_short_sentence() -> None:
+    cause = "Launches that follow each other have similar errors (lag-1 autocorrelation 0.90 over 40 launches)."
+    warning = RunWarning(WarningCode.CORRELATED, "", cause, "Compare cells of one run by their ratios.")
+    other = RunWarning(WarningCode.OLD_DRIVER, "", "The driver is old.", "Update it.")
+    (line,) = results.warned([warning])
+    assert line == "Warning: The speed of this machine changed during the run, so trust ratios more than speeds."
+    assert results.warned([other, warning]) == ["Warning: The driver is old. Update it. 1 more in the report."]
+
+
+def test_commands_have_the_name_that_a_shell_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "called", lambda: "'a b/kit'")
+    analysis = analyzed(record(request(data="synthetic")))
+    finished = FinishedRun(Path("reports/r1"), Path("reports/r1/index.html"), analysis, 0)
+    text = "\n".join(results.lines(finished, TITLES, 80))
+    assert "To be sure:  'a b/kit' run --scenario mnist-cnn " in text
+    assert "'a b/kit' data fetch gets the real" in text
 
 
 def test_lines_break_between_words_but_not_inside_a_command() -> None:

@@ -2,9 +2,11 @@
 
 from collections import Counter
 
+from kit.model.formatting import format_count
 from kit.report.elements import Table
 from kit.report.section import ReportInput, Section
 
+NOT_READABLE = "not readable"  # files; all others are launches
 MAX_LAUNCHES = 24  # named in a row
 
 
@@ -19,7 +21,7 @@ def _data(source: ReportInput) -> Table | None:
         remedy = f"Continue with kit run --resume {source.run.plan.run}."
         groups[("not run", "The run stopped before these launches.", remedy)] = source.run.not_run
     for found in source.run.unusable:
-        groups.setdefault(("not readable", found.error, found.remedy), []).append(found.file)
+        groups.setdefault((NOT_READABLE, found.error, found.remedy), []).append(found.file)
     if not groups:
         return None
     counts: Counter[str] = Counter()
@@ -29,7 +31,10 @@ def _data(source: ReportInput) -> Table | None:
         headers=("Status", "What happened", "What to do", "Launches"),
         rows=tuple((*group, _named(launches)) for group, launches in groups.items()),
         wrap=True,
-        summary=", ".join(f"{count} {status}" for status, count in counts.most_common()),
+        summary=", ".join(
+            f"{format_count(count, 'file' if status == NOT_READABLE else 'launch')} {status}"
+            for status, count in counts.most_common()
+        ),
     ).limited()
 
 
