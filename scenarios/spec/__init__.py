@@ -266,6 +266,18 @@ def parameters(scenario: Scenario) -> list[Parameter]:
     return found
 
 
+def with_hidden_layers(scenario: Scenario, count: int) -> Scenario:
+    """Return the scenario with `count` of its hidden dense layers, which are all Dense layers but the last.
+
+    Raise ValueError unless they are equal and directly before the last layer, because then no other number is defined.
+    """
+    dense = [layer for layer in scenario.layers[:-1] if isinstance(layer, Dense)]
+    before = scenario.layers[: -1 - len(dense)]
+    if not dense or len(set(dense)) > 1 or any(isinstance(layer, Dense) for layer in before):
+        raise ValueError(f"{scenario.label} has no equal hidden layers whose number can vary")
+    return replace(scenario, layers=(*before, *dense[:1] * count, scenario.output))
+
+
 def without_randomness(scenario: Scenario) -> Scenario:
     """Return the scenario with dropout at rate 0 and no augmentation, for the proof.
 

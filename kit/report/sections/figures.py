@@ -11,6 +11,7 @@ from kit.report.elements import Table
 from kit.report.marks import sort_key
 from kit.report.rows import configuration_key, configuration_words, unsteady_cells
 from kit.report.section import ReportInput, Section
+from scenarios.catalog import scenario_of
 from scenarios.contract.result import MIN_P99_SAMPLES
 from scenarios.spec import DATASETS, Scenario
 
@@ -115,7 +116,7 @@ def _networks(source: ReportInput) -> Table:
     rows = []
     for label, cells in source.rows.items():
         cell = cells[0].cell
-        scenario = source.analysis.scenarios.get(cell.scenario, {}).get(cell.variant)
+        scenario = scenario_of(cell, source.analysis.scenarios)
         data = "synthetic" if all(c.synthetic for c in cells) else "real"
         data = "real and synthetic" if data == "real" and any(c.synthetic for c in cells) else data
         rows.append((label, source.network(cell), data, str(cell.batch), *_facts(scenario)))
