@@ -19,12 +19,12 @@ class Refused(Exception):
 
 
 def find_scenario(request: Request) -> Scenario:
-    """Return the scenario of the catalog with the batch size of the request.
+    """Return the scenario of the catalog with the batch size and the number of hidden layers of the request.
 
     Raise Refused if the catalog has no such scenario, or another definition of it.
     """
     cell = request.cell
-    found = catalog.load().get(cell.scenario, {}).get(cell.variant)
+    found = catalog.scenario_of(cell, catalog.load())
     if found is None:
         raise Refused(Code.SPEC_MISMATCH, f"The scenario {cell.label} is missing here.")
     if spec.digest(found) != request.spec:

@@ -17,7 +17,7 @@ from kit.analysis.step_parts import StepParts, step_parts
 from kit.model.machine import Machine
 from kit.model.record import Record
 from kit.model.run import Run
-from scenarios.catalog import Scenarios
+from scenarios.catalog import Scenarios, scenario_of
 from scenarios.contract.cell import Cell
 from scenarios.contract.reasons import Status
 from scenarios.spec import Scenario
@@ -65,7 +65,7 @@ def diagnose_all(run: Run, scenarios: Scenarios, ceilings: Ceilings) -> list[Dia
     }
     found = []
     for cell, records in cells.items():
-        scenario = scenarios.get(cell.scenario, {}).get(cell.variant)
+        scenario = scenario_of(cell, scenarios)
         ok = [record for record in records if record.ok]
         if not ok:
             found.append(_wrong_device(records[-1]))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
 from typer import Argument, Option
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from kit.planning.plan import Options
     from kit.planning.selection import Selection
     from kit.storage.run_folder import RunFolder
+
+T = TypeVar("T")
 
 DEFAULT_ENGINE, DEFAULT_OUT = "auto", Path("reports")
 
@@ -85,6 +87,14 @@ class Measuring:
     ] = None
     batch: Annotated[
         list[int] | None, option(SELECT, "N", "Batch size instead of the scenario's. Repeatable.", parse_whole)
+    ] = None
+    workers: Annotated[
+        list[int] | None,
+        option(SELECT, "N", "Photos: loader workers instead of the framework's. Repeatable.", parse_whole),
+    ] = None
+    hidden_layers: Annotated[
+        list[int] | None,
+        option(SELECT, "N", "Dense networks: hidden layers instead of the scenario's. Repeatable.", parse_whole),
     ] = None
     data: Annotated[DataChoice, option(SELECT, "KIND", f"{Data.listed()}.", Data)] = "auto"
     seed: Annotated[int, option(SELECT, "N", "Seed of weights, order and augmentation.", parse_whole)] = 0
@@ -152,7 +162,9 @@ class Measuring:
             devices=_given(self.device),
             lanes=_given(self.lane),
             precisions=_given(self.precision),
-            batches=tuple(self.batch) if self.batch else None,
+            batches=_given(self.batch),
+            workers=_given(self.workers),
+            hidden_layers=_given(self.hidden_layers),
         )
 
     def options(self) -> Options:
@@ -183,8 +195,8 @@ class Measuring:
         return open_run(self.against, out) if self.against else None
 
 
-def _given(names: Sequence[str] | None) -> tuple[str, ...] | None:
-    return tuple(names) if names else None
+def _given(values: Sequence[T] | None) -> tuple[T, ...] | None:
+    return tuple(values) if values else None
 
 
 def open_run(name: str, out: Path = DEFAULT_OUT) -> RunFolder:

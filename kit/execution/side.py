@@ -19,6 +19,7 @@ from kit.model.plan import PlannedLaunch
 from kit.model.record import Record
 from kit.planning import catalog
 from kit.storage.run_folder import RunFolder
+from scenarios.catalog import scenario_of
 from scenarios.contract.reasons import Reason
 from scenarios.contract.request import Request
 
@@ -78,7 +79,8 @@ class Side:
         """
         if launch.request.purpose == "measure":
             cell = launch.request.cell
-            scenario = catalog.scenarios()[cell.scenario][cell.variant]
+            scenario = scenario_of(cell, catalog.scenarios())
+            assert scenario is not None, "the launch was resolved with it"
             launch = replace(
                 launch,
                 request=replace(launch.request, full_proof=cell.key not in self._proven),

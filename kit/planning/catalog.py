@@ -15,7 +15,7 @@ from kit.model.device_code import DeviceCode
 from kit.model.environment import Framework
 from kit.model.errors import UsageError
 from kit.model.plan import PlannedLaunch
-from scenarios.catalog import Scenarios, load
+from scenarios.catalog import Scenarios, load, scenario_of
 from scenarios.contract.cell import Device
 from scenarios.spec import Scenario
 
@@ -104,10 +104,10 @@ def _explain(error: Exception) -> str:
 
 def find_scenario(launch: PlannedLaunch, scenarios: Scenarios) -> Scenario:
     """Return the scenario of a planned launch. Raise UsageError if the catalog no longer has it."""
-    variants = scenarios.get(launch.cell.scenario, {})
-    if launch.cell.variant not in variants:
+    found = scenario_of(launch.cell, scenarios)
+    if found is None:
         raise UsageError(
             f"The plan has {launch.key:.200}, but the catalog of this kit does not.",
             "Resume with the kit that made the plan, or start a new run.",
         )
-    return variants[launch.cell.variant]
+    return found

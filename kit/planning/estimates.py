@@ -13,7 +13,7 @@ from kit.model.formatting import format_about, format_count, format_disk, format
 from kit.model.plan import Plan, PlannedLaunch
 from kit.planning.catalog import find_scenario
 from kit.planning.profiles import PROFILES, Profile, budget, search_budget
-from scenarios.catalog import Scenarios
+from scenarios.catalog import Scenarios, scenario_of
 from scenarios.contract import allocators
 from scenarios.contract.cell import Device
 from scenarios.contract.request import Budget, Request
@@ -138,7 +138,8 @@ def request_seconds(request: Request, scenarios: Scenarios) -> float:
         return PROBE_S + start_seconds(cell.framework, cell.device)
     if request.purpose == "tune":
         return search_seconds(cell.framework, cell.device, request.budget)
-    scenario = scenarios[cell.scenario][cell.variant]
+    scenario = scenario_of(cell, scenarios)
+    assert scenario is not None, "the request was made with it"
     return launch_seconds(scenario, cell.framework, cell.device, cell.batch, request.budget, first=request.launch == 1)
 
 

@@ -9,11 +9,13 @@ from kit.model.errors import UsageError, unknown
 from kit.planning.catalog import DEVICES
 from scenarios.catalog import Scenarios
 from scenarios.contract.cell import Cell, Lane, Precision
-from scenarios.spec import DATASETS, Scenario
+from scenarios.spec import DATASETS, Scenario, with_hidden_layers
 
 T = TypeVar("T", bound=str)
 
 DEFAULT_VARIANT = "default"  # users' name for the variant ""
+MAX_WORKERS = 256  # threads or processes that load photos
+MAX_HIDDEN_LAYERS = 100
 LANES: tuple[Lane, ...] = get_args(Lane)
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
@@ -23,7 +25,7 @@ class Selection:
     """What the user selected, by name.
 
     None is the default: all scenarios and frameworks, default variants, both devices, the stock lane, fp32, and the
-    batch size of each scenario.
+    batch size, hidden layers and loader workers of each scenario and framework.
     """
 
     scenarios: tuple[str, ...] | None = None
@@ -33,6 +35,8 @@ class Selection:
     lanes: tuple[str, ...] | None = None
     precisions: tuple[str, ...] | None = None
     batches: tuple[int, ...] | None = None
+    workers: tuple[int, ...] | None = None
+    hidden_layers: tuple[int, ...] | None = None
 
 
 def pick(kind: str, wanted: Sequence[str] | None, known: Sequence[T], default: Sequence[T]) -> list[T]:
@@ -54,30 +58,58 @@ def largest_batch(scenario: Scenario) -> int:
 def select_cells(selection: Selection, scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> list[Cell]:
     """Return the selected cells in the order of the catalog. The framework changes fastest.
 
-    Raise UsageError for an unknown name, and for a batch size that is less than 1 or larger than the training set.
+    Raise UsageError for an unknown name, for a number out of range, and for a number that a selected scenario does not
+    have.
     """
     chosen = _chosen_scenarios(selection, scenarios)
     for scenario in chosen:
-        images = largest_batch(scenario)
-        if wrong := [batch for batch in selection.batches or () if not 1 <= batch <= images]:
-            raise UsageError(
-                f"--batch must be between 1 and {images:,} (the number of training images of {scenario.name}), but is "
-                f"{wrong[0]:,}.",
-                "Choose a value in this range, or remove --batch to use the default.",
-            )
+        _check_sweeps(selection, scenario)
     devices = pick("device", selection.devices, DEVICES, DEVICES)
     lanes = pick("lane", selection.lanes, LANES, LANES[:1])
     precisions = pick("precision", selection.precisions, PRECISIONS, PRECISIONS[:1])
     names = pick("framework", selection.frameworks, list(frameworks), list(frameworks))
     return [
-        Cell(scenario.name, scenario.variant, framework, device, 1, lane, precision, batch)
+        Cell(scenario.name, scenario.variant, framework, device, 1, lane, precision, batch, workers, hidden)
         for scenario in chosen
         for device in devices
         for lane in lanes
         for precision in precisions
         for batch in dict.fromkeys(selection.batches or (scenario.batch,))
+        for workers in dict.fromkeys(selection.workers or (None,))
+        for hidden in _hidden_layers(selection, scenario)
         for framework in names
     ]
+
+
+def _check_sweeps(selection: Selection, scenario: Scenario) -> None:
+    """Raise UsageError for a number that is out of range or that the scenario does not have."""
+    images = largest_batch(scenario)
+    for option, values, highest, why in (
+        ("--batch", selection.batches, images, f" (the number of training images of {scenario.name})"),
+        ("--workers", selection.workers, MAX_WORKERS, ""),
+        ("--hidden-layers", selection.hidden_layers, MAX_HIDDEN_LAYERS, ""),
+    ):
+        if wrong := [value for value in values or () if not 1 <= value <= highest]:
+            raise UsageError(
+                f"{option} must be between 1 and {highest:,}{why}, but is {wrong[0]:,}.",
+                f"Choose a value in this range, or remove {option} to use the default.",
+            )
+    if selection.workers and DATASETS[scenario.dataset].shape is not None:
+        raise UsageError(
+            f"--workers applies to scenarios that load photos, but {scenario.label} has its images in memory.",
+            "Select other scenarios, or remove --workers.",
+        )
+    if selection.hidden_layers:
+        try:
+            with_hidden_layers(scenario, 1)
+        except ValueError as error:
+            raise UsageError(f"{error}.", "Select other scenarios, or remove --hidden-layers.") from error
+
+
+def _hidden_layers(selection: Selection, scenario: Scenario) -> list[int | None]:
+    """Return the numbers of hidden layers, None for that of the scenario, so that its cell has only one key."""
+    wanted = dict.fromkeys(selection.hidden_layers or ())
+    return [None if with_hidden_layers(scenario, count) == scenario else count for count in wanted] or [None]
 
 
 def narrow_cells(selection: Selection, cells: Sequence[Cell], run: str) -> list[Cell]:
@@ -93,6 +125,8 @@ def narrow_cells(selection: Selection, cells: Sequence[Cell], run: str) -> list[
         ("--lane", selection.lanes, lambda cell: cell.lane),
         ("--precision", selection.precisions, lambda cell: cell.precision),
         ("--batch", selection.batches, lambda cell: cell.batch),
+        ("--workers", selection.workers, lambda cell: cell.workers or 0),
+        ("--hidden-layers", selection.hidden_layers, lambda cell: cell.hidden_layers or 0),
     )
     chosen = [cell for cell in cells if all(wanted is None or name(cell) in wanted for _, wanted, name in parts)]
     for among, suffix in ((cells, ""), (chosen, " and the other selected names")):

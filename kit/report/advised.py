@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kit.analysis.advice import advice
 from kit.report.section import ReportInput
+from scenarios.catalog import scenario_of
 
 
 def advised(source: ReportInput) -> dict[str, str]:
@@ -14,7 +15,7 @@ def advised(source: ReportInput) -> dict[str, str]:
     for diagnosis in source.analysis.diagnoses:
         if summary := summaries.get(diagnosis.key):
             cell = summary.cell
-            scenario = source.analysis.scenarios.get(cell.scenario, {}).get(cell.variant)
+            scenario = scenario_of(cell, source.analysis.scenarios)
             feed = source.settings(summary).get("feed", "")
             found[cell.key] = advice(diagnosis, cell, scenario, feed, cell.key in slower)
     return found

@@ -13,6 +13,7 @@ from kit.analysis.summaries import CellSummary, Contest, Ratio, RatioKind, conte
 from kit.model.record import Record
 from kit.model.run import Run
 from kit.report.marks import sort_key
+from scenarios.catalog import scenario_of
 from scenarios.contract.cell import Cell
 from scenarios.contract.result import Result
 
@@ -99,7 +100,7 @@ class ReportInput:
 
     def network(self, cell: Cell) -> str:
         """Return the title of a cell's network, or its id if the network is unknown or has changed since the run."""
-        scenario = self.analysis.scenarios.get(cell.scenario, {}).get(cell.variant)
+        scenario = scenario_of(cell, self.analysis.scenarios)
         return scenario.title if scenario else cell.label
 
     def name(self, key: str) -> str:

@@ -4,8 +4,8 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 
-from scenarios.contract.cell import CEILINGS
-from scenarios.spec import Scenario
+from scenarios.contract.cell import CEILINGS, Cell
+from scenarios.spec import Scenario, with_hidden_layers
 
 Scenarios = Mapping[str, Mapping[str, Scenario]]  # by name, then by variant
 
@@ -36,3 +36,17 @@ def load() -> dict[str, dict[str, Scenario]]:
     if not found:
         raise ValueError("scenarios/catalog has no modules, or it cannot be read")
     return dict(sorted(found.items()))
+
+
+def scenario_of(cell: Cell, scenarios: Scenarios) -> Scenario | None:
+    """Return the scenario of a cell, with its number of hidden layers and the published batch size.
+
+    Return None if the catalog lacks it, or if its number of hidden layers cannot vary.
+    """
+    found = scenarios.get(cell.scenario, {}).get(cell.variant)
+    if found is None or cell.hidden_layers is None:
+        return found
+    try:
+        return with_hidden_layers(found, cell.hidden_layers)
+    except ValueError:
+        return None

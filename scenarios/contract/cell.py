@@ -12,12 +12,14 @@ Precision = Literal["fp32", "tf32", "bf16"]
 CEILINGS = "ceilings"  # used instead of a scenario by launches that measure the machine's ceilings
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Cell:
     """One combination that the kit measures.
 
     scenario, variant: names from the catalog; the default variant is "". devices: number of devices. batch: global
-    batch size. A probe of the machine's ceilings has the scenario `ceilings` and batch size 1.
+    batch size. workers: threads or processes that load photos; None for the framework's default. hidden_layers: number
+    of equal dense layers before the output; None for the scenario's. A probe of the machine's ceilings has the scenario
+    `ceilings` and batch size 1.
     """
 
     scenario: str
@@ -28,6 +30,8 @@ class Cell:
     lane: Lane
     precision: Precision
     batch: Positive
+    workers: Positive | None = None
+    hidden_layers: Positive | None = None
 
     @property
     def label(self) -> str:
@@ -41,5 +45,10 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Return `scenario[+variant]/framework/device[xN]/lane/precision/bB`."""
-        return f"{self.label}/{self.framework}/{self.device_label}/{self.lane}/{self.precision}/b{self.batch}"
+        """Return `scenario[+variant]/framework/device[xN]/lane/precision/bB[/workersN][/hiddenN]`."""
+        parts = [self.label, self.framework, self.device_label, self.lane, self.precision, f"b{self.batch}"]
+        if self.workers is not None:
+            parts.append(f"workers{self.workers}")
+        if self.hidden_layers is not None:
+            parts.append(f"hidden{self.hidden_layers}")
+        return "/".join(parts)

@@ -42,13 +42,14 @@ class Budget:
 class Request:
     """Everything that a worker needs to know.
 
-    cell: what to measure. launch: number of the launch, from 1. spec: digest of the scenario in the catalog, before
-    the batch size and the number of epochs are replaced; empty for a probe. data: `real` reads the mounted data sets,
-    `synthetic` generates its own. purpose: `measure` proves and measures the cell; `tune` searches for its fastest
-    settings within about `budget.search_seconds`; `probe` measures the machine's ceilings. settings: what differs from
-    the stock lane, as names and values of the adapter. environment: variables that must exist when the process starts;
-    the engine sets them and the worker verifies them. full_proof: whether to prove everything and to time single steps,
-    which a cell needs once in a run. Otherwise the launch proves weights, logits and the training loop.
+    cell: what to measure. launch: number of the launch, from 1. spec: digest of the scenario in the catalog with the
+    cell's number of hidden layers, before the batch size and the number of epochs are replaced; empty for a probe.
+    data: `real` reads the mounted data sets, `synthetic` generates its own. purpose: `measure` proves and measures the
+    cell; `tune` searches for its fastest settings within about `budget.search_seconds`; `probe` measures the machine's
+    ceilings. settings: what differs from the stock lane, as names and values of the adapter. environment: variables
+    that must exist when the process starts; the engine sets them and the worker verifies them. full_proof: whether to
+    prove everything and to time single steps, which a cell needs once in a run. Otherwise the launch proves weights,
+    logits and the training loop.
     """
 
     cell: Cell

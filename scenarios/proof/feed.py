@@ -9,14 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import cv2
 import numpy as np
 
 from scenarios.adapter import Adapter, Arrays, Images, Photos, TrainSet
 from scenarios.contract.cell import Precision
 from scenarios.contract.result import Check
-from scenarios.data.augment import Bytes
-from scenarios.data.photos import decode
+from scenarios.proof import photos
 from scenarios.proof.distances import WRONG, judged
 from scenarios.proof.loop import Steps
 from scenarios.proof.reference import Array
@@ -95,7 +93,8 @@ def probe_network(scenario: Scenario) -> Scenario:
 def make_set(network: Scenario, seed: int, folder: Path) -> tuple[TrainSet, Images]:
     """Return COUNT images with the labels 0, 1, 2, ..., and their pixels without augmentation, (COUNT, H, W, C).
 
-    Arrays are noise. In photos, red grows with the column and green with the row. Blue is the number of the photo.
+    Arrays are noise. In photos, red grows with the column and green with the row. Blue is the number of the photo. The
+    files are larger, so the training loop has to scale them.
     """
     labels = np.arange(COUNT)
     if DATASETS[network.dataset].shape is not None:
@@ -107,16 +106,10 @@ def make_set(network: Scenario, seed: int, folder: Path) -> tuple[TrainSet, Imag
     pixels[..., 1] = np.linspace(0, 255, height)[:, np.newaxis]
     pixels[..., 2] = _blue()[:, np.newaxis, np.newaxis]
     paths = [folder / f"{index}.jpg" for index in labels]
-    shown = [save_photo(path, np.rint(photo).astype(np.uint8)) for path, photo in zip(paths, pixels, strict=True)]
-    return Photos(paths, labels, (height, width), network.augment), np.stack(shown)
-
-
-def save_photo(path: Path, pixels: Bytes) -> Images:
-    """Save pixels (H, W, 3) as a JPEG file of the best quality. Return it as decoded, float32 in [0, 1]."""
-    options = [cv2.IMWRITE_JPEG_QUALITY, 100, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444]
-    if not cv2.imwrite(str(path), cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options):
-        raise OSError(f"OpenCV cannot write {path}.")
-    return np.divide(decode(path, pixels.shape[:2]), np.float32(255))
+    for path, photo in zip(paths, pixels, strict=True):
+        photos.save(path, photos.enlarge(np.rint(photo).astype(np.uint8)))
+    shown = np.stack([photos.read(path, (height, width)) for path in paths])
+    return Photos(paths, labels, (height, width), network.augment), np.divide(shown, np.float32(255))
 
 
 def _weights(network: Scenario) -> Weights:

@@ -11,6 +11,7 @@ from kit.report.elements import Table
 from kit.report.marks import sort_key
 from kit.report.rows import configuration_key, configuration_words, unsteady_cells
 from kit.report.section import ReportInput, Section
+from scenarios.catalog import scenario_of
 from scenarios.contract.result import MIN_P99_SAMPLES
 from scenarios.spec import DATASETS, Scenario
 
@@ -29,6 +30,7 @@ HEADERS = (
     "CPUs busy",
 )
 OPTIMIZERS = {"Sgd": "SGD"}
+SCALING = {"nearest": "nearest neighbor"}
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def _networks(source: ReportInput) -> Table:
     rows = []
     for label, cells in source.rows.items():
         cell = cells[0].cell
-        scenario = source.analysis.scenarios.get(cell.scenario, {}).get(cell.variant)
+        scenario = scenario_of(cell, source.analysis.scenarios)
         data = "synthetic" if all(c.synthetic for c in cells) else "real"
         data = "real and synthetic" if data == "real" and any(c.synthetic for c in cells) else data
         rows.append((label, source.network(cell), data, str(cell.batch), *_facts(scenario)))
@@ -131,8 +133,10 @@ def _facts(scenario: Scenario | None) -> tuple[str, str, str, str]:
     if scenario is None:
         return ("changed since the run", "", "", "")
     optimizer, name = scenario.optimizer, type(scenario.optimizer).__name__
+    dataset = DATASETS[scenario.dataset]
+    scaled = f", photos scaled by {SCALING[scenario.scaling]}" if dataset.shape is None else ""
     return (
-        f"{DATASETS[scenario.dataset].title}, {'×'.join(map(str, scenario.image))}",
+        f"{dataset.title}, {'×'.join(map(str, scenario.image))}{scaled}",
         f"{OPTIMIZERS.get(name, name)}, learning rate {optimizer.learning_rate:g}",
         f"{scenario.loss} cross-entropy from {scenario.output.activation.replace('linear', 'logits')}",
         scenario.study or text.MISSING,
