@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kit.analysis.run_analysis import RunAnalysis
+from kit.analysis.sweeps import value_of
 from kit.model.plan import Plan
+from scenarios.catalog import Scenarios, scenario_of
 from scenarios.contract.cell import Cell
 
 COMPARED_ROUNDS = 8  # of two runs; with noise of 5 %, they show a loss of 10 % in one cell (docs/gate-in-ci.md)
@@ -42,9 +44,20 @@ def _selection(analysis: RunAnalysis, cells: list[Cell]) -> Iterator[tuple[str, 
     for name, (values, default) in kinds.items():
         if set(values) != default:
             yield from ((name, value) for value in dict.fromkeys(values))
-    known = {(name, variant): s.batch for name, own in analysis.scenarios.items() for variant, s in own.items()}
-    if any(cell.batch != known.get((cell.scenario, cell.variant)) for cell in cells):
-        yield from (("batch", str(batch)) for batch in dict.fromkeys(cell.batch for cell in cells))
+    for name, numbers in _numbers(cells, analysis.scenarios).items():
+        yield from ((name, str(number)) for number in dict.fromkeys(numbers) if number is not None)
+
+
+def _numbers(cells: Sequence[Cell], scenarios: Scenarios) -> dict[str, list[int | None]]:
+    """Return the values of the options that replace a number of a scenario or a framework, if they were given."""
+    usual = {cell: scenario.batch for cell in cells if (scenario := scenario_of(cell, scenarios))}
+    batches = any(cell.batch != usual.get(cell, cell.batch) for cell in cells)
+    depths = any(cell.hidden_layers for cell in cells)
+    return {
+        "batch": [cell.batch for cell in cells if batches],
+        "workers": [cell.workers for cell in cells],
+        "hidden-layers": [value_of(cell, "hidden_layers", scenarios) for cell in cells if depths],
+    }
 
 
 def _conditions(plan: Plan) -> Iterator[tuple[str, str]]:

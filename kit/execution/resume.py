@@ -20,6 +20,7 @@ from kit.planning.selection import largest_batch
 from kit.storage import chosen_interpreters
 from kit.storage.run_folder import PLAN_FILE, RunFolder
 from scenarios.catalog import Scenarios
+from scenarios.spec import loads_photos
 
 REMEDY = "Restore the file from a copy, or start a new run."
 OTHER_MACHINE = "Resume the run on the machine where it began, or start a new run."
@@ -40,9 +41,12 @@ def require_known_launch(launch: PlannedLaunch, scenarios: Scenarios, frameworks
     cell = launch.cell
     if cell.framework not in frameworks:
         raise unknown("framework", cell.framework, frameworks)
-    largest = largest_batch(catalog.find_scenario(launch, scenarios))
+    scenario = catalog.find_scenario(launch, scenarios)
+    largest = largest_batch(scenario)
     if cell.batch > largest:
         raise UsageError(f"Batch {cell.batch:,} is larger than the training set, which has {largest:,} images.", REMEDY)
+    if cell.workers and not loads_photos(scenario):
+        raise UsageError(f"It has loader workers, but {scenario.label} has its images in memory.", REMEDY)
     if cell.devices != 1:
         raise UsageError(f"It has {cell.devices:,} devices, but kit runs a cell on one device.", REMEDY)
 

@@ -7,12 +7,28 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kit.report.scales import PADDING, Scale
+from kit.analysis.intervals import Interval
+from kit.report.scales import PADDING, Scale, log_scale
 from kit.report.strips import Tick, ticks
 
+LOG_FROM = 10.0
+MAX_VALUES = 12  # ticks of `value_chart`
 MAX_POINTS = 240  # of a line: about one per two pixels
 
 Points = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class PointMark:
+    """A measured point of a line. at, y: its position from the top left. text: what a pointer shows.
+
+    whisker: top and bottom of its interval.
+    """
+
+    at: float
+    y: float
+    text: str
+    whisker: tuple[float, float] | None
 
 
 @dataclass(frozen=True)
@@ -20,12 +36,15 @@ class Line:
     """One line. points: the value of the attribute `points` of a polyline in a box of 100 × 100, from the top left.
 
     framework: decides the color, or "" for the color of text. dash: number of the dash pattern, 0 for a solid line.
+    device: of the marks, or "" for a line without marks.
     """
 
     name: str
     points: str
     framework: str = ""
     dash: int = 0
+    device: str = ""
+    marks: tuple[PointMark, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,12 +61,17 @@ class LineChart:
 
 @dataclass(frozen=True)
 class Series:
-    """The values of one line. points: pairs of x and y, in ascending order of x."""
+    """The values of one line. points: pairs of x and y, in ascending order of x.
+
+    device: where the points were measured. If it is given, each point has a mark. intervals: of the points' y.
+    """
 
     name: str
     points: Points
     framework: str = ""
     dash: int = 0
+    device: str = ""
+    intervals: Sequence[Interval | None] = ()
 
 
 def line_chart(
@@ -68,14 +92,65 @@ def line_chart(
     across, up = _scale(xs, padded=False), _scale([*ys, 0.0] if zero else ys, padded=not zero)
     if zero and up.high > 0:
         up = Scale(up.low, top or _round_up(up.high))
+    return _chart(title, x_title, series, y_text, across, up, ticks(across, lambda value: f"{value:,.4g}", 5))
+
+
+def value_chart(
+    title: str, x_title: str, series: Sequence[Series], y_text: Callable[[float], str], *, doubling: bool
+) -> LineChart:
+    """Return the chart of speeds over a few values, which are the ticks of x. All numbers are above 0.
+
+    doubling: whether x is logarithmic. The y axis starts at 0. If a value is more than LOG_FROM times another one, it
+    is logarithmic, because lines near 0 would look flat.
+    """
+    values = sorted({x for one in series for x, _ in one.points})
+    ends = [end for one in series for found in one.intervals if found for end in (found.low, found.high)]
+    ys = [*(y for one in series for _, y in one.points), *ends]
+    if doubling:
+        room = (values[-1] / values[0]) ** PADDING
+        across = Scale(values[0] / room, values[-1] * room, log=True)
+    else:
+        across = _scale(values, padded=True)
+    up = log_scale(ys) if max(ys) > LOG_FROM * min(ys) else Scale(0.0, _round_up(max(ys)))
+    thin = values[:: -(-len(values) // MAX_VALUES)]
+    x_ticks = tuple((across.at(value), f"{value:,.0f}") for value in thin)
+    return _chart(title, x_title, series, y_text, across, up, x_ticks)
+
+
+def _chart(
+    title: str,
+    x_title: str,
+    series: Sequence[Series],
+    y_text: Callable[[float], str],
+    across: Scale,
+    up: Scale,
+    x_ticks: tuple[Tick, ...],
+) -> LineChart:
     return LineChart(
         title=title,
         label=f"{title}. " + " ".join(_words(one, y_text) for one in series),
         x_title=x_title,
-        lines=tuple(Line(s.name, polyline(s.points, across, up), s.framework, s.dash) for s in series),
-        x_ticks=ticks(across, lambda value: f"{value:,.4g}", 5),
+        lines=tuple(
+            Line(s.name, polyline(s.points, across, up), s.framework, s.dash, s.device, _marks(s, across, up, y_text))
+            for s in series
+        ),
+        x_ticks=x_ticks,
         y_ticks=ticks(up, y_text, 4),
     )
+
+
+def _marks(series: Series, across: Scale, up: Scale, y_text: Callable[[float], str]) -> tuple[PointMark, ...]:
+    if not series.device:
+        return ()
+    intervals = series.intervals or [None] * len(series.points)
+    found = []
+    for (x, y), interval in zip(series.points, intervals, strict=True):
+        words = f"{series.name}, {x:,.0f}: {y_text(y)}"
+        if interval:
+            words += f", 95 % interval {y_text(interval.low)} to {y_text(interval.high)}"
+        whisker = (100 - up.at(interval.high), 100 - up.at(interval.low)) if interval else None
+        found.append(PointMark(across.at(x), round(100 - up.at(y), 2), words, whisker))
+    return tuple(found)
 
 
 def polyline(points: Points, across: Scale, up: Scale) -> str:

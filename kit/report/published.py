@@ -66,5 +66,5 @@ def published_speeds(cell: Cell) -> list[PublishedSpeed]:
     if (cell.lane, cell.precision, cell.devices) != ("stock", "fp32", 1):
         return []
     return [
-        speed for speed in SPEEDS if (speed.label, speed.batch, speed.device) == (cell.label, cell.batch, cell.device)
+        speed for speed in SPEEDS if (speed.label, speed.batch, speed.device) == (cell.network, cell.batch, cell.device)
     ]

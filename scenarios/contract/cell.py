@@ -1,14 +1,16 @@
 """Define a cell: one combination that the kit measures."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from scenarios.contract.ranges import Positive
+from scenarios.contract.ranges import Positive, Range
 
 Device = Literal["cpu", "cuda"]
 Lane = Literal["stock", "tuned"]
 Precision = Literal["fp32", "tf32", "bf16"]
 
+MAX_WORKERS = 256  # threads or processes that load photos
+MAX_HIDDEN_LAYERS = 100
 CEILINGS = "ceilings"  # used instead of a scenario by launches that measure the machine's ceilings
 
 
@@ -30,8 +32,8 @@ class Cell:
     lane: Lane
     precision: Precision
     batch: Positive
-    workers: Positive | None = None
-    hidden_layers: Positive | None = None
+    workers: Annotated[int, Range(1, MAX_WORKERS)] | None = None
+    hidden_layers: Annotated[int, Range(1, MAX_HIDDEN_LAYERS)] | None = None
 
     @property
     def label(self) -> str:
@@ -44,9 +46,19 @@ class Cell:
         return self.device if self.devices == 1 else f"{self.device}x{self.devices}"
 
     @property
+    def configuration(self) -> str:
+        """Return `framework/device[xN]/lane/precision`."""
+        return f"{self.framework}/{self.device_label}/{self.lane}/{self.precision}"
+
+    @property
+    def network(self) -> str:
+        """Return the label, and the number of hidden layers if it is not the scenario's: `fashion-mlp/hidden3`."""
+        return self.label if self.hidden_layers is None else f"{self.label}/hidden{self.hidden_layers}"
+
+    @property
     def key(self) -> str:
         """Return `scenario[+variant]/framework/device[xN]/lane/precision/bB[/workersN][/hiddenN]`."""
-        parts = [self.label, self.framework, self.device_label, self.lane, self.precision, f"b{self.batch}"]
+        parts = [self.label, self.configuration, f"b{self.batch}"]
         if self.workers is not None:
             parts.append(f"workers{self.workers}")
         if self.hidden_layers is not None:

@@ -8,7 +8,7 @@ from kit.analysis.spread import Spread, training_spread
 from kit.analysis.summaries import CellSummary
 from kit.report.headings import training_heading
 from kit.report.published import published_speeds
-from kit.report.rows import Quantity, Rows, network_details, quantity_rows
+from kit.report.rows import Quantity, Rows, quantity_rows
 from kit.report.section import ReportInput, Section
 
 
@@ -42,7 +42,7 @@ def _data(source: ReportInput) -> TrainingData | None:
         interval=lambda cell: cell.interval,
         spread=spread,
         published=published_speeds,
-        details=network_details,
+        depends_on_batch=True,
     )
     single = all(cell.launches == 1 for cell in source.measured)
     return TrainingData(
