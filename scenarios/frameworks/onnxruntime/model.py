@@ -143,8 +143,8 @@ class OnnxRuntimeModel:
     def _start_trainer(self, earlier_runs: int) -> None:
         """Open new sessions of the training step.
 
-        earlier_runs: of the sessions whose sequence of dropout masks continues. On the CPU, a kernel seeds the generator
-        of each mask with its own seed plus the number of its earlier runs (`RandomGenerator::NextSeed` in
+        earlier_runs: of the sessions whose sequence of dropout masks continues. On the CPU, a kernel seeds each mask
+        with its own seed plus the number of its earlier runs (`RandomGenerator::NextSeed` in
         core/framework/random_generator.h). On a GPU, the sequence is a new one.
         """
         captured = self._options.settings.get("step") == "captured"

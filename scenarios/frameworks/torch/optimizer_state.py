@@ -41,8 +41,10 @@ def write_state(optimizer: torch.optim.Optimizer, state: Mapping[str, object]) -
             if tensor.shape != parameter.shape:
                 raise ValueError(f"{name} has shape {tuple(tensor.shape)}, but its parameter {tuple(parameter.shape)}")
             # In the memory layout of the parameter, which fused kernels rely on.
-            tensor = torch.empty_like(parameter, device=tensor.device, requires_grad=False).copy_(tensor)
-        loaded.setdefault(int(number), {})[key] = tensor
+            laid_out = torch.empty_like(parameter, device=tensor.device, requires_grad=False).copy_(tensor)
+        else:
+            laid_out = tensor
+        loaded.setdefault(int(number), {})[key] = laid_out
     optimizer.load_state_dict({"state": loaded, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
