@@ -14,9 +14,17 @@ TUNING_TEST_IMAGES = 1000  # inference is tried on these
 
 
 def measuring(
-    plan: Plan, launch: PlannedLaunch, scenario: Scenario, data: DataKind, threads: int, settings: Mapping[str, str]
+    plan: Plan,
+    launch: PlannedLaunch,
+    scenario: Scenario,
+    data: DataKind,
+    threads: int,
+    settings: Mapping[str, str],
+    environment_digest: str,
 ) -> Request:
     """Return the request to measure a planned launch. settings: of the tuned lane; empty in the stock lane."""
+    limits = budget(find_profile(plan.profile), plan.epochs, scenario)
+    whole_epochs = limits.epochs is not None
     return Request(
         cell=launch.cell,
         launch=launch.launch,
@@ -24,16 +32,27 @@ def measuring(
         seed=plan.seed,
         threads=threads,
         data=data,
-        budget=budget(find_profile(plan.profile), plan.epochs, scenario),
+        budget=limits,
         settings=dict(settings),
         environment=allocators.variables(settings),
+        keep_weights=plan.keep_weights and whole_epochs,
+        environment_digest=environment_digest if whole_epochs else "",
     )
 
 
 def tuning(plan: Plan, measured: Request, launch: int) -> Request:
     """Return the request to search for the settings of a cell. launch: number of this try, from 1."""
     limits = replace(search_budget(plan.tune_s, plan.timeout_s), test_images=TUNING_TEST_IMAGES)
-    return replace(measured, launch=launch, purpose="tune", budget=limits, settings={}, environment={})
+    return replace(
+        measured,
+        launch=launch,
+        purpose="tune",
+        budget=limits,
+        settings={},
+        environment={},
+        keep_weights=False,
+        environment_digest="",
+    )
 
 
 def probing(plan: Plan, cell: Cell, threads: int) -> Request:

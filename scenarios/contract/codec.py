@@ -54,9 +54,14 @@ def decode(cls: type[T], data: Any) -> T:
 
 def write(path: Path, value: Any) -> None:
     """Write a dataclass as a JSON file. Readers see the whole file or no file. Raise OSError, ContractError."""
+    write_bytes(path, to_json(value).encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file by rename. Readers see the whole file or no file, also after a crash. Raise OSError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(to_json(value))
+    with open(temporary, "wb") as file:
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)

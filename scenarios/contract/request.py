@@ -10,6 +10,9 @@ SCHEMA = 1
 REQUEST_FILE = "request.json"
 RESULT_FILE = "result.json"
 REFERENCE_FILE = "reference.npz"
+PROGRESS_FILE = "progress.json"
+EPOCHS_FOLDER = "epochs"  # checkpoints and weights of a launch with whole epochs
+CHECKPOINT_PREFIX = "checkpoint-"  # of the names of files in this folder
 
 DataKind = Literal["real", "synthetic"]
 Purpose = Literal["measure", "tune", "probe"]
@@ -49,7 +52,8 @@ class Request:
     ceilings. settings: what differs from the stock lane, as names and values of the adapter. environment: variables
     that must exist when the process starts; the engine sets them and the worker verifies them. full_proof: whether to
     prove everything and to time single steps, which a cell needs once in a run. Otherwise the launch proves weights,
-    logits and the training loop.
+    logits and the training loop. keep_weights: whether to write the weights of the last and the best epoch; only with
+    whole epochs. environment_digest: of the image or the packages; a checkpoint is continued only where it is the same.
     """
 
     cell: Cell
@@ -63,6 +67,8 @@ class Request:
     settings: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     full_proof: bool = True
+    keep_weights: bool = False
+    environment_digest: str = ""
     schema: int = SCHEMA
 
     @property

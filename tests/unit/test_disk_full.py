@@ -156,7 +156,7 @@ def test_a_record_that_finds_no_space_is_repeated_by_resume(tmp_path, monkeypatc
 IMPORTS = {
     "the worker says so": "import pathlib; pathlib.Path('/dev/full').write_text('x')",
     "the worker cannot write its result": (
-        "from scenarios.contract import codec; codec.open = lambda *a, **k: open('/dev/full', 'w', encoding='utf-8')"
+        "from scenarios.contract import codec; codec.open = lambda *a, **k: open('/dev/full', 'wb')"
     ),
 }
 

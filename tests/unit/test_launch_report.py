@@ -13,8 +13,10 @@ from kit.execution.workflow import Downloads, PreparedRun
 from kit.host.load import Load
 from kit.model.environment import EnvironmentKey
 from kit.model.progress import Outcome, PlainProgress, Silent
-from kit.planning.estimates import Estimate, Pace
+from kit.planning import catalog
+from kit.planning.estimates import INFERENCE_S, Estimate, Pace, request_seconds
 from scenarios.contract.cell import CEILINGS
+from scenarios.contract.progress import EpochProgress
 from scenarios.contract.reasons import Code, Reason, Status
 from tests import examples
 from tests.examples import cell, failed, planned, record, request
@@ -88,6 +90,25 @@ def test_with_several_launches_each_one_and_each_round_has_a_line() -> None:
         "Round 4: 1 launch, 10 s",
     ]
     assert report.outcome() == Outcome("2 cells, 7 launches")
+
+
+def test_epochs_are_shown_with_the_time_that_is_left_and_logged_once_a_minute() -> None:
+    now = 0.0
+    shown, lines = Shown(), list[str]()
+    report = LaunchReport(shown, PlainProgress(lines.append), examples.plan([planned()]), lambda: now)
+    wanted = [request(cell(framework=name)) for name in ("torch", "tensorflow")]
+    report.expect(wanted)
+    report.start(wanted[0])
+    typical_s = [request_seconds(each, catalog.scenarios()) for each in wanted]
+    for epoch in range(1, 6):
+        now = 40.0 * epoch
+        report.epoch(EpochProgress(epoch, 25, 0.8123, 40.0))
+        own_s = 40.0 * (25 - epoch) + INFERENCE_S
+        # The other cell takes longer than its typical time by the same factor as this one.
+        assert shown.left[-1] == pytest.approx(own_s + typical_s[1] / typical_s[0] * (now + own_s))
+    assert shown.texts[-1] == "mnist-cnn in PyTorch, epoch 5 of 25, 81.2% test accuracy"
+    reached = [line.partition(", 81.2% test accuracy, about ")[0] for line in lines]
+    assert reached == [f"mnist-cnn/torch/cpu/stock/fp32/b64: epoch {epoch} of 25" for epoch in (2, 4)]
 
 
 def test_names_say_only_what_differs() -> None:
