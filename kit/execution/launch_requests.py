@@ -1,4 +1,5 @@
-"""Make the request of a launch: to measure a cell, to search for its settings, or to probe the machine's ceilings."""
+"""Make the request of a launch: to measure a cell, to search for its settings, to probe the machine's ceilings, or to
+use trained weights."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,7 +8,7 @@ from kit.model.plan import Plan, PlannedLaunch
 from kit.planning.profiles import budget, find_profile, search_budget
 from scenarios.contract import allocators
 from scenarios.contract.cell import CEILINGS, Cell
-from scenarios.contract.request import Budget, DataKind, Request
+from scenarios.contract.request import Budget, DataKind, Purpose, Request
 from scenarios.spec import Scenario, digest
 
 TUNING_TEST_IMAGES = 1000  # inference is tried on these
@@ -47,4 +48,25 @@ def probing(plan: Plan, cell: Cell, threads: int) -> Request:
         data="synthetic",
         budget=Budget(),
         purpose="probe",
+    )
+
+
+def using_weights(
+    purpose: Purpose, trained: Cell, framework: str, scenario: Scenario, threads: int, pictures: int = 0
+) -> Request:
+    """Return the request to predict or to export on the CPU, in the stock lane.
+
+    trained: the cell that the weights come from. scenario: of this cell, with its number of hidden layers.
+    """
+    cell = Cell(scenario.name, scenario.variant, framework, "cpu", 1, "stock", "fp32", scenario.batch)
+    return Request(
+        cell=replace(cell, hidden_layers=trained.hidden_layers),
+        launch=1,
+        spec=digest(scenario),
+        seed=0,
+        threads=threads,
+        data="synthetic",
+        budget=Budget(),
+        purpose=purpose,
+        pictures=pictures,
     )
