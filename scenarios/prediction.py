@@ -83,10 +83,10 @@ def _predict(model: Model, scenario: Scenario, io: Path, names: Sequence[str]) -
     found: Iterator[list[float]] = iter(())
     if readable:
         images = np.divide(np.stack(readable), np.float32(255), dtype=np.float32)
-        chances = probabilities(scenario, model.logits(images))
-        if not np.isfinite(chances).all():
-            raise Refused(Code.INVALID_WEIGHTS, "With these weights, the output of the network is not a number.")
-        found = iter(chances.clip(0, 1).tolist())
+        logits = model.logits(images)
+        if not np.isfinite(logits).all():
+            raise Refused(Code.INVALID_WEIGHTS, f"With the weights of {WEIGHTS_FILE}, the output is not a number.")
+        found = iter(probabilities(scenario, logits).clip(0, 1).tolist())
     for pixels in read:
         yield Prediction([], pixels) if isinstance(pixels, str) else Prediction(next(found))
 
