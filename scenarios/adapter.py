@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from scenarios.weights import Weights
 Images = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
 Logits = npt.NDArray[np.float32]
-
+State = dict[str, npt.NDArray[Any]]  # of a training, by name
 
 Axes = dict[str, dict[str, list[str]]]  # values by objective and setting, the stock lane's value first
 KernelName = Literal["matmul", "convolution nchw", "convolution nhwc", "memory", "upload", "launch"]
@@ -167,6 +167,19 @@ class Model(Protocol):
 
     def load(self, weights: Weights) -> None:
         """Replace the weights and reset the optimizer (state zero, step 0)."""
+
+    def state(self) -> State:
+        """Return copies of everything that the next epoch depends on, apart from its number and the options.
+
+        These are the weights, by their canonical names, and under names of the adapter: the optimizer's state, its step
+        count, and random state that (options.seed, epoch) does not determine.
+        """
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Continue from the state of a model with the same options and scenario, maybe of another process.
+
+        Raise ValueError if the state does not fit.
+        """
 
     def step(self, images: Images, labels: Labels) -> float:
         """Train one step on this batch, with dropout, through the code path of `train_epoch`. Return the mean loss

@@ -3,6 +3,7 @@
 Or search for the settings of a cell, or measure the machine's ceilings through a framework.
 """
 
+import importlib.util
 import math
 import os
 import time
@@ -18,7 +19,8 @@ from scenarios.contract import allocators
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import REFERENCE_FILE, Request
 from scenarios.contract.result import Evidence, Result, Timings
-from scenarios.measuring import ceilings, step_timing, telemetry
+from scenarios.measuring import ceilings, checkpoints, step_timing, telemetry
+from scenarios.measuring.epoch_files import EpochFiles
 from scenarios.measuring.inference import infer
 from scenarios.measuring.training import train
 from scenarios.measuring.window_meter import WindowMeter
@@ -77,7 +79,8 @@ def measure_launch(launch: Launch) -> None:
         initial_digest = weights.digest(model.weights())
         if initial_digest != weights.digest(initial):
             raise Refused(Code.REFERENCE_MISMATCH, "The framework did not keep the initial weights that were loaded.")
-    train_and_infer(launch, model, scenario, loaded.train, test)
+    files = epoch_files(request, scenario, launch.io, loaded.digest) if request.budget.epochs is not None else None
+    train_and_infer(launch, model, scenario, loaded.train, test, files)
     evidence = Evidence(
         placement=model.placement(),
         versions=adapter.versions(),
@@ -125,13 +128,24 @@ def tune_launch(launch: Launch) -> None:
             ) from error
 
 
-def train_and_infer(launch: Launch, model: Model, scenario: Scenario, data: TrainSet, test: Arrays) -> None:
+def epoch_files(request: Request, scenario: Scenario, folder: Path, data_digest: str) -> EpochFiles:
+    """Return the files of a launch with whole epochs. Without safetensors, there are no checkpoints."""
+    bound_to = checkpoints.binding(request, data_digest) if has_safetensors() else None
+    if bound_to is None:
+        print("No checkpoints are written, because the package safetensors is missing.", flush=True)  # noqa: T201
+    return EpochFiles(request, scenario.label, folder, bound_to)
+
+
+def train_and_infer(
+    launch: Launch, model: Model, scenario: Scenario, data: TrainSet, test: Arrays, files: EpochFiles | None
+) -> None:
     """Train within the budget, then infer with the trained weights. This is the measured part."""
     budget = launch.request.budget
     meter = WindowMeter(budget, math.ceil(len(data) / scenario.batch))
     with launch.phase("training"):
         start = telemetry.read()
-        launch.draft = replace(launch.draft, training=train(model, scenario, data, test, meter))
+        trained = train(model, scenario, data, test, meter, files)
+        launch.draft = replace(launch.draft, training=trained, weights=files.weights if files else [])
         used = telemetry.between(start, telemetry.read(), model.device_peak_bytes())
         launch.draft = replace(launch.draft, telemetry=used)
     steady = meter.windows[meter.steady_from]
@@ -142,8 +156,13 @@ def train_and_infer(launch: Launch, model: Model, scenario: Scenario, data: Trai
         launch.draft = replace(launch.draft, inference=infer(model, scenario, test, seconds))
 
 
+def has_safetensors() -> bool:
+    """Return whether the package is installed. An interpreter of `--env` may lack it."""
+    return importlib.util.find_spec("safetensors") is not None
+
+
 def check_environment(request: Request) -> None:
-    """Raise Refused unless the engine set every requested variable before the process started."""
+    """Raise Refused unless the process has every requested variable and the packages that the request needs."""
     for name, value in request.environment.items():
         if os.environ.get(name) != value:
             raise Refused(
@@ -155,6 +174,12 @@ def check_environment(request: Request) -> None:
             Code.MISSING_PROOF,
             f"The library {library} should be preloaded, but is not.",
             "Install it where the launch runs. If the settings come from another machine, tune the cell again instead.",
+        )
+    if request.keep_weights and not has_safetensors():
+        raise Refused(
+            Code.WORKER_ERROR,
+            "The weights cannot be kept, because the package safetensors is missing.",
+            "Install it where the launch runs, or add --no-weights.",
         )
 
 

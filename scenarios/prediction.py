@@ -71,9 +71,12 @@ def export_launch(launch: Launch) -> None:
 def _weights(launch: Launch, scenario: Scenario) -> tuple[Weights, About]:
     """Return the weights of the launch and what their file says about them. Raise Refused if they are not valid."""
     try:
-        return weights_file.read(launch.io / WEIGHTS_FILE, scenario)
+        weights, about = weights_file.read(launch.io / WEIGHTS_FILE, scenario)
     except weights_file.WeightsError as error:
         raise Refused(Code.INVALID_WEIGHTS, str(error)) from error
+    if about.digest != launch.request.weights_digest:
+        raise Refused(Code.INVALID_WEIGHTS, f"{WEIGHTS_FILE} does not hold the weights that the launch kept.")
+    return weights, about
 
 
 def _predict(model: Model, scenario: Scenario, io: Path, names: Sequence[str]) -> Iterator[Prediction]:

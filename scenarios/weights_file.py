@@ -68,7 +68,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str,
     """Write NumPy arrays as a safetensors file, by rename. Raise OSError."""
     from safetensors.numpy import save
 
-    write_bytes(path, save(dict(tensors), dict(metadata)))
+    # safetensors reads the memory of an array as if its rows were in order.
+    in_order = {name: np.asarray(value, order="C") for name, value in tensors.items()}
+    write_bytes(path, save(in_order, dict(metadata)))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, str]]:

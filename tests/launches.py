@@ -10,6 +10,7 @@ from kit.execution.launch import ReadyLaunch, RunContext, run_launch
 from kit.model.environment import Environment
 from kit.model.launch import Completion, LaunchFolder, Limits
 from kit.model.record import Record
+from kit.storage.kept_files import KeptPaths
 from kit.storage.reference_cache import ReferenceCache
 from scenarios.contract import codec
 from scenarios.contract.reasons import Status
@@ -42,6 +43,7 @@ def ready_launch(folder: Path) -> ReadyLaunch:
         data_note="synthetic: requested",
         work=folder / "work" / "launch",
         log=folder / "logs" / "launch.log",
+        kept=KeptPaths(*(folder / name / "launch" for name in ("weights", "checkpoints", "checkpoints"))),
     )
 
 

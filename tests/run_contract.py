@@ -30,7 +30,7 @@ from scenarios.contract.cell import Device
 
 SUITE = Path(__file__).parent / "contract"
 # The other tests do not depend on the lane.
-TUNED = "test_model or test_training or test_wrong_adapters or (test_proof and not catdog)"
+TUNED = "test_model or test_training or test_state or test_wrong_adapters or (test_proof and not catdog)"
 IMPORTED = "exchange_import"
 
 

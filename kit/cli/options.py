@@ -147,6 +147,9 @@ class Measuring:
     memory: Annotated[int | None, option(MACHINE, "SIZE", "Memory limit per launch, for example 4g.", parse_bytes)] = (
         None
     )
+    no_weights: Annotated[
+        bool, option(OUTPUT, None, "Full profile: do not keep trained weights.", flag="--no-weights")
+    ] = False
     identify: Annotated[bool, option(OUTPUT, None, "Name host, user and GPU UUIDs in results.", flag="--identify")] = (
         False
     )
@@ -188,6 +191,7 @@ class Measuring:
             tune_s=self.tune,
             pinned=read_pins(self.settings) if self.settings else {},
             rounds=self.rounds,
+            keep_weights=not self.no_weights,
         )
 
     def earlier(self, out: Path = DEFAULT_OUT) -> RunFolder | None:

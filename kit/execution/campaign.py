@@ -159,10 +159,11 @@ class _Campaign:
 
     def run(self, *, retry_failed: bool) -> None:
         """Run all launches, round by round."""
-        for side in self.sides:
-            side.folder.clean()
+        # First, because a container of a killed run may still write its checkpoints.
         for leftover in self.engine.sweep(lambda run: False):  # this process has the lock, so no other run is alive
             self.progress.line(f"Removed what a dead run left: {leftover}")
+        for side in self.sides:
+            side.folder.clean()
         rounds = self._rounds(retry_failed=retry_failed)
         if (first := next(rounds, None)) is None:
             return
@@ -248,7 +249,7 @@ class _Campaign:
             report.start(launch.request)
             side.folder.require_space()
             with interrupts.deferred():
-                record = side.run(launch, interrupts.pending)
+                record = side.run(launch, interrupts.pending, report.epoch)
             yield side, launch, record
             if interrupts.pending():
                 raise KeyboardInterrupt

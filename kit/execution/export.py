@@ -13,9 +13,9 @@ from kit.model.progress import Outcome, Progress
 from kit.planning import catalog
 from kit.planning.selection import pick
 from kit.storage.files import disk_errors, write_atomic
-from kit.storage.kept_weights import KeptWeights, find_weights
 from kit.storage.run_folder import RunFolder
 from kit.storage.safe_read import read_untrusted
+from kit.storage.trained_weights import TrainedWeights, find_weights
 from scenarios.catalog import scenario_of
 from scenarios.contract.reasons import REPORT, Reason
 from scenarios.contract.request import MODEL_FILE
@@ -25,7 +25,7 @@ MODEL_LIMIT = 2 << 30  # of an ONNX file without external data, which is one pro
 REMEDY = "Choose another file with --onnx."
 
 
-def find_cell(folder: RunFolder, key: str) -> KeptWeights:
+def find_cell(folder: RunFolder, key: str) -> TrainedWeights:
     """Return the weights of a cell. Raise UsageError, which lists the cells with weights, if it has none."""
     kept = find_weights(folder)
     for each in kept:
@@ -38,7 +38,7 @@ def find_cell(folder: RunFolder, key: str) -> KeptWeights:
     raise unknown("cell with weights", key, {each.cell.key for each in kept})
 
 
-def export(weights: KeptWeights, target: Path, engine: Engine, progress: Progress) -> None:
+def export(weights: TrainedWeights, target: Path, engine: Engine, progress: Progress) -> None:
     """Write the ONNX model of a trained network.
 
     Raise UsageError if `target` exists, if the weights are not valid or if the catalog lacks the scenario. Raise
@@ -50,7 +50,7 @@ def export(weights: KeptWeights, target: Path, engine: Engine, progress: Progres
     if scenario is None:
         raise UsageError(f"The catalog has no {weights.cell.key}.", "Use the kit that trained it.")
     pick("framework", [EXPORTER], list(catalog.frameworks()), [])
-    request = using_weights("export", weights.cell, EXPORTER, scenario, len(usable_cpus()))
+    request = using_weights("export", weights, EXPORTER, scenario, len(usable_cpus()))
     with environments("weights", engine, [EXPORTER], progress) as made, work_folder(weights) as scratch:
         with progress.phase("Export") as phase:
             result = run_unmeasured("weights", engine, made[EXPORTER], request, scratch, weights)

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from kit.engines.base import Engine
-from kit.execution.classify import Execution, classify
+from kit.execution.classify import Classification, Execution, classify
+from kit.execution.epoch_watch import EpochWatch, OnEpoch
 from kit.host.privacy import redact
 from kit.host.sampling.sampler import Sampler
 from kit.model.environment import Environment
@@ -25,12 +26,15 @@ from kit.model.launch import Completion, LaunchFolder, Limits
 from kit.model.machine import Machine
 from kit.model.plan import PlannedLaunch
 from kit.model.record import Image, Record
+from kit.storage import kept_files
 from kit.storage.files import disk_errors
+from kit.storage.kept_files import KeptPaths
 from kit.storage.reference_cache import ReferenceCache
+from kit.storage.run_folder import SCRATCH
 from kit.storage.safe_read import read_untrusted
 from scenarios.contract.codec import write
 from scenarios.contract.reasons import Code, Reason, Status
-from scenarios.contract.request import REQUEST_FILE, RESULT_FILE, Request
+from scenarios.contract.request import PROGRESS_FILE, REQUEST_FILE, RESULT_FILE, Request
 from scenarios.contract.result import Result
 
 RESULT_LIMIT = 16 << 20
@@ -67,8 +71,9 @@ class ReadyLaunch:
     """A launch that can start.
 
     data: folder with the prepared data sets; None if the worker generates its data. data_note: where the data comes
-    from. work: folder for this launch only; it is created and removed here. log: where the log is kept. max_rate: the
-    images/s that the machine's ceilings allow in training.
+    from. work: folder for this launch only; it is created and removed here. log: where the log is kept. kept:
+    where its checkpoints and its trained weights are kept. max_rate: the images/s that the machine's ceilings allow in
+    training.
     """
 
     request: Request
@@ -78,16 +83,21 @@ class ReadyLaunch:
     data_note: str
     work: Path
     log: Path
+    kept: KeptPaths
     max_rate: float = math.inf
 
     @property
     def folder(self) -> LaunchFolder:
         """Return what the engine gets."""
-        return LaunchFolder(scratch=self.work / "io", data=self.data, log=self.work / "log")
+        return LaunchFolder(scratch=self.work / SCRATCH, data=self.data, log=self.work / "log")
 
 
-def run_launch(context: RunContext, ready: ReadyLaunch, stopped: Callable[[], bool]) -> Record:
-    """Run one launch to its end and return its record.
+def run_launch(
+    context: RunContext, ready: ReadyLaunch, stopped: Callable[[], bool], on_epoch: OnEpoch = lambda progress: None
+) -> Record:
+    """Run one launch to its end and return its record. However it ends, its checkpoints are kept.
+
+    on_epoch: called after each whole epoch.
 
     Raise KeyboardInterrupt if `stopped` ended it, and DiskError if the disk was full or its files cannot be written.
     """
@@ -95,20 +105,27 @@ def run_launch(context: RunContext, ready: ReadyLaunch, stopped: Callable[[], bo
     try:
         with disk_errors(ready.work):
             warnings += _lay_out(context, ready)
-        execution = execute(context, ready, stopped)
+        watch = EpochWatch(ready.folder.scratch / PROGRESS_FILE, on_epoch)
+
+        def watched() -> bool:
+            watch.look()
+            return stopped()
+
+        execution = execute(context, ready, watched)
         if stopped():
             raise KeyboardInterrupt
         classification = classify(ready.request, execution, ready.max_rate)
         warnings += execution.completion.warnings
         if classification.reason is None:
             warnings += _use_cache(lambda: context.references.keep(ready.request, ready.folder.scratch))
+            classification = _keep_weights(ready, classification)
         with disk_errors(ready.log):
             if ready.folder.log.exists():
                 ready.folder.log.replace(ready.log)  # replaces a link, which may come from a stranger
         if classification.reason is not None and classification.reason.code is Code.DISK_FULL:
             raise DiskError(classification.reason.message, classification.reason.remedy)
     finally:
-        warnings += _clear(ready.work)
+        warnings += _clear(ready)
     clean = _cleaner(context)
     return _record(
         context,
@@ -180,6 +197,7 @@ def _lay_out(context: RunContext, ready: ReadyLaunch) -> list[str]:
     if ready.work.exists():  # left by the search of this cell, which uses the same folder
         shutil.rmtree(ready.work)
     scratch.mkdir(parents=True)
+    kept_files.lend_checkpoints(ready.kept.resumed, scratch)
     write(scratch / REQUEST_FILE, ready.request)
     return _use_cache(lambda: context.references.lend(ready.request, scratch))
 
@@ -201,9 +219,28 @@ def result_file(scratch: Path) -> bytes | Exception | None:
         return error
 
 
-def _clear(work: Path) -> list[str]:
-    """Remove the folder of the launch. Return a warning if the worker left something that cannot be removed."""
+def _keep_weights(ready: ReadyLaunch, classification: Classification) -> Classification:
+    """Move the trained weights of an ok launch. Its result then names them as they are in the run.
+
+    Raise DiskError. Return that the result is not valid if it names a file that is missing or not a plain one.
+    """
+    result = classification.result
+    assert result is not None, "a launch that is ok has a result"
     try:
+        with disk_errors(ready.kept.weights):
+            kept = kept_files.keep_weights(ready.folder.scratch, result.weights, ready.kept.weights)
+    except ValueError as error:
+        reason = Reason.of(Code.INVALID_RESULT, f"The worker's weights cannot be kept: {error}.")
+        return dataclasses.replace(classification, reason=reason)
+    return Classification(None, dataclasses.replace(result, weights=kept))
+
+
+def _clear(ready: ReadyLaunch) -> list[str]:
+    """Remove the folder of the launch, but keep its checkpoints. Return a warning if the worker left something that
+    cannot be removed."""
+    work = ready.work
+    try:
+        kept_files.take_checkpoints(ready.folder.scratch, ready.kept.checkpoints)
         if work.exists():
             shutil.rmtree(work)
     except OSError as error:

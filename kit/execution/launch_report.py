@@ -1,6 +1,8 @@
 """Report launches to the user: what runs now, the time that is left, and a line for each cell and round."""
 
-from collections.abc import Sequence
+import copy
+import time
+from collections.abc import Callable, Sequence
 
 from kit.execution import tuned_settings
 from kit.model.formatting import format_about, format_count, format_duration
@@ -8,27 +10,34 @@ from kit.model.plan import Plan
 from kit.model.progress import Outcome, Phase, Progress
 from kit.model.record import Record
 from kit.planning import catalog
-from kit.planning.estimates import Pace, request_seconds
+from kit.planning.estimates import INFERENCE_S, Pace, request_seconds
 from scenarios.contract.cell import CEILINGS, Cell
+from scenarios.contract.progress import EpochProgress
 from scenarios.contract.reasons import Status
 from scenarios.contract.request import Request
 
+LOG_S = 60.0  # minimum time between two lines of the log about epochs
 DEVICES = {"cpu": "the CPU", "cuda": "the GPU"}
 
 
 class LaunchReport:
     """Report the launches of one phase.
 
-    A terminal shows the launch that runs and the newest figure. A log gets a line for the first launch of each cell,
-    for a later launch that ends otherwise, and for each round if there are several.
+    A terminal shows the launch that runs, with its newest epoch, and the newest figure. A log gets a line for the first
+    launch of each cell, for a later launch that ends otherwise, for each round if there are several, and for epochs, at
+    most one in LOG_S.
     """
 
-    def __init__(self, phase: Phase, progress: Progress, plan: Plan) -> None:
+    def __init__(
+        self, phase: Phase, progress: Progress, plan: Plan, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._phase, self._progress = phase, progress
         self._several_devices = len({launch.cell.device for launch in plan.launches}) > 1
         self._scenarios = catalog.scenarios()
         self._titles = {name: framework.title for name, framework in catalog.frameworks().items()}
         self._pace = Pace()
+        self._clock = clock
+        self._began = self._spoke_at = clock()
         self._coming: list[tuple[Request, float]] = []  # with typical seconds
         self._rounds = False
         self._logged: set[tuple[str, bool, Status]] = set()
@@ -42,7 +51,22 @@ class LaunchReport:
 
     def start(self, request: Request) -> None:
         """Report that a launch begins."""
+        self._began = self._spoke_at = self._clock()
         self._phase.now(self.name(request.cell), self._left_s())
+
+    def epoch(self, progress: EpochProgress) -> None:
+        """Report an epoch of the launch that began last."""
+        request, typical_s = self._coming[0]
+        own_s = (progress.epochs - progress.epoch) * progress.epoch_s + INFERENCE_S
+        now = self._clock()
+        pace = copy.deepcopy(self._pace)
+        pace.add(request.cell.key, typical_s, now - self._began + own_s)
+        left_s = own_s + pace.left_s((coming.cell.key, typical) for coming, typical in self._coming[1:])
+        reached = f"epoch {progress.epoch} of {progress.epochs}, {progress.test_accuracy:.1%} test accuracy"
+        self._phase.now(f"{self.name(request.cell)}, {reached}", left_s)
+        if now - self._spoke_at >= LOG_S:
+            self._spoke_at = now
+            self._progress.log(f"{request.cell.key}: {reached}, {format_about(left_s)} left")
 
     def finish(self, record: Record, *, of_base: bool) -> None:
         """Report the record of the launch that began last."""

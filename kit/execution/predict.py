@@ -16,9 +16,9 @@ from kit.model.progress import Outcome, Progress
 from kit.planning import catalog
 from kit.planning.selection import DEFAULT_VARIANT, pick
 from kit.storage.files import disk_errors
-from kit.storage.kept_weights import KeptWeights, find_weights
 from kit.storage.run_folder import RunFolder
 from kit.storage.safe_read import read_plain, read_untrusted
+from kit.storage.trained_weights import TrainedWeights, find_weights
 from scenarios.catalog import scenario_of
 from scenarios.contract.reasons import Code, Reason
 from scenarios.contract.request import PICTURES, THUMBNAILS, picture_name
@@ -37,7 +37,9 @@ class _Answer:
     thumbnails: Sequence[bytes | None]
 
 
-def choose_weights(folder: RunFolder, scenario: Scenario, frameworks: Sequence[str] | None) -> dict[str, KeptWeights]:
+def choose_weights(
+    folder: RunFolder, scenario: Scenario, frameworks: Sequence[str] | None
+) -> dict[str, TrainedWeights]:
     """Return the weights that each framework uses: its own, or those of another framework if it has none.
 
     frameworks: None for those with weights in the run. Of several launches, prefer the stock lane and the published
@@ -109,7 +111,7 @@ def predict(
     )
 
 
-def _unusual(weights: KeptWeights, scenario: Scenario) -> tuple[object, ...]:
+def _unusual(weights: TrainedWeights, scenario: Scenario) -> tuple[object, ...]:
     cell = weights.cell
     varied = cell.batch != scenario.batch, cell.hidden_layers is not None, cell.workers is not None
     return cell.lane != "stock", *varied, cell.key, weights.launch
@@ -125,14 +127,14 @@ def _unreadable(path: Path) -> str:
 
 
 def _ask(
-    engine: Engine, environment: Environment, weights: KeptWeights, scenario: Scenario, pictures: Sequence[Path]
+    engine: Engine, environment: Environment, weights: TrainedWeights, scenario: Scenario, pictures: Sequence[Path]
 ) -> _Answer | Reason:
     """Let one framework predict. Return its answer, or why there is none."""
     own = scenario_of(weights.cell, catalog.scenarios())
     if own is None:
         return Reason.of(Code.SPEC_MISMATCH, f"The catalog has no {weights.cell.key}.", "Use the kit that trained it.")
     threads = len(usable_cpus())
-    request = using_weights("predict", weights.cell, environment.framework, own, threads, len(pictures))
+    request = using_weights("predict", weights, environment.framework, own, threads, len(pictures))
     with work_folder(weights) as scratch:
         with disk_errors(scratch):
             (scratch / PICTURES).mkdir()

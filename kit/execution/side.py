@@ -10,6 +10,7 @@ from typing import TypeGuard, TypeVar
 from kit.analysis.ceilings import best_ceilings, max_training_rate
 from kit.datasets.service import ResolvedData
 from kit.execution import launch_requests
+from kit.execution.epoch_watch import OnEpoch
 from kit.execution.launch import ReadyLaunch, RunContext, UnstartedLaunch, run_launch, unstarted_record
 from kit.execution.resolve import ResolvedLaunch, Resolver
 from kit.execution.tuned_settings import TunedSettings
@@ -18,6 +19,8 @@ from kit.model.launch import Limits
 from kit.model.plan import PlannedLaunch
 from kit.model.record import Record
 from kit.planning import catalog
+from kit.storage.files import disk_errors
+from kit.storage.kept_files import remove_checkpoints
 from kit.storage.run_folder import RunFolder
 from scenarios.catalog import scenario_of
 from scenarios.contract.reasons import Reason
@@ -72,8 +75,8 @@ class Side:
                 probes.append(self._make_ready(request, launch.environment))
         return probes
 
-    def run(self, launch: ReadyLaunch, stopped: Callable[[], bool]) -> Record:
-        """Run a launch, see `run_launch`, and save its record.
+    def run(self, launch: ReadyLaunch, stopped: Callable[[], bool], on_epoch: OnEpoch) -> Record:
+        """Run a launch, see `run_launch`, and save its record. If it is ok, remove its checkpoints then.
 
         The first launch of a cell does the full proof. If it fails, the next one does.
         """
@@ -86,8 +89,11 @@ class Side:
                 request=replace(launch.request, full_proof=cell.key not in self._proven),
                 max_rate=max_training_rate(best_ceilings(self.folder.records("probe")), cell, scenario),
             )
-        record = run_launch(self.context, launch, stopped)
+        record = run_launch(self.context, launch, stopped, on_epoch)
         self.folder.save(record)
+        if record.ok:
+            with disk_errors(launch.kept.checkpoints):
+                remove_checkpoints(launch.kept.checkpoints)
         if _has_full_proof(record):
             self._proven.add(record.key)
         return record
@@ -125,12 +131,19 @@ class Side:
             data_note=data.note if data else "",
             work=self.folder.work(request),
             log=self.folder.log(request),
+            kept=self.folder.kept(request),
         )
 
     def _request(self, launch: ResolvedLaunch, settings: Mapping[str, str]) -> Request:
         threads = len(self.limits.cpus)
         return launch_requests.measuring(
-            self.folder.plan, launch.planned, launch.scenario, launch.data.kind, threads, settings
+            self.folder.plan,
+            launch.planned,
+            launch.scenario,
+            launch.data.kind,
+            threads,
+            settings,
+            launch.environment.digest,
         )
 
 

@@ -28,8 +28,8 @@ from kit.model.launch import LaunchFolder, Limits
 from kit.model.progress import Progress
 from kit.planning import catalog
 from kit.storage.files import disk_errors
-from kit.storage.kept_weights import KeptWeights
 from kit.storage.run_folder import RunFolder
+from kit.storage.trained_weights import TrainedWeights
 from scenarios.contract.codec import write
 from scenarios.contract.reasons import Code, Reason
 from scenarios.contract.request import REQUEST_FILE, WEIGHTS_FILE, Request
@@ -77,7 +77,7 @@ def environments(
 
 
 @contextmanager
-def work_folder(weights: KeptWeights) -> Iterator[Path]:
+def work_folder(weights: TrainedWeights) -> Iterator[Path]:
     """Make a scratch folder with a copy of these weights, and remove it at the end. Raise DiskError."""
     with disk_errors(cache_folder(), DISK_REMEDY):
         cache_folder().mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def run_unmeasured(
     environment: Environment,
     request: Request,
     scratch: Path,
-    weights: KeptWeights,
+    weights: TrainedWeights,
 ) -> Result | Reason:
     """Run one launch to its end. Return its result, or why it has none. Keep the log of a failure.
 

@@ -84,7 +84,8 @@ class Plan(Document):
     settings of tuned cells for which no search is needed. against: id of the run that was measured in the same rounds,
     or None. rounds: number of launches of each cell, after which the standard profile adds no more; None for the number
     of the profile. environments: digest by `framework/device` of environments that an earlier run used and that this
-    run uses again. The others are those of today's packages.
+    run uses again. The others are those of today's packages. keep_weights: whether launches with whole epochs keep the
+    weights of their last and their best epoch.
     """
 
     run: RunId
@@ -107,6 +108,7 @@ class Plan(Document):
     against: RunId | None = None
     rounds: Annotated[int, Field(ge=1, le=MAX_ROUNDS)] | None = None
     environments: dict[str, Digest] = Field(default_factory=dict)
+    keep_weights: bool = True
 
     def earlier_environment(self, key: EnvironmentKey) -> str | None:
         """Return the digest of the environment of an earlier run that the plan uses again, or None."""

@@ -5,6 +5,7 @@ an effective rate. The figures for the CPU are rounded from launches on a machin
 for CUDA stand for one mid-range GPU. On other machines they are wrong by a factor of a few, so timeouts are generous.
 """
 
+import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from scenarios.catalog import Scenarios, scenario_of
 from scenarios.contract import allocators
 from scenarios.contract.cell import Device
 from scenarios.contract.request import Budget, Request
-from scenarios.spec import DATASETS, Scenario
+from scenarios.spec import DATASETS, Adadelta, Adam, Scenario, Sgd, parameters
 from scenarios.spec.flops import forward_flops
 
 
@@ -80,6 +81,9 @@ INFERENCE_S = 4  # latency and throughput windows with their warm-up
 REFERENCE_GFLOPS = 5  # numpy in float64, for the proof
 REFERENCE_PASSES = 8  # passes of the reference in the full proof, counted in forward passes; other proofs have one
 DOWNLOAD_BYTES_PER_S = 12_500_000  # 100 Mbit/s
+KEPT_FILES = 2  # weights of the last and the best epoch
+CHECKPOINTS = 2  # of the launch that runs
+SLOTS: dict[type, int] = {Sgd: 0, Adam: 2, Adadelta: 2}  # values that an optimizer keeps for each weight
 COMPRESSION: dict[Device, float] = {"cpu": 0.4, "cuda": 0.55}  # bytes of wheels per byte on disk
 
 
@@ -177,6 +181,16 @@ def environment_cost(framework: str, device: Device) -> EnvironmentCost:
     return EnvironmentCost(cost.seconds + cost.bytes * COMPRESSION[device] / DOWNLOAD_BYTES_PER_S, cost.bytes)
 
 
+def weights_bytes(launches: Collection[PlannedLaunch], plan: Plan, scenarios: Scenarios) -> int:
+    """Return the size of the weights that these launches keep, and of the checkpoints of the largest one."""
+    found = [find_scenario(launch, scenarios) for launch in launches]
+    sizes = [4 * sum(math.prod(p.shape) for p in parameters(scenario)) for scenario in found]
+    checkpoints = [
+        CHECKPOINTS * size * (1 + SLOTS[type(scenario.optimizer)]) for size, scenario in zip(sizes, found, strict=True)
+    ]
+    return KEPT_FILES * plan.keep_weights * sum(sizes) + max(checkpoints, default=0)
+
+
 @dataclass(frozen=True)
 class Estimate:
     """Total time and disk space of a plan. lines: the parts of the totals, for people."""
@@ -203,7 +217,8 @@ def estimate(
     used = {launch.environment_key for launch in launches}
     needed = sorted(used - set(ready))
     costs = [environment_cost(framework, device) for framework, device in needed]
-    building_s, disk_bytes = sum(c.seconds for c in costs), sum(c.bytes for c in costs)
+    building_s, building_bytes = sum(c.seconds for c in costs), sum(c.bytes for c in costs)
+    disk_bytes = building_bytes
     profile = PROFILES[plan.profile]
     measuring_s = runs * sum(planned_seconds(launch, profile, plan.epochs, scenarios) for launch in launches)
     lines = [f"{format_count(runs * len(launches), 'launch')}: about {format_duration(measuring_s)}"]
@@ -224,11 +239,16 @@ def estimate(
         count = format_count(runs * len(probes), "probe")
         lines.append(f"{count} of this machine's ceilings: about {format_duration(probing_s)}")
         measuring_s += probing_s
+    if profile.budget is None:  # whole epochs
+        kept_bytes = runs * weights_bytes(launches, plan, scenarios)
+        what = "Trained weights and checkpoints" if plan.keep_weights else "Checkpoints"
+        lines.append(f"{what}: about {format_bytes(kept_bytes)} of disk space")
+        disk_bytes += kept_bytes
     if needed:
         names = ", ".join(f"{framework} {device}" for framework, device in needed)
         lines.append(
             f"{format_count(len(needed), 'environment')} to build ({names}): about "
-            f"{format_duration(building_s)}, {format_bytes(disk_bytes)} of disk space"
+            f"{format_duration(building_s)}, {format_bytes(building_bytes)} of disk space"
         )
     return Estimate(measuring_s + building_s, disk_bytes, tuple(lines))
 

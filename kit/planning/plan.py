@@ -45,7 +45,7 @@ class Options:
     the published number. budget_s, pinned: see Plan. timeout_s: limit for one launch; default: from an estimate.
     memory_bytes, threads, gpus: default: what the machine has when the run starts. tune_s: duration of the search for
     the settings of one cell; default: a minute, or more if processes start slowly. rounds: number of launches of each
-    cell; default: that of the profile, which may then add more.
+    cell; default: that of the profile, which may then add more. keep_weights: see Plan.
     """
 
     engine: str
@@ -63,6 +63,7 @@ class Options:
     tune_s: float | None = None
     pinned: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rounds: int | None = None
+    keep_weights: bool = True
 
 
 def make_plan(
@@ -124,6 +125,7 @@ def plan_cells(
         tune_s=options.tune_s,
         pinned=pinned,
         rounds=options.rounds,
+        keep_weights=options.keep_weights,
     )
 
 
@@ -132,6 +134,11 @@ def _check_numbers(options: Options, cells: Sequence[Cell], profile: Profile) ->
         raise UsageError(
             f"--epochs does not apply to the profile {profile.name}, because it does not train whole epochs.",
             "Add --profile full, or remove --epochs.",
+        )
+    if not options.keep_weights and profile.budget is not None:
+        raise UsageError(
+            f"--no-weights does not apply to the profile {profile.name}, which keeps no weights.",
+            "Add --profile full, or remove --no-weights.",
         )
     if options.budget_s is not None and not profile.precise:
         raise UsageError(

@@ -5,11 +5,14 @@
 <run>/records/<key with __ for />__<launch>.json   one file per launch of a cell
 <run>/probes/, tuning/                             the same for probes of the ceilings and searches for settings
 <run>/logs/<same name>.log                         the output of each launch
+<run>/weights/<same name>__last.safetensors        weights after the last epoch, and __best after the best one
+<run>/checkpoints/<same name>/                     checkpoints of a launch that did not end ok, for --resume
 <run>/work/                                        scratch folders of running launches
 """
 
 import gc
 import os
+import re
 import shlex
 import shutil
 from array import array
@@ -31,6 +34,7 @@ from kit.model.plan import Plan, PlannedLaunch
 from kit.model.record import Record
 from kit.model.run import Run, UnusableFile
 from kit.storage.files import TEMPORARY_SUFFIX, disk_errors, write_atomic
+from kit.storage.kept_files import KeptPaths, take_checkpoints
 from kit.storage.safe_read import read_plain
 from scenarios.contract.reasons import Status
 from scenarios.contract.request import Purpose, Request
@@ -39,7 +43,8 @@ T = TypeVar("T", bound=Document)
 
 PLAN_FILE, MACHINE_FILE, RUN_LOG = "plan.json", "machine.json", "run.log"
 RECORDS: dict[Purpose, str] = {"measure": "records", "probe": "probes", "tune": "tuning"}
-FOLDERS = (*RECORDS.values(), "logs", "work")
+FOLDERS = (*RECORDS.values(), "logs", "weights", "checkpoints", "work")
+SCRATCH = "io"  # in the scratch folder of a launch: what the worker sees
 MIN_FREE_BYTES = 512 << 20
 SETTLED = {Status.OK, Status.SKIPPED}
 UNWRITABLE = "Choose another folder with --out. Nothing was measured."
@@ -193,6 +198,24 @@ class RunFolder:
         """Return the file that keeps the output of a launch."""
         return self.path / "logs" / f"{file_stem(request.cell.key, request.launch)}.log"
 
+    def kept(self, request: Request) -> KeptPaths:
+        """Return where the files of a launch are kept.
+
+        A launch continues from its own checkpoints. A retry, which the plan does not have, continues from those of a
+        failed launch of its cell.
+        """
+        key, stem = request.cell.key, file_stem(request.cell.key, request.launch)
+        own = resumed = self._checkpoints / stem
+        if not own.exists() and not any((x.key, x.launch) == (key, request.launch) for x in self.plan.launches):
+            numbered = re.compile(re.escape(stem[: -len(f"{request.launch:03d}")]) + r"\d{3,}")
+            others = (path for path in self._checkpoints.glob("*") if numbered.fullmatch(path.name))
+            resumed = min(others, default=own)
+        return KeptPaths(self.path.absolute() / "weights" / stem, own, resumed)
+
+    @property
+    def _checkpoints(self) -> Path:
+        return self.path.absolute() / "checkpoints"
+
     def append_progress(self, text: str) -> None:
         """Append lines to the log of the run. Unless the run identifies its machine, remove personal data.
 
@@ -206,7 +229,7 @@ class RunFolder:
             file.writelines(f"{now} {line}\n" for line in text.splitlines())
 
     def clean(self) -> None:
-        """Remove scratch folders and temporary files of a killed run, and create missing folders.
+        """Remove scratch folders and temporary files of a killed run, but keep its checkpoints. Create missing folders.
 
         Nothing is removed through a link, because the folder may come from somebody else. Raise UsageError if a folder
         is a link, and DiskError.
@@ -221,6 +244,7 @@ class RunFolder:
                 leftover.unlink()
             for scratch in (self.path / "work").glob("*"):
                 if scratch.is_dir() and not scratch.is_symlink():
+                    take_checkpoints(scratch / SCRATCH, self._checkpoints / scratch.name)
                     shutil.rmtree(scratch)
                 else:
                     scratch.unlink()

@@ -14,6 +14,9 @@ REFERENCE_FILE = "reference.npz"
 WEIGHTS_FILE = "weights.safetensors"
 PICTURES, THUMBNAILS = "pictures", "thumbnails"
 MODEL_FILE = "model.onnx"
+PROGRESS_FILE = "progress.json"
+EPOCHS_FOLDER = "epochs"  # checkpoints and weights of a launch with whole epochs
+CHECKPOINT_PREFIX = "checkpoint-"  # of the names of files in this folder
 
 DataKind = Literal["real", "synthetic"]
 Purpose = Literal["measure", "tune", "probe", "predict", "export"]
@@ -60,7 +63,9 @@ class Request:
     as an ONNX model. settings: what differs from the stock lane, as names and values of the adapter. environment:
     variables that must exist when the process starts; the engine sets them and the worker verifies them. full_proof:
     whether to prove everything and to time single steps, which a cell needs once in a run. Otherwise the launch proves
-    weights, logits and the training loop.
+    weights, logits and the training loop. keep_weights: whether to write the weights of the last and the best epoch;
+    only with whole epochs. environment_digest: of the image or the packages; a checkpoint is continued only where it is
+    the same. weights_digest: of the trained weights that a prediction or an export uses.
     """
 
     cell: Cell
@@ -74,7 +79,10 @@ class Request:
     settings: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     full_proof: bool = True
+    keep_weights: bool = False
+    environment_digest: str = ""
     pictures: Count = 0
+    weights_digest: str = ""
     schema: int = SCHEMA
 
     @property

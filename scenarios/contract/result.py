@@ -3,8 +3,9 @@
 A run has up to millions of these objects, so they have slots, which need less memory.
 """
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from scenarios.contract import allocators
@@ -31,6 +32,9 @@ PARTS: dict[Purpose, tuple[str, ...]] = {
     "predict": ("predictions",),
     "export": ("model_digest",),
 }
+
+# The name of a file, without a folder.
+PLAIN_NAME = re.compile(r"[\w+-][\w.+-]{0,249}", re.ASCII)
 
 CeilingValue = Annotated[float, Range(MIN_POSITIVE, MAX_CEILING)]
 
@@ -82,17 +86,20 @@ class Epoch:
 class Training:
     """The training part of a launch.
 
-    windows: all windows, including the warm-up; the first window is the first step alone. steady_from: index of the
+    windows: all windows, including the warm-up; the first window is the first step alone. If the launch was resumed,
+    they are those of its last process. steady_from: index of the
     first window that counts. images_per_s: images of an epoch divided by its time, with stalls and the epoch boundary,
-    from the steady windows; with whole epochs, from the epochs after the first, if there are more. epoch_s: time of one
-    epoch of the published training set. projected: whether epoch_s is computed from images_per_s because no whole
-    epoch was timed. steps: number of steps in all. final_loss: training loss, in nats, at the end of the last window or
-    epoch. epochs: empty if no whole epoch was trained.
+    from the steady windows; with whole epochs, from those that are not the first of a process, if there are any.
+    epoch_s: time of one epoch of the published training set. projected: whether epoch_s is computed from images_per_s
+    because no whole epoch was timed. steps: number of steps in all. final_loss: training loss, in nats, at the end of
+    the last window or epoch. epochs: empty if no whole epoch was trained.
 
     The following are None in older results. median_images_per_s: median over the steady windows without an epoch
     boundary, or over the whole epochs. boundary_s: extra time of an epoch boundary (end of the iterator, shuffling,
     start of the next one); also None if it cannot be separated. stall_share: share of an epoch's time that is lost
     against `median_images_per_s`, by stalls and by the boundary.
+
+    resumed_from: for each time that the launch was resumed from a checkpoint, the number of epochs that were done.
     """
 
     windows: list[Window]
@@ -106,6 +113,7 @@ class Training:
     median_images_per_s: Rate | None = None
     boundary_s: Time | None = None
     stall_share: Share | None = None
+    resumed_from: list[Count] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +205,26 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptWeights:
+    """A file of trained weights, see `scenarios.weights_file`.
+
+    kind: `last` has the weights after the last epoch. `best` has those of the epoch with the highest test accuracy, the
+    first of equals; there is none if that is the last epoch. file: its name in the folder `weights` of the run. epoch:
+    from 1. test_accuracy: after this epoch. digest: `scenarios.weights.digest` of the weights.
+    """
+
+    kind: Literal["last", "best"]
+    file: str
+    epoch: Positive
+    test_accuracy: Share
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class Timings:
     """The duration of each part of the launch, in the order in which they run.
 
-    first_step_s and warmup_s are parts of training_s.
+    first_step_s and warmup_s are parts of training_s. If the launch was resumed, all are those of its last process.
     """
 
     import_s: Time
@@ -217,7 +241,8 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """What the worker's own process tree used while it trained, including the evaluation of whole epochs.
+    """What the worker's own process tree used while it trained, including the evaluation of whole epochs and the files
+    that it writes after each. If the launch was resumed, this is about its last process.
 
     from_at, to_at: begin and end of training. peak_rss_bytes: peak of the resident memory. cpu_s: user and system
     time. cpu_cores: cpu_s divided by the wall time. busy_threads: threads of the worker's process that computed for at
@@ -349,8 +374,8 @@ class Result:
 
     An `ok` result has all parts of its purpose. Any other status has a reason and the parts that were finished.
     step_timing: None if the budget counts steps or the proof is not the full one. ceilings: only for a probe. tuning:
-    only for a search. predictions: only for a prediction, one for each picture. model_digest: only for an export,
-    SHA-256 (hex) of the file.
+    only for a search. weights: the files that were kept. predictions: only for a prediction, one for each picture.
+    model_digest: only for an export, SHA-256 (hex) of the file.
     """
 
     cell: Cell
@@ -368,6 +393,7 @@ class Result:
     tuning: Tuning | None = None
     predictions: list[Prediction] | None = None
     model_digest: str | None = None
+    weights: list[KeptWeights] = field(default_factory=list)
     schema: int = SCHEMA
 
     def check_against(self, request: Request) -> None:
@@ -393,6 +419,9 @@ class Result:
             raise ValueError("it has no inference window or no latency")
         if self.tuning:
             allocators.check(self.tuning.settings)
+        for kept in self.weights:
+            if not PLAIN_NAME.fullmatch(kept.file):  # it must not lead to another folder
+                raise ValueError(f"{kept.file!r:.100} is not the name of a file of weights")
         if self.predictions is not None:
             _check_predictions(self.predictions, request)
 

@@ -5,11 +5,14 @@ import math
 import statistics
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from scenarios.adapter import Arrays, Model, Sums, TrainSet
 from scenarios.contract.result import Epoch, Training, Window, within_epochs
+from scenarios.measuring.checkpoints import History
+from scenarios.measuring.epoch_files import EpochFiles
 from scenarios.measuring.window_meter import WindowMeter
 from scenarios.proof import reference
 from scenarios.spec import DATASETS, Scenario
@@ -17,14 +20,18 @@ from scenarios.spec import DATASETS, Scenario
 EVALUATION_CHUNK = 256
 
 
-def train(model: Model, scenario: Scenario, data: TrainSet, test: Arrays, meter: WindowMeter) -> Training:
+def train(
+    model: Model, scenario: Scenario, data: TrainSet, test: Arrays, meter: WindowMeter, files: EpochFiles | None = None
+) -> Training:
     """Train until the meter's budget is used up. Only whole epochs are evaluated, each on the test set.
 
-    Raise FloatingPointError if the training loss is not finite.
+    files: what is written after each whole epoch, outside the timed part. Training continues from its checkpoint, if
+    there is one. Raise FloatingPointError if the training loss is not finite, and OSError if a file cannot be written.
     """
-    epochs: list[Epoch] = []
+    history = files.restore(model) if files else History()
     sums = Sums(0, 0.0, 0)
-    for index in itertools.count() if meter.budget.epochs is None else range(meter.budget.epochs):
+    done = len(history.epochs)
+    for index in itertools.count() if meter.budget.epochs is None else range(done, meter.budget.epochs):
         start = time.monotonic()
         sums = model.train_epoch(data, index, meter)
         seconds = time.monotonic() - start
@@ -32,28 +39,33 @@ def train(model: Model, scenario: Scenario, data: TrainSet, test: Arrays, meter:
             raise FloatingPointError(f"the training loss of epoch {index + 1} is not a number: training diverged")
         if meter.whole_epochs:
             test_loss, test_accuracy = evaluate(model, scenario, test)
-            epochs.append(
-                Epoch(
-                    index=index + 1,
-                    seconds=seconds,
-                    images=sums.images,
-                    train_loss=sums.loss / sums.images,
-                    train_accuracy=sums.correct / sums.images,
-                    test_loss=test_loss,
-                    test_accuracy=test_accuracy,
-                )
+            epoch = Epoch(
+                index=index + 1,
+                seconds=seconds,
+                images=sums.images,
+                train_loss=sums.loss / sums.images,
+                train_accuracy=sums.correct / sums.images,
+                test_loss=test_loss,
+                test_accuracy=test_accuracy,
             )
+            steps = math.ceil(sums.images / scenario.batch)
+            history = replace(history, epochs=[*history.epochs, epoch], steps=history.steps + steps)
+            history = files.write(model, history) if files else history
         elif meter.finished:
             break
-    return _summary(meter, epochs, len(data), DATASETS[scenario.dataset].train, sums.loss / max(sums.images, 1))
+    final_loss = sums.loss / max(sums.images, 1)
+    return _summary(meter, history, len(data), DATASETS[scenario.dataset].train, final_loss)
 
 
-def _summary(meter: WindowMeter, epochs: list[Epoch], images: int, published: int, final_loss: float) -> Training:
+def _summary(meter: WindowMeter, history: History, images: int, published: int, final_loss: float) -> Training:
     """Return the result of a finished training.
 
-    epochs: whole ones. images: in an epoch of this training. published: in an epoch of the published data set.
+    history: of its whole epochs. images: in an epoch of this training. published: in an epoch of the published data
+    set.
     """
-    timed, boundary_s = epochs[1:] or epochs, None
+    epochs, boundary_s = history.epochs, None
+    first_of_process = {1, *(done + 1 for done in history.resumed_from)}  # it includes the warm-up
+    timed = [epoch for epoch in epochs if epoch.index not in first_of_process] or epochs
     if timed:
         rate = sum(epoch.images for epoch in timed) / sum(epoch.seconds for epoch in timed)
         median = statistics.median(epoch.images / epoch.seconds for epoch in timed)
@@ -69,12 +81,13 @@ def _summary(meter: WindowMeter, epochs: list[Epoch], images: int, published: in
         images_per_s=rate,
         epoch_s=published / rate if projected else statistics.median(part.seconds for part in timed),
         projected=projected,
-        steps=meter.steps,
+        steps=history.steps or meter.steps,
         final_loss=final_loss,
         epochs=epochs,
         median_images_per_s=median,
         boundary_s=boundary_s,
         stall_share=max(0.0, 1 - rate / median),
+        resumed_from=history.resumed_from,
     )
 
 

@@ -33,7 +33,7 @@ def page(tmp_path: Path) -> Path:
         label="catdog-cnn",
         title="CNN on photos of cats and dogs",
         classes=("cats", "dogs"),
-        weights={name: f"catdog-cnn/{name}/cpu/stock/fp32/b32 (best epoch)" for name in FRAMEWORKS},
+        weights={name: f"catdog-cnn/{name}/cpu/stock/fp32/b32 (epoch 25)" for name in FRAMEWORKS},
         pictures=pictures,
         failures={"torch": Reason.of(Code.MEMORY_LIMIT, "Memory ran out.")},
     )

@@ -53,7 +53,8 @@ def predict(adapter: Adapter, weights: Path, pictures: list[Path], io: Path) -> 
         (io / PICTURES / picture_name(index)).symlink_to(picture)
     device: Any = os.environ.get("KIT_TEST_DEVICE", "cpu")
     cell = Cell(SCENARIO.name, "", adapter.name, device, 1, "stock", "fp32", SCENARIO.batch)
-    request = Request(cell, 1, spec.digest(SCENARIO), 0, 1, "synthetic", Budget(), "predict", pictures=len(pictures))
+    kept: dict[str, Any] = {"pictures": len(pictures), "weights_digest": read(weights)[1].digest}
+    request = Request(cell, 1, spec.digest(SCENARIO), 0, 1, "synthetic", Budget(), "predict", **kept)
     result = worker.run(request, io, None)
     if result.reason is None:
         result.check_against(request)

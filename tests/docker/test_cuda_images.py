@@ -21,6 +21,7 @@ from kit.model.environment import Environment
 from kit.model.launch import Limits
 from kit.model.progress import Silent
 from kit.planning import catalog
+from kit.storage.kept_files import KeptPaths
 from kit.storage.reference_cache import ReferenceCache
 from scenarios.contract.reasons import Code
 from scenarios.contract.request import Budget
@@ -95,7 +96,8 @@ def test_a_launch_without_a_driver_ends_with_the_wrong_device_and_no_other_error
         threads=1,
         budget=Budget(steps=2, test_images=10),
     )
-    ready = ReadyLaunch(request, image, LIMITS, None, "synthetic: requested", tmp_path / "work", tmp_path / "log")
+    kept = KeptPaths(tmp_path / "weights", tmp_path / "checkpoints", tmp_path / "checkpoints")
+    ready = ReadyLaunch(request, image, LIMITS, None, "synthetic: requested", tmp_path / "work", tmp_path / "log", kept)
     context = RunContext(RUN, "smoke", False, examples.machine(), engine, ReferenceCache(tmp_path / "references"))
     record = run_launch(context, ready, never_stopped)
     log = ready.log.read_text()

@@ -13,7 +13,6 @@ import pytest
 
 from kit.host import machine_lock
 from kit.model.launch import Completion, LaunchFolder
-from kit.storage.kept_weights import WEIGHTS
 from scenarios.contract import codec
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import (
@@ -90,7 +89,7 @@ def test_each_framework_with_weights_predicts_each_picture(kit: Kit, engine, pic
     assert lines[1:5] == [
         [name, title, "dogs", "75.0 %"] for name in ("a.jpg", "b.png") for title in ("ONNX Runtime", "PyTorch")
     ]
-    assert "PyTorch used the weights of catdog-cnn/torch/cpu/stock/fp32/b32 (last epoch)." in called.out
+    assert "PyTorch used the weights of catdog-cnn/torch/cpu/stock/fp32/b32 (epoch 5)." in called.out
     assert not list((tmp_path / "KIT_CACHE_DIR").glob("work-*"))
     assert engine.used == [(f"catdog-cnn/{name}/cpu/stock/fp32/b32", 1) for name in ("onnxruntime", "torch")]
 
@@ -107,7 +106,7 @@ def test_a_framework_without_weights_uses_those_of_another_one(kit: Kit, engine,
     called = kit("predict", "run", *CATDOG, "--framework", "tensorflow", picture("a.jpg"), "--json")
     found = json.loads(called.out)
     assert (called.code, trained_in) == (0, ["torch"])
-    assert found["weights"] == {"tensorflow": "catdog-cnn/torch/cpu/stock/fp32/b32 (last epoch)"}
+    assert found["weights"] == {"tensorflow": "catdog-cnn/torch/cpu/stock/fp32/b32 (epoch 5)"}
     predicted = {"class": "dogs", "probabilities": DOG}
     assert found["pictures"] == [{"picture": "a.jpg", "fault": "", "predictions": {"tensorflow": predicted}}]
 
@@ -115,10 +114,10 @@ def test_a_framework_without_weights_uses_those_of_another_one(kit: Kit, engine,
 def test_the_best_epoch_and_the_usual_cell_are_preferred(kit: Kit, engine, picture, tmp_path) -> None:
     usual = cell("fashion-mlp")
     others = [replace(usual, batch=8), replace(usual, hidden_layers=2)]
-    run_with_weights(tmp_path / "run", [*others, usual], epochs=("last", "best"))
+    run_with_weights(tmp_path / "run", [*others, usual], "last", "best")
     engine.worker = answers([0.1] * 10)
     called = kit("predict", "run", "--scenario", "fashion-mlp", picture("a.png"), "--json")
-    assert json.loads(called.out)["weights"] == {"torch": f"{usual.key} (best epoch)"}
+    assert json.loads(called.out)["weights"] == {"torch": f"{usual.key} (epoch 3)"}
 
 
 def test_a_picture_that_cannot_be_read_does_not_stop_the_others(kit: Kit, engine, picture, tmp_path) -> None:
@@ -149,7 +148,7 @@ def test_a_framework_that_fails_does_not_stop_the_others(kit: Kit, engine, pictu
     assert re.search(r"^a\.jpg +TensorFlow +dogs", called.out, re.MULTILINE)
     engine.worker = refuses(Reason.of(Code.INVALID_WEIGHTS, f"{WEIGHTS_FILE} was altered."), "torch")
     refused = kit("predict", "run", *CATDOG, "a.jpg")
-    file = Path("run", WEIGHTS, "catdog-cnn__torch__cpu__stock__fp32__b32__001__last.safetensors")
+    file = Path("run", "weights", "catdog-cnn__torch__cpu__stock__fp32__b32__001__last.safetensors")
     assert refused.code == 2
     assert f"PyTorch predicted nothing. {file} was altered." in refused.out
 
@@ -234,7 +233,7 @@ def test_a_trained_network_is_exported_once(kit: Kit, engine, tmp_path) -> None:
     arguments = ("weights", "export", "run", trained.key, "--onnx", "model.onnx")
     called = kit(*arguments)
     assert (called.code, Path("model.onnx").read_bytes()) == (0, b"a model")
-    assert called.out == f"Model of {trained.key} (last epoch): model.onnx\n"
+    assert called.out == f"Model of {trained.key} (epoch 5): model.onnx\n"
     assert engine.used == [("fashion-mlp/onnxruntime/cpu/stock/fp32/b32/hidden2", 1)]
     again = kit(*arguments)
     assert (again.code, again.err.splitlines()[-2]) == (2, "model.onnx exists.")

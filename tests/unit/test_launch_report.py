@@ -11,8 +11,10 @@ from kit.execution import outlook, phases
 from kit.execution.launch_report import LaunchReport
 from kit.model.environment import EnvironmentKey
 from kit.model.progress import Outcome, PlainProgress, Silent
-from kit.planning.estimates import Pace
+from kit.planning import catalog
+from kit.planning.estimates import INFERENCE_S, Pace, request_seconds
 from scenarios.contract.cell import CEILINGS
+from scenarios.contract.progress import EpochProgress
 from scenarios.contract.reasons import Code, Reason, Status
 from tests import examples
 from tests.examples import cell, failed, planned, record, request
@@ -80,6 +82,25 @@ def test_with_several_launches_each_cell_appears_once_and_each_round_has_a_line(
         "Round 4: 1 launch, 10 s",
     ]
     assert report.outcome() == Outcome("2 cells, 7 launches")
+
+
+def test_epochs_are_shown_with_the_time_that_is_left_and_logged_once_a_minute() -> None:
+    now = 0.0
+    shown, lines = Shown(), list[str]()
+    report = LaunchReport(shown, PlainProgress(lines.append), examples.plan([planned()]), lambda: now)
+    wanted = [request(cell(framework=name)) for name in ("torch", "tensorflow")]
+    report.expect(wanted)
+    report.start(wanted[0])
+    typical_s = [request_seconds(each, catalog.scenarios()) for each in wanted]
+    for epoch in range(1, 6):
+        now = 40.0 * epoch
+        report.epoch(EpochProgress(epoch, 25, 0.8123, 40.0))
+        own_s = 40.0 * (25 - epoch) + INFERENCE_S
+        # The other cell takes longer than its typical time by the same factor as this one.
+        assert shown.left[-1] == pytest.approx(own_s + typical_s[1] / typical_s[0] * (now + own_s))
+    assert shown.texts[-1] == "mnist-cnn in PyTorch, epoch 5 of 25, 81.2% test accuracy"
+    reached = [line.partition(", 81.2% test accuracy, about ")[0] for line in lines]
+    assert reached == [f"mnist-cnn/torch/cpu/stock/fp32/b64: epoch {epoch} of 25" for epoch in (2, 4)]
 
 
 def test_a_cell_that_fails_later_appears_again() -> None:

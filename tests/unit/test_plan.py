@@ -87,6 +87,7 @@ def test_variants_without_scenarios_select_the_scenarios_that_have_them():
         (Selection(), Options("fake", seed=2**32), "--seed"),
         (Selection(), Options("fake", profile="fast"), "quick"),
         (Selection(), Options("fake", epochs=3), "--profile full"),
+        (Selection(), Options("fake", keep_weights=False), "--no-weights does not apply to the profile quick"),
         (Selection(), Options("fake", profile="full", epochs=0), "--epochs must be between 1 and 10,000, but is 0"),
         (Selection(), Options("fake", profile="full", epochs=10_001), "between 1 and 10,000, but is 10,001"),
         (Selection(), Options("fake", timeout_s=-1), "--timeout"),
@@ -157,6 +158,23 @@ def test_the_estimate_counts_launches_and_environments():
     assert "8 probes" in estimate(plan(replace(selection, precisions=("fp32", "bf16"))), SCENARIOS).lines[1]
     assert "torch cuda" in cold.lines[2]
     assert "cuda" not in on_cpu.lines[2]
+
+
+def test_the_estimate_counts_weights_and_checkpoints_of_whole_epochs():
+    selection = Selection(scenarios=("cifar-mlp", "mnist-cnn"), frameworks=("torch",), devices=("cpu",))
+    mlp, cnn = 48_920_040, 900_136  # bytes of the weights in float32
+
+    def disk(**options):
+        return estimate(plan(selection, Options("fake", **options)), SCENARIOS, ready=[("torch", "cpu")])
+
+    checkpoints = 2 * mlp  # one launch runs at a time; SGD has no state
+    assert disk(profile="full", keep_weights=False).disk_bytes == checkpoints
+    kept = disk(profile="full")
+    assert kept.disk_bytes == checkpoints + 2 * (mlp + cnn)
+    assert any("Trained weights and checkpoints: about 188 MiB of disk space" in line for line in kept.lines)
+    assert disk(profile="quick").disk_bytes == 0
+    adam = plan(replace(selection, scenarios=("mnist-cnn",)), Options("fake", profile="full", keep_weights=False))
+    assert estimate(adam, SCENARIOS, ready=[("torch", "cpu")]).disk_bytes == 2 * 3 * cnn  # two moments of each weight
 
 
 def test_the_time_budget_applies_to_the_standard_profile():

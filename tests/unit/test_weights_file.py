@@ -34,6 +34,9 @@ def test_weights_are_read_back_in_the_order_of_the_network(path):
     for name, value in WEIGHTS.items():
         np.testing.assert_array_equal(weights[name], value)
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+    transposed = {name: np.asfortranarray(value) for name, value in WEIGHTS.items()}
+    write(path, transposed, ABOUT)
+    assert digest(read(path)[0]) == ABOUT.digest
     deep = {f"{layer}/{kind}": np.zeros(2, np.float32) for layer in (2, 10) for kind in ("kernel", "bias")}
     write(path, deep, replace(ABOUT, digest=digest(deep)))
     assert list(read(path)[0]) == list(deep)  # layer 10 is after layer 2

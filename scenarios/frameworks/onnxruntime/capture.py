@@ -140,13 +140,13 @@ class CapturedTrainer(Trainer):
         state = {name: self.read(name).copy() for name in self._step.state}
         for _ in range(2):  # the second run overwrites the current set
             run()
-        self._steps -= 2
+        self.steps -= 2
         for name, value in state.items():
             self._write(name, value)
 
     def _replay(self, step: CapturedStep) -> None:
-        self._steps += 1
-        for name, value in self._step.update.scalars(self._steps).items():
+        self.steps += 1
+        for name, value in self._step.update.scalars(self.steps).items():
             step.inputs[name].update_inplace(np.array(value, np.float32))
         self._last_run = step.bindings[self._current]
         step.session.run_with_iobinding(self._last_run, step.graphs[self._current])

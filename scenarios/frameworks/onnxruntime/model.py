@@ -1,13 +1,14 @@
 """The model in ONNX Runtime: training by a session of the step graph, prediction by a session with constant weights."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
-from scenarios.adapter import Arrays, Images, Labels, Logits, Meter, Options, Photos, Sums, TrainSet
+from scenarios.adapter import Arrays, Images, Labels, Logits, Meter, Options, Photos, State, Sums, TrainSet
 from scenarios.contract.result import Placement
 from scenarios.data.augment import Bytes
 from scenarios.data.photos import PhotoLoader, cache_photos, decode_photos
@@ -19,8 +20,10 @@ from scenarios.frameworks.onnxruntime.session import Runtime, layout, nodes_by_p
 from scenarios.frameworks.onnxruntime.step_graph import CORRECT, LOSS_SUM, build_step_graph
 from scenarios.frameworks.onnxruntime.trainer import Trainer
 from scenarios.frameworks.rounding import step_rounds_to_tf32
-from scenarios.spec import Scenario
+from scenarios.spec import Dropout, Scenario
 from scenarios.weights import Weights
+
+STEPS, RUNS = "steps", "runs"  # names of counters in a `State`
 
 
 class OnnxRuntimeModel:
@@ -29,11 +32,7 @@ class OnnxRuntimeModel:
     def __init__(self, options: Options, runtime: Runtime, scenario: Scenario, weights: Weights) -> None:
         self._options, self._runtime, self._scenario = options, runtime, scenario
         self._layouts = layouts(scenario)
-        captured = options.settings.get("step") == "captured"
-        # In the layout NHWC, ONNX Runtime has no ConvTranspose on CUDA for kernels that are not constant.
-        transposes = options.settings.get("layout") != "nhwc"
-        step = build_step_graph(scenario, options.seed, transposes=transposes, gathers=captured)
-        self._trainer = (CapturedTrainer if captured else Trainer)(runtime, step, scenario.batch)
+        self._start_trainer(earlier_runs=0)
         self._evaluator: ort.InferenceSession | None = None
         self._loader = "none: no epoch trained yet"
         self._cached: tuple[Photos, list[Bytes]] | None = None
@@ -45,6 +44,19 @@ class OnnxRuntimeModel:
     def load(self, weights: Weights) -> None:
         """Replace the weights and reset the optimizer. The sequence of dropout masks continues."""
         self._trainer.reset({name: stored.to_graph(weights[name]) for name, stored in self._layouts.items()})
+
+    def state(self) -> State:
+        counts = {STEPS: self._trainer.steps, RUNS: self._earlier_runs + self._trainer.runs}
+        return self.weights() | self._trainer.slots() | {name: np.array(count) for name, count in counts.items()}
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        if missing := {STEPS, RUNS} - state.keys():
+            raise ValueError(f"the state lacks {', '.join(sorted(missing))}")
+        if any(isinstance(layer, Dropout) and layer.rate > 0 for layer in self._scenario.layers):
+            self._start_trainer(earlier_runs=int(state[RUNS]))
+        self.load(dict(state))
+        self._trainer.write_slots(state)
+        self._trainer.steps = int(state[STEPS])
 
     def step(self, images: Images, labels: Labels) -> float:
         self._trainer.clear_sums()
@@ -127,6 +139,21 @@ class OnnxRuntimeModel:
             return OnnxRuntimeModel(self._options, self._runtime, scenario, weights)
 
         return rounds_to_tf32(self._runtime) or step_rounds_to_tf32(build, self._scenario)
+
+    def _start_trainer(self, earlier_runs: int) -> None:
+        """Open new sessions of the training step.
+
+        earlier_runs: of the sessions whose sequence of dropout masks continues. On the CPU, a kernel seeds each mask
+        with its own seed plus the number of its earlier runs (`RandomGenerator::NextSeed` in
+        core/framework/random_generator.h). On a GPU, the sequence is a new one.
+        """
+        captured = self._options.settings.get("step") == "captured"
+        # In the layout NHWC, ONNX Runtime has no ConvTranspose on CUDA for kernels that are not constant.
+        transposes = self._options.settings.get("layout") != "nhwc"
+        seed = self._options.seed + earlier_runs
+        step = build_step_graph(self._scenario, seed, transposes=transposes, gathers=captured)
+        self._trainer = (CapturedTrainer if captured else Trainer)(self._runtime, step, self._scenario.batch)
+        self._earlier_runs = earlier_runs
 
     def _prepare(self, train: TrainSet) -> None:
         """Hold or cache the set if the settings ask for it, and prepare the sizes of an epoch's batches."""

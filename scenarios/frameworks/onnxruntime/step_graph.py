@@ -49,6 +49,11 @@ class StepGraph:
     state: dict[str, StateTensor]
     update: Update
 
+    @property
+    def slots(self) -> list[str]:
+        """Return the names of the optimizer's tensors in the state."""
+        return [name for name in self.state if name.rpartition(".")[2] in self.update.slots]
+
 
 def build_step_graph(
     scenario: spec.Scenario, seed: int, *, transposes: bool = True, gathers: bool = False

@@ -33,7 +33,8 @@ class Trainer:
     On a GPU each batch size has its own session. A convolution keeps cuDNN's plan for one shape only, so one session
     for all sizes would plan all convolutions again at each change of the size. On the CPU one session serves all sizes.
 
-    batch: the size of most batches. Its session is opened here.
+    batch: the size of most batches. Its session is opened here. steps: updates of the parameters since the last reset,
+    or as set. runs: runs of the graph, which include those that only prepare.
     """
 
     def __init__(self, runtime: Runtime, step: StepGraph, batch: int) -> None:
@@ -44,7 +45,7 @@ class Trainer:
         ]
         self._programs: dict[int, Program] = {}
         self._prepared: set[int] = set()
-        self._current = self._steps = 0
+        self._current = self.steps = self.runs = 0
         self.session = self._program(batch).session
         self._last_run = self._binding(batch)
 
@@ -52,7 +53,19 @@ class Trainer:
         """Replace the parameters. Set the optimizer's state, its step count and the sums to 0."""
         for name in self._step.state:
             self._write(name, parameters.get(name))
-        self._steps = 0
+        self.steps = 0
+
+    def slots(self) -> dict[str, Numbers]:
+        """Return copies of the optimizer's state, by name."""
+        return {name: self.read(name).copy() for name in self._step.slots}
+
+    def write_slots(self, state: Mapping[str, Numbers]) -> None:
+        """Replace the optimizer's state. Raise ValueError if a tensor is missing or has another shape."""
+        for name in self._step.slots:
+            shape = self._step.state[name].shape
+            if name not in state or state[name].shape != shape:
+                raise ValueError(f"the state has no {name} of shape {shape}")
+            self._write(name, state[name])
 
     def clear_sums(self) -> None:
         """Set the sums of losses and of correct predictions to 0."""
@@ -102,12 +115,13 @@ class Trainer:
         self._last_run.synchronize_outputs()
 
     def _advance(self, images: int) -> None:
-        self._steps += 1
-        self._execute(images, self._steps)
+        self.steps += 1
+        self._execute(images, self.steps)
         self._current = 1 - self._current
 
     def _execute(self, images: int, step: int) -> None:
         """Run the graph from the current set to the other one."""
+        self.runs += 1
         binding = self._last_run = self._binding(images)
         for name, value in (self._step.update.scalars(step) | {INVERSE_BATCH: 1 / images}).items():
             binding.bind_cpu_input(name, np.array(value, np.float32))

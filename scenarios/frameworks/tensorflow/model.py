@@ -4,7 +4,7 @@ Defaults that change the result are spelled out. The tuned lane overrides parts 
 """
 
 import itertools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -16,7 +16,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from scenarios import spec
-from scenarios.adapter import Arrays, Images, Labels, Logits, Meter, Options, Photos, Sums, TrainSet
+from scenarios.adapter import Arrays, Images, Labels, Logits, Meter, Options, Photos, State, Sums, TrainSet
 from scenarios.contract.result import Placement
 from scenarios.data.photos import draw_epoch
 from scenarios.frameworks.rounding import step_rounds_to_tf32
@@ -204,11 +204,21 @@ class KerasModel:
         """Replace the weights, and set the optimizer's state and step count to 0. Nothing is traced again."""
         for parameter, variable in zip(self._parameters, self._model.trainable_variables, strict=True):
             variable.assign(weights[parameter.name])
-        optimizer = self._model.optimizer
-        for variable in optimizer.variables:
-            if variable is not optimizer.learning_rate:
-                variable.assign(tf.zeros(variable.shape, variable.dtype))
+        for variable in self._optimizer_variables().values():
+            variable.assign(tf.zeros(variable.shape, variable.dtype))
         self._seed_dropout(0)
+
+    def state(self) -> State:
+        slots = {name: np.array(variable.numpy()) for name, variable in self._optimizer_variables().items()}
+        return self.weights() | slots
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        variables = self._optimizer_variables()
+        if missing := variables.keys() - state.keys():
+            raise ValueError(f"the state lacks {', '.join(sorted(missing))}")
+        self.load(dict(state))
+        for name, variable in variables.items():
+            variable.assign(state[name])
 
     def step(self, images: Images, labels: Labels) -> float:
         self._model.reset_metrics()
@@ -287,6 +297,12 @@ class KerasModel:
 
     def device_peak_bytes(self) -> int | None:
         return int(tf.config.experimental.get_memory_info("GPU:0")["peak"]) if self._options.device == "cuda" else None
+
+    def _optimizer_variables(self) -> dict[str, Any]:
+        """Return the optimizer's state and its step count, by their names in a `State`."""
+        optimizer = self._model.optimizer
+        variables = (variable for variable in optimizer.variables if variable is not optimizer.learning_rate)
+        return {f"optimizer/{number}": variable for number, variable in enumerate(variables)}
 
     def _make_optimizer(self) -> Any:
         return build_optimizer(self._scenario.optimizer)

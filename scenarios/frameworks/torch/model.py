@@ -5,20 +5,22 @@ The tuned lane (`tuned.py`) overrides single methods of `TorchModel`.
 
 import contextlib
 import copy
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F  # noqa: N812 - PyTorch's own name for it
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from scenarios.adapter import Images, Labels, Logits, Meter, Options, Photos, Sums, TrainSet
+from scenarios.adapter import Images, Labels, Logits, Meter, Options, Photos, State, Sums, TrainSet
 from scenarios.contract.result import Placement
 from scenarios.frameworks.rounding import step_rounds_to_tf32
-from scenarios.frameworks.torch import kernels, parameters, photos, sums
+from scenarios.frameworks.torch import kernels, optimizer_state, parameters, photos, sums
 from scenarios.spec import Adadelta, Adam, Conv, Dense, Dropout, Flatten, MaxPool, Optimizer, Scenario, Sgd, shapes
 from scenarios.weights import Weights
 
@@ -139,6 +141,13 @@ class TorchModel:
         # to a tensor would keep memory from being reused.
         self._first_step: tuple[torch.device, bool] | None = None
         self._reset_optimizer()
+
+    def state(self) -> State:
+        return self.weights() | optimizer_state.read_state(self._optimizer)
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        self.load(dict(state))
+        optimizer_state.write_state(self._optimizer, state)
 
     def step(self, images: Images, labels: Labels) -> float:
         self._net.train()

@@ -11,9 +11,10 @@ import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from scenarios.adapter import (
     Arrays,
@@ -27,6 +28,7 @@ from scenarios.adapter import (
     NotOffered,
     Options,
     Photos,
+    State,
     Sums,
     TrainSet,
     require_offered,
@@ -128,6 +130,24 @@ class PlainModel:
         """Replace the weights and reset the optimizer."""
         self._weights = {name: value.copy() for name, value in weights.items()}
         self._state = reference.start(weights)
+
+    def state(self) -> State:
+        """Return copies of the weights and of the optimizer's state. Dropout depends on (seed, epoch)."""
+        moments = {f"first/{name}": value.copy() for name, value in self._state.first.items()}
+        moments |= {f"second/{name}": value.copy() for name, value in self._state.second.items()}
+        return {**self.weights(), **moments, "step": np.array(self._state.step)}
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Continue from a state. Raise ValueError if it lacks something."""
+        first, second = ({name: f"{moment}/{name}" for name in self._weights} for moment in ("first", "second"))
+        if missing := {*self._weights, *first.values(), *second.values(), "step"} - state.keys():
+            raise ValueError(f"the state lacks {', '.join(sorted(missing))}")
+        self.load({name: state[name] for name in self._weights})
+        self._state = reference.State(
+            int(state["step"]),
+            {name: state[key].copy() for name, key in first.items()},
+            {name: state[key].copy() for name, key in second.items()},
+        )
 
     def step(self, images: Images, labels: Labels) -> float:
         """Train one step. Return the mean loss before the update."""

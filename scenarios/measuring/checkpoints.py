@@ -1,0 +1,80 @@
+"""Write and read checkpoints: the state of a training and its history, after a whole epoch.
+
+A checkpoint is one safetensors file, so the state and the history in its metadata always belong together. See
+docs/decisions/0015.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from scenarios.adapter import State
+from scenarios.contract.codec import from_json, to_json
+from scenarios.contract.ranges import Count
+from scenarios.contract.request import Request
+from scenarios.contract.result import Epoch, KeptWeights
+from scenarios.weights_file import read_tensors, write_tensors
+
+FORMAT = "kit-checkpoint-1"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint cannot be continued. The text says which file and why."""
+
+
+@dataclass(frozen=True)
+class History:
+    """What a training has done so far.
+
+    epochs: the finished ones. steps: number of steps in all. resumed_from: as in `Training`. best: the weights of the
+    best epoch, in the file that the worker wrote; None if weights are not kept, or if they were lost.
+    """
+
+    epochs: list[Epoch] = field(default_factory=list)
+    steps: Count = 0
+    resumed_from: list[Count] = field(default_factory=list)
+    best: KeptWeights | None = None
+
+
+def binding(request: Request, data_digest: str) -> str:
+    """Return the SHA-256 (hex) of everything that determines a training, apart from its number of epochs.
+
+    data_digest: of the content of the data set.
+    """
+    names = ("cell", "spec", "seed", "threads", "data", "settings", "environment", "environment_digest")
+    fields = {name: value for name, value in asdict(request).items() if name in names}
+    return hashlib.sha256(json.dumps([fields, data_digest], sort_keys=True).encode()).hexdigest()
+
+
+def write(path: Path, bound_to: str, state: State, history: History) -> None:
+    """Write a checkpoint by rename. bound_to: the result of `binding`. Raise OSError."""
+    text = to_json(history)
+    metadata = {"format": FORMAT, "binding": bound_to, "history": text, "digest": _digest(state, text)}
+    write_tensors(path, state, metadata)
+
+
+def read(path: Path, bound_to: str) -> tuple[State, History]:
+    """Return the state and the history of a checkpoint.
+
+    Raise ValueError if it is that of another training, or if it is truncated, altered or no checkpoint. Raise OSError
+    if it cannot be read.
+    """
+    state, metadata = read_tensors(path)
+    if metadata.get("format") != FORMAT:
+        raise CheckpointError(f"{path.name} is not a checkpoint.")
+    if metadata.get("binding") != bound_to:
+        raise CheckpointError(f"{path.name} is of a training with another specification, data, settings or software.")
+    text = metadata.get("history", "")
+    if metadata.get("digest") != _digest(state, text):
+        raise CheckpointError(f"{path.name} was altered.")
+    return state, from_json(History, text)
+
+
+def _digest(state: State, text: str) -> str:
+    """Return the SHA-256 (hex) over all tensors, by name, and the text of the history."""
+    found = hashlib.sha256(text.encode())
+    for name in sorted(state):
+        found.update(f"{name}{state[name].dtype.str}{state[name].shape}".encode())
+        found.update(state[name].tobytes())
+    return found.hexdigest()

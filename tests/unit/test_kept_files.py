@@ -1,0 +1,203 @@
+"""Test that a run keeps checkpoints until a launch is ok, hands them to what continues it, and keeps weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kit.model.errors import Interrupted
+from kit.model.launch import Completion
+from kit.planning.selection import Selection
+from kit.storage.run_folder import RunFolder, file_stem
+from scenarios.contract import codec
+from scenarios.contract.reasons import Code, Status
+from scenarios.contract.request import EPOCHS_FOLDER, PROGRESS_FILE, RESULT_FILE
+from scenarios.contract.result import KeptWeights
+from tests import examples, fakes
+from tests.campaigns import execute, new_run
+
+pytestmark = pytest.mark.usefixtures("machine")
+
+TORCH = Selection(scenarios=("mnist-cnn",), frameworks=("torch",), devices=("cpu",))
+KEY = "mnist-cnn/torch/cpu/stock/fp32/b64"
+CHECKPOINT = "checkpoint-00007.safetensors"
+
+
+class Worker:
+    """A worker that leaves a checkpoint, and then ends as it is told.
+
+    seen: the names and contents of what each launch found. ends: called by the launches, one after the other.
+    """
+
+    def __init__(self, *ends):
+        self.seen, self.ends, self.requests = [], list(ends), []
+
+    def __call__(self, request, folder):
+        if request.purpose != "measure":
+            return fakes.works(request, folder)
+        place = folder.scratch / EPOCHS_FOLDER
+        self.seen.append({path.name: path.read_text() for path in place.glob("*")} if place.is_dir() else {})
+        self.requests.append(request)
+        place.mkdir(exist_ok=True)
+        (place / CHECKPOINT).write_text(f"of launch {request.launch}")
+        return self.ends.pop(0)(request, folder)
+
+
+def interrupted(request, folder):
+    raise KeyboardInterrupt
+
+
+def killed(request, folder):
+    return Completion(exit_code=137, seconds=1.0)
+
+
+def works(*kinds, file="weights-00007.safetensors"):
+    """Return a worker that succeeds with these weights."""
+
+    def work(request, folder):
+        for kind in kinds:
+            (folder.scratch / EPOCHS_FOLDER / file).write_text(kind)
+        weights = [KeptWeights(kind, file, 7, 0.9, "d19e57") for kind in kinds]
+        codec.write(folder.scratch / RESULT_FILE, replace(examples.result(request, epochs=7), weights=weights))
+        return Completion(exit_code=0, seconds=1.0)
+
+    return work
+
+
+def new_full_run(tmp_path, **options):
+    return new_run(tmp_path / "run", TORCH, profile="full", **options)
+
+
+def kept(folder, name):
+    return {str(path.relative_to(folder.path / name)) for path in (folder.path / name).rglob("*") if path.is_file()}
+
+
+def run(folder, worker, **options):
+    return execute(RunFolder.open(folder.path), fakes.FakeEngine(worker), **options)
+
+
+def test_weights_of_an_ok_launch_are_kept_and_its_checkpoints_are_not(tmp_path):
+    folder, worker = new_full_run(tmp_path), Worker(works("last"))
+    (record,) = run(folder, worker)
+    name = f"{file_stem(KEY, 1)}__last.safetensors"
+    assert record.result.weights == [KeptWeights("last", name, 7, 0.9, "d19e57")]
+    assert (folder.path / "weights" / name).read_text() == "last"
+    assert kept(folder, "checkpoints") == kept(folder, "work") == set()
+    assert worker.requests[0].keep_weights
+    assert worker.requests[0].environment_digest == "sha256:0"
+    assert RunFolder.open(folder.path).records() == [record]
+
+
+def test_weights_are_not_requested_with_no_weights_or_without_whole_epochs(tmp_path):
+    for number, options in enumerate(({"profile": "full", "keep_weights": False}, {"profile": "smoke"})):
+        worker = Worker(works())
+        run(new_run(tmp_path / str(number), TORCH, **options), worker)
+        assert not worker.requests[0].keep_weights
+
+
+def test_an_interrupted_launch_continues_from_its_checkpoint(tmp_path):
+    folder, worker = new_full_run(tmp_path), Worker(interrupted, interrupted, works("last"))
+    for _ in range(2):
+        with pytest.raises(Interrupted):
+            run(folder, worker)
+        assert kept(folder, "checkpoints") == {f"{file_stem(KEY, 1)}/{CHECKPOINT}"}
+        assert kept(folder, "work") == set()
+    (record,) = run(folder, worker)
+    assert record.ok
+    assert worker.seen == [{}, {CHECKPOINT: "of launch 1"}, {CHECKPOINT: "of launch 1"}]
+    assert kept(folder, "checkpoints") == set()
+
+
+def test_a_launch_whose_kit_was_killed_continues_from_its_checkpoint(tmp_path):
+    folder, worker = new_full_run(tmp_path), Worker(works())
+    left = folder.path / "work" / file_stem(KEY, 1) / "io" / EPOCHS_FOLDER
+    left.mkdir(parents=True)
+    (left / CHECKPOINT).write_text("left")
+    engine = fakes.FakeEngine(worker, running=["dead"])
+
+    def finish_writing(name):
+        if name == "sweep":  # the container of the killed run is still there
+            (left / CHECKPOINT).write_text("newest")
+
+    engine.on_call = finish_writing
+    execute(folder, engine)
+    assert worker.seen == [{CHECKPOINT: "newest"}]
+
+
+def test_a_retry_continues_from_the_checkpoint_of_the_failed_launch(tmp_path):
+    folder, worker = new_full_run(tmp_path), Worker(killed, killed, works("last"))
+    (record,) = run(folder, worker)
+    assert record.status is Status.FAILED
+    for number in (2, 3):
+        records = run(folder, worker, retry_failed=True)
+        assert worker.seen[-1] == {CHECKPOINT: f"of launch {number - 1}"}
+    assert [record.ok for record in records] == [False, False, True]
+    assert kept(folder, "checkpoints") == set()
+    assert kept(folder, "weights") == {f"{file_stem(KEY, 3)}__last.safetensors"}
+
+
+def test_a_planned_launch_does_not_continue_another_one(tmp_path):
+    folder, worker = new_full_run(tmp_path, rounds=2), Worker(killed, works())
+    assert [record.ok for record in run(folder, worker)] == [False, True]
+    assert worker.seen == [{}, {}]
+    assert kept(folder, "checkpoints") == {f"{file_stem(KEY, 1)}/{CHECKPOINT}"}
+
+
+def test_checkpoints_are_not_moved_through_links(tmp_path):
+    folder, worker = new_full_run(tmp_path), Worker(works())
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / CHECKPOINT).write_text("precious")
+    work = folder.path / "work" / file_stem(KEY, 1) / "io"
+    work.mkdir(parents=True)
+    (work / EPOCHS_FOLDER).symlink_to(outside)
+    (folder.path / "checkpoints" / file_stem(KEY, 1)).symlink_to(outside)
+    (record,) = run(folder, worker)
+    assert record.ok
+    assert worker.seen == [{}]
+    assert (outside / CHECKPOINT).read_text() == "precious"
+    assert list((folder.path / "checkpoints").iterdir()) == []
+
+
+@pytest.mark.parametrize("damage", ["missing", "link", "other folder"])
+def test_weights_that_are_not_a_plain_file_are_refused(tmp_path, damage):
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+
+    def work(request, folder):
+        file = "../secret" if damage == "other folder" else "weights-00007.safetensors"
+        completion = works("last", file=file)(request, folder)
+        if damage != "other folder":
+            (folder.scratch / EPOCHS_FOLDER / file).unlink()
+        if damage == "link":
+            (folder.scratch / EPOCHS_FOLDER / file).symlink_to(secret)
+        return completion
+
+    folder = new_full_run(tmp_path)
+    (record,) = run(folder, Worker(work))
+    assert record.reason.code is Code.INVALID_RESULT
+    assert kept(folder, "weights") == set()
+    assert secret.read_text() == "secret"
+
+
+def test_each_epoch_is_reported_once_while_the_launch_runs(tmp_path, context, ready):
+    from kit.execution.launch import run_launch
+    from scenarios.contract.progress import EpochProgress
+
+    epochs = [EpochProgress(number, 3, number / 10, 60.0) for number in (1, 2, 3)]
+
+    class Polling(fakes.FakeEngine):
+        def launch(self, environment, folder, limits, variables, labels, stopped):
+            for content in (*map(codec.to_json, epochs), "{}", "x" * 10_000):
+                path = folder.scratch / PROGRESS_FILE
+                path.with_suffix(".new").write_text(content)
+                path.with_suffix(".new").replace(path)
+                for _ in range(3):
+                    stopped()
+            return fakes.works(ready.request, folder)
+
+    seen = []
+    record = run_launch(replace(context, engine=Polling()), ready, lambda: False, seen.append)
+    assert record.ok
+    assert seen == epochs
