@@ -1,4 +1,4 @@
-"""Run one launch in a fresh process: read the request, measure, tune or probe, and write the result.
+"""Run one launch in a fresh process: read the request, do what it asks for, and write the result.
 
     python -m scenarios.worker IO_FOLDER [--data DATA_FOLDER]
 
@@ -19,9 +19,16 @@ from scenarios.contract.request import REQUEST_FILE, RESULT_FILE, Request
 from scenarios.contract.result import Result
 from scenarios.data.errors import DataCorrupt, DataUnavailable
 from scenarios.launch import Launch, measure_launch, probe_ceilings, tune_launch
+from scenarios.prediction import export_launch, predict_launch
 from scenarios.prepare import Refused
 
-PURPOSES = {"measure": measure_launch, "probe": probe_ceilings, "tune": tune_launch}
+PURPOSES = {
+    "measure": measure_launch,
+    "probe": probe_ceilings,
+    "tune": tune_launch,
+    "predict": predict_launch,
+    "export": export_launch,
+}
 MAX_CHARACTERS = 500  # of an exception in a result; the log has all of it
 
 

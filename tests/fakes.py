@@ -30,8 +30,8 @@ class FakeEngine:
 
     worker: function that each launch calls. on_call: called with the name of each call; it may raise. refused: reason
     by (framework, device). launched, probed, tuned: key and launch number of each finished launch, probe or search.
-    running: run ids of existing containers. A killed launch leaves its container. digest: of the
-    environments that are prepared. gone: digests of environments that were removed.
+    used: the same for launches that only use weights. running: run ids of existing containers. A killed launch leaves
+    its container. digest: of the environments that are prepared. gone: digests of environments that were removed.
     """
 
     worker: Worker = works
@@ -43,6 +43,7 @@ class FakeEngine:
     launched: list[tuple[str, int]] = field(default_factory=list)
     probed: list[tuple[str, int]] = field(default_factory=list)
     tuned: list[tuple[str, int]] = field(default_factory=list)
+    used: list[tuple[str, int]] = field(default_factory=list)
     limits: list[Limits] = field(default_factory=list)
     digest: str = "sha256:0"
     gone: set[str] = field(default_factory=set)
@@ -87,7 +88,7 @@ class FakeEngine:
         completion = self.worker(request, folder)
         self._called("launched")
         finished = {"measure": self.launched, "probe": self.probed, "tune": self.tuned}
-        finished[request.purpose].append((request.cell.key, request.launch))
+        finished.get(request.purpose, self.used).append((request.cell.key, request.launch))
         self.running.remove(labels["run"])
         return completion
 

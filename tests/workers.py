@@ -1,12 +1,14 @@
-"""Run the real worker on the example scenario and framework, with the interpreter of the tests."""
+"""Run the real worker or a copy of kit on the example scenario and framework, with the interpreter of the tests."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from scenarios.contract.codec import from_json
@@ -14,6 +16,11 @@ from scenarios.contract.request import RESULT_FILE
 from scenarios.contract.result import Result
 
 ROOT = Path(__file__).parents[1]
+HERE = ("--engine", "example", "--env", sys.executable)
+SMOKE = (
+    *("--scenario", "tiny-cnn", "--framework", "plain", "--device", "cpu", "--profile", "smoke", "--data", "synthetic"),
+    *HERE,
+)
 
 
 def copy_assets(folder: Path) -> None:
@@ -68,3 +75,21 @@ def work(assets: Path, io: Path, **variables: str) -> Result:
         capture_output=True,
     )
     return from_json(Result, (io / RESULT_FILE).read_bytes())
+
+
+def copy_of_kit(assets: Path, folder: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Copy kit/ and add the example's modules. Return a function that calls its command line in `folder`."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    for source in (ROOT, ROOT / "tests/example"):
+        shutil.copytree(source / "kit", folder / "site/kit", dirs_exist_ok=True, ignore=ignored)
+    lock = folder / "site/kit/host/machine_lock.py"  # its own lock: another run may measure on this machine now
+    own = f"PATH = Path({str(folder / 'machine.lock')!r})"
+    lock.write_text(re.sub(r"(?m)^PATH = .*$", own, lock.read_text()))
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        folders = {"KIT_ASSETS": assets, "KIT_CACHE_DIR": folder / "cache", "PYTHONPATH": folder / "site"}
+        variables = {**os.environ, **{name: str(place) for name, place in folders.items()}}
+        command = [sys.executable, "-m", "kit", *arguments]
+        return subprocess.run(command, env=variables, cwd=folder, capture_output=True, text=True, check=False)
+
+    return call

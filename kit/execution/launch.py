@@ -162,7 +162,7 @@ def execute(context: RunContext, ready: ReadyLaunch, stopped: Callable[[], bool]
     if sampler.failure:
         completion = dataclasses.replace(completion, warnings=(*completion.warnings, sampler.failure))
     tail = log_tail(ready.folder.log, identify=context.identify)
-    return Execution(completion, lost, _result_file(ready.folder.scratch), tail, samples)
+    return Execution(completion, lost, result_file(ready.folder.scratch), tail, samples)
 
 
 def unstarted_record(context: RunContext, unstarted: UnstartedLaunch) -> Record:
@@ -211,7 +211,7 @@ def _use_cache(step: Callable[[], None]) -> list[str]:
     return []
 
 
-def _result_file(scratch: Path) -> bytes | Exception | None:
+def result_file(scratch: Path) -> bytes | Exception | None:
     """Return the content of the result file, or why it cannot be read, or None if it does not exist."""
     try:
         return read_untrusted(scratch / RESULT_FILE, RESULT_LIMIT)

@@ -1,13 +1,15 @@
-"""Make the request of a launch: to measure a cell, to search for its settings, or to probe the machine's ceilings."""
+"""Make the request of a launch: to measure a cell, to search for its settings, to probe the machine's ceilings, or to
+use trained weights."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 
 from kit.model.plan import Plan, PlannedLaunch
 from kit.planning.profiles import budget, find_profile, search_budget
+from kit.storage.trained_weights import TrainedWeights
 from scenarios.contract import allocators
 from scenarios.contract.cell import CEILINGS, Cell
-from scenarios.contract.request import Budget, DataKind, Request
+from scenarios.contract.request import Budget, DataKind, Purpose, Request
 from scenarios.spec import Scenario, digest
 
 TUNING_TEST_IMAGES = 1000  # inference is tried on these
@@ -66,4 +68,26 @@ def probing(plan: Plan, cell: Cell, threads: int) -> Request:
         data="synthetic",
         budget=Budget(),
         purpose="probe",
+    )
+
+
+def using_weights(
+    purpose: Purpose, weights: TrainedWeights, framework: str, scenario: Scenario, threads: int, pictures: int = 0
+) -> Request:
+    """Return the request to predict or to export on the CPU, in the stock lane.
+
+    scenario: of the cell that the weights come from, with its number of hidden layers.
+    """
+    cell = Cell(scenario.name, scenario.variant, framework, "cpu", 1, "stock", "fp32", scenario.batch)
+    return Request(
+        cell=replace(cell, hidden_layers=weights.cell.hidden_layers),
+        launch=1,
+        spec=digest(scenario),
+        seed=0,
+        threads=threads,
+        data="synthetic",
+        budget=Budget(),
+        purpose=purpose,
+        pictures=pictures,
+        weights_digest=weights.kept.digest,
     )

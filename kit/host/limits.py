@@ -25,6 +25,10 @@ def launch_limits(plan: Plan, cpus: Sequence[int], memory_limit_bytes: int | Non
             f"{threads:,} threads are more than the {len(cpus)} CPUs that kit may use.",
             "Omit --threads to use all of them.",
         )
-    free = min(psutil.virtual_memory().available, memory_limit_bytes or (1 << 63))
-    memory_bytes = plan.memory_bytes or int(MEMORY_SHARE * free)
+    memory_bytes = plan.memory_bytes or usable_memory(memory_limit_bytes)
     return Limits(plan.timeout_s, memory_bytes, tuple(cpus[:threads]))
+
+
+def usable_memory(memory_limit_bytes: int | None) -> int:
+    """Return the bytes that one launch may use by default. memory_limit_bytes: of the cgroup."""
+    return int(MEMORY_SHARE * min(psutil.virtual_memory().available, memory_limit_bytes or (1 << 63)))

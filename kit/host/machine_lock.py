@@ -25,7 +25,7 @@ PATH = Path("/tmp/kit-measuring.lock")  # noqa: S108 - see the module's docstrin
 FULL_OR_BROKEN = {*NO_SPACE, errno.EIO}
 PATIENCE_S = 1.0  # `is_alive` holds the lock for a moment, which must not look like a run
 ANY_RUN = ""
-COMMANDS = {"build", "clean"}  # kit's commands that hold the lock without a run
+COMMANDS = {"build", "clean", "predict", "weights"}  # kit's commands that hold the lock without a run
 HOLDER = re.compile(r"([\w.-]{1,100}) ([0-9]{1,10})\n")
 
 

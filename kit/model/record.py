@@ -8,7 +8,7 @@ from kit.model.document import Contract, Document, Items, Part
 from kit.model.machine import Machine
 from scenarios.contract.cell import Cell
 from scenarios.contract.reasons import Reason, Status
-from scenarios.contract.request import Purpose, Request
+from scenarios.contract.request import RECORDED, Purpose, Request
 from scenarios.contract.result import Result, Tuning
 
 
@@ -103,6 +103,8 @@ class Record(Document):
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
         """Reports rely on this. A record that was edited by hand must not show a speed that nobody measured."""
+        if self.purpose not in RECORDED:
+            raise ValueError(f"launches to {self.purpose} leave no record")
         if self.request and (self.cell, self.launch, self.purpose) != (
             self.request.cell,
             self.request.launch,

@@ -242,7 +242,7 @@ def estimate(
     if profile.budget is None:  # whole epochs
         kept_bytes = runs * weights_bytes(launches, plan, scenarios)
         what = "Trained weights and checkpoints" if plan.keep_weights else "Checkpoints"
-        lines.append(f"{what}: about {format_bytes(kept_bytes)} of disk space")
+        lines.append(f"{what}: {format_disk(kept_bytes)}")
         disk_bytes += kept_bytes
     if needed:
         names = ", ".join(f"{framework} {device}" for framework, device in needed)

@@ -25,7 +25,7 @@ def write_report(target: Path, analysis: RunAnalysis) -> Path:
 
     Raise UsageError if `target` exists and is not a report. Raise DiskError if it cannot be written.
     """
-    if not _is_free_or_report(target):
+    if not is_free_or_report(target):
         raise UsageError(f"{target} exists and is not a report.", "Choose another file with --out.")
     titles = {name: framework.title for name, framework in catalog.frameworks().items()}
     html = render(make_view(analysis, titles))
@@ -34,7 +34,7 @@ def write_report(target: Path, analysis: RunAnalysis) -> Path:
     return target
 
 
-def _is_free_or_report(target: Path) -> bool:
+def is_free_or_report(target: Path) -> bool:
     """Return whether writing to `target` destroys nothing but a report."""
     if not os.path.lexists(target):
         return True
@@ -47,6 +47,14 @@ def _is_free_or_report(target: Path) -> bool:
 
 def render(view: View) -> str:
     """Return the HTML text of a report. Raise DiskError if a template cannot be read."""
+    return render_page("report.html", marks=view.marks, view=view)
+
+
+def render_page(template: str, **values: object) -> str:
+    """Return the HTML text of a page. values: global names of the template and of what it includes.
+
+    Raise DiskError if a template cannot be read.
+    """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([TEMPLATES, *sections.__path__]),
         autoescape=True,
@@ -56,9 +64,9 @@ def render(view: View) -> str:
         finalize=lambda value: printable(value) if type(value) is str else value,  # Markup passes unchanged
     )
     environment.filters["unbroken"] = unbroken
-    environment.globals["marks"] = view.marks
+    environment.globals.update(values)
     try:
-        return environment.get_template("report.html").render(view=view)
+        return environment.get_template(template).render()
     except jinja2.TemplateNotFound as error:
         remedy = "Check the permissions of kit's installed files."
         raise DiskError(f"The report's template {error.name} cannot be read.", remedy) from error

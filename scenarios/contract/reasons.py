@@ -50,6 +50,12 @@ class Code(StrEnum):
     IMAGE_FAILED = "image_failed", Status.FAILED, 4, "Read the build log."
     DATA_UNAVAILABLE = "data_unavailable", Status.FAILED, 5, "Run `kit data list`."
     DATA_CORRUPT = "data_corrupt", Status.FAILED, 5, "Run `kit data verify`."
+    INVALID_WEIGHTS = (
+        "invalid_weights",
+        Status.FAILED,
+        2,
+        "Restore the file from a copy, or train again with `kit run --profile full`.",
+    )
     DISK_FULL = "disk_full", Status.FAILED, 6, "Free disk space."
     DEADLINE = "deadline", Status.TIMEOUT, 1, "Raise --timeout. The log shows how far the launch got."
     MEMORY_LIMIT = (

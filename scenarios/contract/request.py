@@ -4,21 +4,31 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from scenarios.contract.cell import Cell
-from scenarios.contract.ranges import Positive, PositiveTime, Seed
+from scenarios.contract.ranges import Count, Positive, PositiveTime, Seed
 
 SCHEMA = 1
 REQUEST_FILE = "request.json"
 RESULT_FILE = "result.json"
 REFERENCE_FILE = "reference.npz"
+# Of launches that predict or export. The pictures are named by `picture_name`, and their thumbnails, too.
+WEIGHTS_FILE = "weights.safetensors"
+PICTURES, THUMBNAILS = "pictures", "thumbnails"
+MODEL_FILE = "model.onnx"
 PROGRESS_FILE = "progress.json"
 EPOCHS_FOLDER = "epochs"  # checkpoints and weights of a launch with whole epochs
 CHECKPOINT_PREFIX = "checkpoint-"  # of the names of files in this folder
 
 DataKind = Literal["real", "synthetic"]
-Purpose = Literal["measure", "tune", "probe"]
+Purpose = Literal["measure", "tune", "probe", "predict", "export"]
+RECORDED: tuple[Purpose, ...] = ("measure", "tune", "probe")  # launches for the other purposes leave no record
 
 # A search may last as long as this many starts of the stock settings. A minute allows fifteen candidates on a CPU.
 SEARCH_STARTS = 15
+
+
+def picture_name(index: int) -> str:
+    """Return the name of a file in the folders of pictures and thumbnails. index: from 0."""
+    return f"{index:06d}"
 
 
 @dataclass(frozen=True)
@@ -49,11 +59,13 @@ class Request:
     cell's number of hidden layers, before the batch size and the number of epochs are replaced; empty for a probe.
     data: `real` reads the mounted data sets, `synthetic` generates its own. purpose: `measure` proves and measures the
     cell; `tune` searches for its fastest settings within about `budget.search_seconds`; `probe` measures the machine's
-    ceilings. settings: what differs from the stock lane, as names and values of the adapter. environment: variables
-    that must exist when the process starts; the engine sets them and the worker verifies them. full_proof: whether to
-    prove everything and to time single steps, which a cell needs once in a run. Otherwise the launch proves weights,
-    logits and the training loop. keep_weights: whether to write the weights of the last and the best epoch; only with
-    whole epochs. environment_digest: of the image or the packages; a checkpoint is continued only where it is the same.
+    ceilings; `predict` predicts the classes of `pictures` files with trained weights; `export` writes a trained network
+    as an ONNX model. settings: what differs from the stock lane, as names and values of the adapter. environment:
+    variables that must exist when the process starts; the engine sets them and the worker verifies them. full_proof:
+    whether to prove everything and to time single steps, which a cell needs once in a run. Otherwise the launch proves
+    weights, logits and the training loop. keep_weights: whether to write the weights of the last and the best epoch;
+    only with whole epochs. environment_digest: of the image or the packages; a checkpoint is continued only where it is
+    the same. weights_digest: of the trained weights that a prediction or an export uses.
     """
 
     cell: Cell
@@ -69,6 +81,8 @@ class Request:
     full_proof: bool = True
     keep_weights: bool = False
     environment_digest: str = ""
+    pictures: Count = 0
+    weights_digest: str = ""
     schema: int = SCHEMA
 
     @property

@@ -29,6 +29,8 @@ PARTS: dict[Purpose, tuple[str, ...]] = {
     "measure": ("timings", "training", "inference", "proof", "evidence", "telemetry"),
     "probe": ("ceilings",),
     "tune": ("tuning",),
+    "predict": ("predictions",),
+    "export": ("model_digest",),
 }
 
 # The name of a file, without a folder.
@@ -359,12 +361,24 @@ class Tuning:
 
 
 @dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a network predicts for one picture.
+
+    probabilities: one for each class of the data set; empty if the picture could not be read. fault: why not, or "".
+    """
+
+    probabilities: list[Share]
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """What a worker reports about the launch with this cell and number.
 
     An `ok` result has all parts of its purpose. Any other status has a reason and the parts that were finished.
     step_timing: None if the budget counts steps or the proof is not the full one. ceilings: only for a probe. tuning:
-    only for a search. weights: the files that were kept.
+    only for a search. weights: the files that were kept. predictions: only for a prediction, one for each picture.
+    model_digest: only for an export, SHA-256 (hex) of the file.
     """
 
     cell: Cell
@@ -380,6 +394,8 @@ class Result:
     step_timing: StepTiming | None = None
     ceilings: list[Ceiling] | None = None
     tuning: Tuning | None = None
+    predictions: list[Prediction] | None = None
+    model_digest: str | None = None
     weights: list[KeptWeights] = field(default_factory=list)
     schema: int = SCHEMA
 
@@ -409,3 +425,15 @@ class Result:
         for kept in self.weights:
             if not PLAIN_NAME.fullmatch(kept.file):  # it must not lead to another folder
                 raise ValueError(f"{kept.file!r:.100} is not the name of a file of weights")
+        if self.predictions is not None:
+            _check_predictions(self.predictions, request)
+
+
+def _check_predictions(predictions: Sequence[Prediction], request: Request) -> None:
+    """Raise ValueError unless each picture of the request has probabilities of the same classes, or a fault."""
+    if len(predictions) != request.pictures:
+        raise ValueError(f"it has {len(predictions)} predictions for {request.pictures} pictures")
+    if any(bool(prediction.fault) == bool(prediction.probabilities) for prediction in predictions):
+        raise ValueError("a prediction must have either probabilities or a fault")
+    if len({len(prediction.probabilities) for prediction in predictions if not prediction.fault}) > 1:
+        raise ValueError("its predictions differ in the number of classes")

@@ -98,6 +98,13 @@ def predictions(scenario: Scenario, logits: Floats) -> Labels:
     return np.asarray(logits.argmax(axis=1), np.int64)
 
 
+def probabilities(scenario: Scenario, logits: Floats) -> Array:
+    """Return the probability of each class, (N, classes), as the loss defines it: exp(-loss) of an image with that
+    label. One output unit means two classes."""
+    labels = range(max(2, scenario.output.units))
+    return np.stack([np.exp(-losses(scenario, logits, np.full(len(logits), label))) for label in labels], axis=1)
+
+
 def losses(scenario: Scenario, logits: Floats, labels: Labels) -> Array:
     """Return the loss of each image, (N,), in nats."""
     return _loss(scenario, np.asarray(logits, np.float64), labels)[0]

@@ -8,7 +8,8 @@ KIT_TEST_THREADS     intra-op threads, 1 by default
 KIT_TEST_SEEDS       seeds of the proof per scenario and variant; 2 by default, 1 at 128x128
 KIT_TEST_PRECISION   precision of these proofs, fp32 by default
 KIT_TEST_TUNED       if set, the tuned lane with each setting at the first value that is not the stock lane's
-KIT_TEST_EXCHANGE    folder through which frameworks exchange trained weights
+KIT_TEST_EXCHANGE    folder through which frameworks exchange trained weights and predictions
+KIT_TEST_PHOTOS      folder of at least 200 photos of cats and dogs; by default, synthetic ones
 KIT_TEST_CUDA_STUBS  if set, every graph of ONNX Runtime is also opened on CUDA, whose libraries are stubs
 """
 
@@ -18,6 +19,7 @@ import importlib
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -51,6 +53,14 @@ def options() -> Options:
 @pytest.fixture(scope="session")
 def adapter(adapters: type[Adapter], options: Options) -> Adapter:
     return adapters(options)
+
+
+@pytest.fixture
+def exchange() -> Path:
+    folder = os.environ.get("KIT_TEST_EXCHANGE")
+    if not folder:
+        pytest.skip("KIT_TEST_EXCHANGE does not name a folder for the weights")
+    return Path(folder)
 
 
 @pytest.fixture

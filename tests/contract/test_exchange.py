@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -17,14 +16,6 @@ from scenarios.weights import initial_weights
 TOLERANCE = 1e-4
 STEPS = 3
 SCENARIOS = [variants[""] for variants in catalog.load().values()]
-
-
-@pytest.fixture
-def exchange() -> Path:
-    folder = os.environ.get("KIT_TEST_EXCHANGE")
-    if not folder:
-        pytest.skip("KIT_TEST_EXCHANGE does not name a folder for the weights")
-    return Path(folder)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.label)

@@ -25,6 +25,7 @@ from onnxruntime_graphs import graphs
 
 from scenarios.frameworks.onnxruntime import settings
 from scenarios.frameworks.onnxruntime.adapter import ADAPTER
+from scenarios.frameworks.onnxruntime.export import export
 from scenarios.frameworks.onnxruntime.graph import Graph
 from scenarios.frameworks.onnxruntime.session import PROVIDERS
 from scenarios.frameworks.rounding import step_rounds_to_tf32
@@ -409,3 +410,25 @@ def test_each_setting_reaches_the_session(setting, seen):
 
     spins, flushes = entry("session.intra_op.allow_spinning"), entry("session.set_denormal_as_zero")
     assert (options.enable_mem_pattern, options.enable_cpu_mem_arena, spins, flushes) == seen
+
+
+@pytest.mark.parametrize(
+    "exported",
+    [variants[""] for variants in catalog.load().values()] + [catalog.load()["cifar-mlp"]["sigmoid"]],
+    ids=lambda each: each.label,
+)
+def test_an_exported_model_gives_the_probabilities_of_the_network(exported):
+    weights = check_weights(exported, seed=5)
+    content = export(exported, weights, {"scenario": exported.label, "digest": "d1"})
+    model = onnx.load_model_from_string(content)
+    assert [(each.domain, each.version) for each in model.opset_import] == [("", 18)]
+    assert (model.ir_version, model.producer_name) == (8, "kit")
+    assert {each.key: each.value for each in model.metadata_props} == {"scenario": exported.label, "digest": "d1"}
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    assert [(each.name, each.shape[1:]) for each in session.get_inputs()] == [("images", list(exported.image))]
+    for count in (1, 3):
+        images = tied_images(count, exported.image)
+        (found,) = session.run(["probabilities"], {"images": images})
+        logits = reference.forward(exported, weights, images)
+        expected = reference.probabilities(exported, logits)
+        np.testing.assert_allclose(found, expected[:, -found.shape[1] :], atol=1e-5)

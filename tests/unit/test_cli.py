@@ -38,8 +38,22 @@ def test_planning_imports_nothing_that_only_results_need() -> None:
     assert not {"pandas", "jinja2"} & set(modules)
 
 
-COMMANDS = ["doctor", "list", "data", "plan", "build", "run", "report", "compare", "gate", "settings", "clean"]
-DATA_COMMANDS = ["data fetch", "data add", "data verify", "data list"]
+COMMANDS = [
+    "doctor",
+    "list",
+    "data",
+    "plan",
+    "build",
+    "run",
+    "report",
+    "compare",
+    "gate",
+    "predict",
+    "weights",
+    "settings",
+    "clean",
+]
+SUBCOMMANDS = ["data fetch", "data add", "data verify", "data list", "weights export"]
 
 
 def listed(text: str) -> dict[str, str]:
@@ -83,7 +97,7 @@ def test_the_version_is_that_of_the_package(kit: Kit) -> None:
     assert kit("--version") == Called(0, f"kit {importlib.metadata.version('kit')}\n", "")
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "data"] + DATA_COMMANDS)
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in {"data", "weights"}] + SUBCOMMANDS)
 def test_every_help_ends_with_an_example(kit: Kit, command: str) -> None:
     called = kit(*command.split(), "--help")
     assert called.code == 0

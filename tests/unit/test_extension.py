@@ -6,17 +6,13 @@ The real worker also runs on that example. Its adapter uses NumPy, so the interp
 from __future__ import annotations
 
 import json
-import os
-import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from scenarios.contract.reasons import Code, Status
-from tests.workers import ROOT, copy_assets, request_of, work
+from tests.workers import SMOKE, copy_assets, copy_of_kit, request_of, work
 
 
 @pytest.fixture(scope="module")
@@ -29,25 +25,7 @@ def assets(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def kit(assets, tmp_path):
-    """Call the command line of a copy of kit/ with the example's modules added; return the finished process."""
-    ignored = shutil.ignore_patterns("__pycache__")
-    for source in (ROOT, ROOT / "tests/example"):
-        shutil.copytree(source / "kit", tmp_path / "site/kit", dirs_exist_ok=True, ignore=ignored)
-    lock = tmp_path / "site/kit/host/machine_lock.py"  # its own lock: another run may measure on this machine now
-    own = f"PATH = Path({str(tmp_path / 'machine.lock')!r})"
-    lock.write_text(re.sub(r"(?m)^PATH = .*$", own, lock.read_text()))
-
-    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        folders = {"KIT_ASSETS": assets, "KIT_CACHE_DIR": tmp_path / "cache", "PYTHONPATH": tmp_path / "site"}
-        variables = {**os.environ, **{name: str(folder) for name, folder in folders.items()}}
-        command = [sys.executable, "-m", "kit", *arguments]
-        return subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
-
-    return call
-
-
-CELL = ("--scenario", "tiny-cnn", "--framework", "plain", "--device", "cpu", "--profile", "smoke")
-OPTIONS = ("--engine", "example", "--env", sys.executable, "--data", "synthetic")
+    return copy_of_kit(assets, tmp_path)
 
 
 def test_a_scenario_framework_engine_and_section_are_added_by_new_files_only(kit, tmp_path):
@@ -55,7 +33,7 @@ def test_a_scenario_framework_engine_and_section_are_added_by_new_files_only(kit
     assert "tiny-cnn" in json.dumps(catalog["scenarios"])
     assert "plain" in json.dumps(catalog["frameworks"])
 
-    finished = kit("run", *CELL, *OPTIONS, "--out", str(tmp_path / "out"))
+    finished = kit("run", *SMOKE, "--out", str(tmp_path / "out"))
     assert finished.returncode == 0, finished.stdout + finished.stderr
     (record_file,) = (tmp_path / "out").glob("*/records/*.json")
     record = json.loads(record_file.read_text())

@@ -140,6 +140,7 @@ def test_every_code_has_a_status_an_exit_code_and_a_remedy():
 @pytest.mark.parametrize(
     ("code", "error"),
     [
+        (Code.INVALID_WEIGHTS, UsageError),
         (Code.ENGINE_FAILED, EngineError),
         (Code.IMAGE_FAILED, ImageError),
         (Code.DATA_UNAVAILABLE, DataError),
@@ -166,3 +167,9 @@ def test_a_record_with_contradictory_parts_is_refused(change):
     document = json.loads(examples.record().to_json()) | change
     with pytest.raises(UsageError, match=r"x\.json is not a valid record: \S"):
         Record.from_json(json.dumps(document), "x.json")
+
+
+def test_a_launch_that_only_predicts_leaves_no_record():
+    text = examples.record().to_json().replace('"measure"', '"predict"')
+    with pytest.raises(UsageError, match="launches to predict leave no record"):
+        Record.from_json(text, "x.json")

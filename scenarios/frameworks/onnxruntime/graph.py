@@ -38,6 +38,10 @@ class Graph:
         self._nodes.append(helper.make_node(op, list(inputs), names, name=name, **attributes))
         return names
 
+    def named(self, tensor: Tensor, name: Tensor) -> None:
+        """Add a copy of a tensor with this name, for example for users of an exported model."""
+        self._nodes.append(helper.make_node("Identity", [tensor], [name], name=name))
+
     def concat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
         """Add a `Concat`. Return a single tensor unchanged, because ONNX Runtime would copy it."""
         return self.node("Concat", *tensors, axis=axis) if len(tensors) > 1 else tensors[0]

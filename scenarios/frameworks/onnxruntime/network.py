@@ -76,13 +76,18 @@ def add_forward(graph: Graph, scenario: spec.Scenario, operations: list[Operatio
     return x
 
 
+def add_inference(graph: Graph, scenario: spec.Scenario, batch: Dim) -> Tensor:
+    """Add the network without dropout, from its input `images` on, and return the logits."""
+    operations = [o for o in make_operations(scenario, seed=0) if not isinstance(o, layers.Dropout)]
+    return add_forward(graph, scenario, operations, declare_images(graph, scenario, batch))
+
+
 def _has_feature_maps(scenario: spec.Scenario) -> bool:
     return any(isinstance(layer, spec.Conv | spec.MaxPool) for layer in scenario.layers)
 
 
 def _inference(graph: Graph, scenario: spec.Scenario, batch: Dim, activation: spec.Activation) -> bytes:
-    operations = [o for o in make_operations(scenario, seed=0) if not isinstance(o, layers.Dropout)]
-    output = add_forward(graph, scenario, operations, declare_images(graph, scenario, batch))
+    output = add_inference(graph, scenario, batch)
     if activation == "softmax":
         output = graph.node("Softmax", output, axis=1)
     elif activation == "sigmoid":

@@ -1,0 +1,181 @@
+"""Predict the classes of pictures with the trained weights of a run, in one or several frameworks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kit.engines.base import Engine
+from kit.execution.launch_requests import using_weights
+from kit.execution.unmeasured import environments, run_unmeasured, work_folder
+from kit.host.machine import usable_cpus
+from kit.model.environment import Environment
+from kit.model.errors import UsageError, unknown
+from kit.model.formatting import format_count
+from kit.model.prediction import PredictedPicture, Predictions
+from kit.model.progress import Outcome, Progress
+from kit.planning import catalog
+from kit.planning.selection import DEFAULT_VARIANT, pick
+from kit.storage.files import disk_errors
+from kit.storage.run_folder import RunFolder
+from kit.storage.safe_read import read_plain, read_untrusted
+from kit.storage.trained_weights import TrainedWeights, find_weights
+from scenarios.catalog import scenario_of
+from scenarios.contract.reasons import Code, Reason
+from scenarios.contract.request import PICTURES, THUMBNAILS, picture_name
+from scenarios.contract.result import Prediction, Result
+from scenarios.spec import DATASETS, Scenario
+
+THUMBNAIL_LIMIT = 1 << 20
+HOW_TO_TRAIN = "`kit run --profile full` keeps the weights of each cell."
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What one framework answers: predictions and thumbnails of the readable files, in their order."""
+
+    predictions: Sequence[Prediction]
+    thumbnails: Sequence[bytes | None]
+
+
+def choose_weights(
+    folder: RunFolder, scenario: Scenario, frameworks: Sequence[str] | None
+) -> dict[str, TrainedWeights]:
+    """Return the weights that each framework uses: its own, or those of another framework if it has none.
+
+    frameworks: None for those with weights in the run. Of several launches, prefer the stock lane and the published
+    batch size and layers. Raise UsageError if the run has no weights of the scenario, or for an unknown framework.
+    """
+    kept = find_weights(folder)
+    own = [each for each in kept if (each.cell.scenario, each.cell.variant) == (scenario.name, scenario.variant)]
+    if not own:
+        have = sorted({each.cell.label for each in kept})
+        raise UsageError(
+            f"The run {folder.plan.run} has no trained weights of {scenario.label}.",
+            f"It has those of {', '.join(have)}." if have else HOW_TO_TRAIN,
+        )
+    own.sort(key=lambda each: _unusual(each, scenario))
+    known = list(catalog.frameworks())
+    trained = [name for name in known if any(each.cell.framework == name for each in own)]
+    return {
+        name: next((each for each in own if each.cell.framework == name), own[0])
+        for name in pick("framework", frameworks, known, trained)
+    }
+
+
+def find_variant(name: str, variant: str) -> Scenario:
+    """Return a scenario of the catalog. variant: `default` or "" for the default variant. Raise UsageError."""
+    scenarios = catalog.scenarios()
+    if name not in scenarios:
+        raise unknown("scenario", name, scenarios)
+    variants = {key or DEFAULT_VARIANT: scenario for key, scenario in scenarios[name].items()}
+    if (wanted := variant or DEFAULT_VARIANT) not in variants:
+        raise unknown(f"variant of {name}", wanted, variants)
+    return variants[wanted]
+
+
+def predict(
+    folder: RunFolder,
+    scenario: Scenario,
+    frameworks: Sequence[str] | None,
+    pictures: Sequence[Path],
+    engine: Engine,
+    progress: Progress,
+) -> Predictions:
+    """Predict the classes of pictures. A picture that cannot be read gets a fault, and a framework a failure.
+
+    Raise UsageError if there are no weights, EngineError, ImageError, DiskError, and KeyboardInterrupt after a signal.
+    """
+    chosen = choose_weights(folder, scenario, frameworks)
+    faults = {index: fault for index, path in enumerate(pictures) if (fault := _unreadable(path))}
+    readable = [path for index, path in enumerate(pictures) if index not in faults]
+    found: dict[str, _Answer | Reason] = {}
+    if readable:
+        with (
+            environments("predict", engine, list(chosen), progress) as made,
+            progress.phase("Predicting", len(chosen)) as phase,
+        ):
+            for name, weights in chosen.items():
+                phase.now(name)
+                found[name] = _ask(engine, made[name], weights, scenario, readable)
+                phase.advance(1)
+            phase.end(Outcome(format_count(len(readable), "picture")))
+    answers = {name: answer for name, answer in found.items() if isinstance(answer, _Answer)}
+    return Predictions(
+        run=folder.plan.run,
+        label=scenario.label,
+        title=scenario.title,
+        classes=DATASETS[scenario.dataset].classes,
+        weights={name: weights.words for name, weights in chosen.items()},
+        pictures=_merge(pictures, faults, answers),
+        failures={name: answer for name, answer in found.items() if isinstance(answer, Reason)},
+    )
+
+
+def _unusual(weights: TrainedWeights, scenario: Scenario) -> tuple[object, ...]:
+    cell = weights.cell
+    varied = cell.batch != scenario.batch, cell.hidden_layers is not None, cell.workers is not None
+    return cell.lane != "stock", *varied, cell.key, weights.launch
+
+
+def _unreadable(path: Path) -> str:
+    """Return why a file cannot be read, or "". Its content is not examined here."""
+    try:
+        read_plain(path)
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+        return f"It cannot be read: {getattr(error, 'strerror', None) or error}."
+    return ""
+
+
+def _ask(
+    engine: Engine, environment: Environment, weights: TrainedWeights, scenario: Scenario, pictures: Sequence[Path]
+) -> _Answer | Reason:
+    """Let one framework predict. Return its answer, or why there is none."""
+    own = scenario_of(weights.cell, catalog.scenarios())
+    if own is None:
+        return Reason.of(Code.SPEC_MISMATCH, f"The catalog has no {weights.cell.key}.", "Use the kit that trained it.")
+    threads = len(usable_cpus())
+    request = using_weights("predict", weights, environment.framework, own, threads, len(pictures))
+    with work_folder(weights) as scratch:
+        with disk_errors(scratch):
+            (scratch / PICTURES).mkdir()
+            for index, path in enumerate(pictures):
+                (scratch / PICTURES / picture_name(index)).write_bytes(read_plain(path))
+        result = run_unmeasured("predict", engine, environment, request, scratch, weights)
+        if isinstance(result, Reason):
+            return result
+        return _answer(result, scenario, scratch)
+
+
+def _answer(result: Result, scenario: Scenario, scratch: Path) -> _Answer | Reason:
+    """Return what the worker left. It decoded files of strangers, so nothing of it is trusted."""
+    assert result.predictions is not None
+    classes = len(DATASETS[scenario.dataset].classes)
+    if any(len(each.probabilities) not in {0, classes} for each in result.predictions):
+        return Reason.of(Code.INVALID_RESULT, f"The worker's result does not have {classes} classes.")
+    names = [picture_name(index) for index in range(len(result.predictions))]
+    return _Answer(result.predictions, [_thumbnail(scratch / THUMBNAILS / name) for name in names])
+
+
+def _thumbnail(path: Path) -> bytes | None:
+    try:
+        return None if path.parent.is_symlink() else read_untrusted(path, THUMBNAIL_LIMIT)
+    except (OSError, ValueError):  # not a plain file, or too large: the page shows no picture
+        return None
+
+
+def _merge(
+    pictures: Sequence[Path], faults: Mapping[int, str], answers: Mapping[str, _Answer]
+) -> list[PredictedPicture]:
+    """Return all pictures in the order of the user, with what each framework answers."""
+    found, place = [], 0
+    for index, path in enumerate(pictures):
+        if fault := faults.get(index, ""):
+            found.append(PredictedPicture(str(path), fault, {}))
+            continue
+        own = {name: answer.predictions[place] for name, answer in answers.items()}
+        fault = next((each.fault for each in own.values() if each.fault), "")
+        thumbnail = next((image for a in answers.values() if (image := a.thumbnails[place]) is not None), None)
+        chances = {name: each.probabilities for name, each in own.items() if not each.fault}
+        found.append(PredictedPicture(str(path), fault, chances, thumbnail))
+        place += 1
+    return found

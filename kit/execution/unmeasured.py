@@ -1,0 +1,138 @@
+"""Run launches that measure nothing, because they only use trained weights. They leave no record.
+
+They take the machine's lock, because they would disturb a run that measures.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from kit.engines import registry
+from kit.engines.base import Engine
+from kit.environments import interpreters
+from kit.environments.package_sources import Sources
+from kit.execution import phases, resume
+from kit.execution.classify import Execution, classify
+from kit.execution.interrupts import interrupts
+from kit.execution.launch import log_tail, result_file
+from kit.host import machine, machine_lock
+from kit.host.limits import usable_memory
+from kit.host.paths import cache_folder
+from kit.model.environment import Environment
+from kit.model.errors import DataError, DiskError, EngineError, ImageError, KitError, UsageError
+from kit.model.launch import LaunchFolder, Limits
+from kit.model.progress import Progress
+from kit.planning import catalog
+from kit.storage.files import disk_errors
+from kit.storage.run_folder import RunFolder
+from kit.storage.trained_weights import TrainedWeights
+from scenarios.contract.codec import write
+from scenarios.contract.reasons import Code, Reason
+from scenarios.contract.request import REQUEST_FILE, WEIGHTS_FILE, Request
+from scenarios.contract.result import Result
+
+Command = Literal["predict", "weights"]  # the kit command that holds the machine's lock
+
+TIMEOUT_S = 1800.0
+AUTO = "auto"
+DISK_REMEDY = "Set KIT_CACHE_DIR to another folder that you can write to."
+
+
+def choose_engine(folder: RunFolder, name: str, environment: str, sources: Sources, progress: Progress) -> Engine:
+    """Return the engine for the weights of a run. name: `auto` stands for the run's own engine.
+
+    environment: value of `--env`, or "". Raise UsageError or EngineError.
+    """
+    if environment:
+        own, interpreter = AUTO if name == AUTO else name, interpreters.find(environment)
+    elif name in {AUTO, folder.plan.engine}:
+        own, interpreter = folder.plan.engine, resume.choose_interpreter(folder, "", progress)
+    else:
+        own, interpreter = name, ""
+    engine, note = registry.choose(own, interpreter, sources)
+    progress.line(note)
+    return engine
+
+
+@contextmanager
+def environments(
+    command: Command, engine: Engine, frameworks: list[str], progress: Progress
+) -> Iterator[dict[str, Environment]]:
+    """Hold the machine's lock for a command. Find or make the CPU environments of these frameworks, by name.
+
+    Raise EngineError if another run holds the lock or if the engine cannot run a framework, and ImageError.
+    """
+    machine.require_supported()
+    known = catalog.frameworks()
+    for name in frameworks:
+        if reason := engine.refusal(known[name], "cpu"):
+            raise EngineError(reason, "Choose another engine or framework.")
+    with interrupts.handled(), machine_lock.measuring(command):
+        made = phases.build(progress, engine, [(known[name], "cpu") for name in frameworks])
+        yield {environment.framework: environment for environment in made}
+
+
+@contextmanager
+def work_folder(weights: TrainedWeights) -> Iterator[Path]:
+    """Make a scratch folder with a copy of these weights, and remove it at the end. Raise DiskError."""
+    with disk_errors(cache_folder(), DISK_REMEDY):
+        cache_folder().mkdir(parents=True, exist_ok=True)
+        temporary = tempfile.TemporaryDirectory(dir=cache_folder(), prefix="work-")
+    with temporary as name:
+        scratch = Path(name, "io")
+        with disk_errors(scratch, DISK_REMEDY):
+            scratch.mkdir()
+            shutil.copyfile(weights.file, scratch / WEIGHTS_FILE)
+        yield scratch
+
+
+def run_unmeasured(
+    command: Command,
+    engine: Engine,
+    environment: Environment,
+    request: Request,
+    scratch: Path,
+    weights: TrainedWeights,
+) -> Result | Reason:
+    """Run one launch to its end. Return its result, or why it has none. Keep the log of a failure.
+
+    Raise KeyboardInterrupt after a signal, EngineError if the engine is lost, and DiskError.
+    """
+    folder = LaunchFolder(scratch, data=None, log=scratch.with_name("log"))
+    with disk_errors(scratch, DISK_REMEDY):
+        write(scratch / REQUEST_FILE, request)
+    limits = Limits(TIMEOUT_S, usable_memory(machine.memory_limit_bytes()), machine.usable_cpus()[: request.threads])
+    labels = {"run": command, "key": request.cell.key, "launch": str(request.launch)}
+    with interrupts.deferred():
+        completion = engine.launch(environment, folder, limits, request.environment, labels, interrupts.pending)
+    if interrupts.pending():
+        raise KeyboardInterrupt
+    tail = log_tail(folder.log, identify=True)
+    found = classify(request, Execution(completion, None, result_file(scratch), tail, None))
+    if found.reason is None:
+        assert found.result is not None
+        return found.result
+    # The worker knows only the copy.
+    own = replace(found.reason, message=found.reason.message.replace(WEIGHTS_FILE, str(weights.file)))
+    return own if own.code is Code.INVALID_WEIGHTS else _with_log(own, folder.log, request)
+
+
+def as_error(reason: Reason) -> KitError:
+    """Return the error for a reason, with its exit code."""
+    kinds = {kind.exit_code: kind for kind in (KitError, UsageError, EngineError, ImageError, DataError, DiskError)}
+    return kinds[reason.code.exit_code](reason.message, reason.remedy)
+
+
+def _with_log(reason: Reason, log: Path, request: Request) -> Reason:
+    """Keep the log, and name it in the remedy."""
+    kept = cache_folder() / "logs" / f"{request.purpose}-{request.cell.framework}.log"
+    with disk_errors(kept, DISK_REMEDY):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        if not log.exists():
+            return reason
+        shutil.copyfile(log, kept)
+    return replace(reason, remedy=f"{reason.remedy} The log is {kept}.")

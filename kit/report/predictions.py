@@ -1,0 +1,62 @@
+"""Write predictions as one HTML page with the pictures: no script, no external resource, every text escaped."""
+
+from base64 import b64encode
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from kit.model.errors import UsageError
+from kit.model.formatting import format_count, format_percent
+from kit.model.prediction import PredictedPicture, Predictions
+from kit.planning import catalog
+from kit.report.render import is_free_or_report, render_page
+from kit.storage.files import disk_errors, write_atomic
+
+REMEDY = "Choose another file with --html."
+
+
+@dataclass(frozen=True)
+class PictureView:
+    """A picture on the page. source: the thumbnail as the address of an `img`, or "". answers: class and probability by
+    framework, in the order of the columns; None if there is none."""
+
+    name: str
+    source: str
+    answers: list[tuple[str, str] | None]
+
+
+def require_free(target: Path) -> None:
+    """Raise UsageError if writing to `target` would destroy anything but a page of kit."""
+    if not is_free_or_report(target):
+        raise UsageError(f"{target} exists and is not a page of kit.", REMEDY)
+
+
+def write_predictions(target: Path, found: Predictions) -> None:
+    """Write the page, atomically. Raise UsageError if `target` is another file, and DiskError."""
+    require_free(target)
+    page = render_predictions(found)
+    with disk_errors(target, REMEDY):
+        write_atomic(target, page.encode(errors="replace"))  # names of files may contain lone surrogates
+
+
+def render_predictions(found: Predictions) -> str:
+    """Return the HTML text of the page. Raise DiskError if a template cannot be read."""
+    frameworks = catalog.frameworks()
+    return render_page(
+        "predictions.html",
+        found=found,
+        titles={name: frameworks[name].title for name in found.weights},
+        pictures=[_view(found, picture) for picture in found.pictures if not picture.fault],
+        faults=[(PurePath(picture.name).name, picture.fault) for picture in found.pictures if picture.fault],
+        count=format_count(len(found.pictures), "picture"),
+    )
+
+
+def _view(found: Predictions, picture: PredictedPicture) -> PictureView:
+    """Return a picture for the page, which names no folder of this machine."""
+    encoded = b64encode(picture.thumbnail).decode() if picture.thumbnail else ""
+    answers = []
+    for name in found.frameworks:
+        chances = picture.chances.get(name)
+        best = found.best(chances) if chances else None
+        answers.append((best[0], format_percent(best[1], 1)) if best else None)
+    return PictureView(PurePath(picture.name).name, f"data:image/jpeg;base64,{encoded}" if encoded else "", answers)

@@ -1,0 +1,40 @@
+"""Find the trained weights that the launches of a run kept in its folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kit.storage.run_folder import RunFolder
+from scenarios.contract.cell import Cell
+from scenarios.contract.result import KeptWeights
+
+KINDS = ("best", "last")  # in the order in which they are used
+
+
+@dataclass(frozen=True)
+class TrainedWeights:
+    """The weights of one launch. kept: what its record says about them. file: their path."""
+
+    cell: Cell
+    launch: int
+    kept: KeptWeights
+    file: Path
+
+    @property
+    def words(self) -> str:
+        """Return whose weights these are, in words."""
+        number = f", launch {self.launch}" if self.launch > 1 else ""
+        return f"{self.cell.key}{number} (epoch {self.kept.epoch})"
+
+
+def find_weights(folder: RunFolder) -> list[TrainedWeights]:
+    """Return the weights of each `ok` launch that kept some, in the order of keys and launches: those of the best epoch
+    if they exist, else those of the last one."""
+    found = []
+    for record in folder.read_usable().records:
+        if not record.ok or record.result is None:
+            continue
+        files = {kept.kind: (kept, folder.path / "weights" / kept.file) for kept in record.result.weights}
+        existing = [files[kind] for kind in KINDS if kind in files and files[kind][1].is_file()]
+        if existing:
+            found.append(TrainedWeights(record.cell, record.launch, *existing[0]))
+    return found

@@ -1,0 +1,78 @@
+"""Read pictures of strangers: any JPEG, PNG or WebP file, whatever its color mode, orientation and size.
+
+Only the confined worker imports this module, because a file may attack the decoders.
+"""
+
+import struct
+import warnings
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from scenarios.data.readers import Bytes
+
+FORMATS = ("JPEG", "PNG", "WEBP")
+THUMBNAIL = 256  # pixels of the longer side
+WHITE = (255, 255, 255, 255)
+
+
+class UnreadablePicture(ValueError):
+    """A file is not a picture that can be read. The text says why, without the file's name."""
+
+
+def read_picture(path: Path) -> Image.Image:
+    """Decode a picture and turn it upright as its EXIF data says. Of an animation, return the first frame.
+
+    Raise UnreadablePicture. Raise MemoryError if the picture needs too much memory.
+    """
+    assert Image.MAX_IMAGE_PIXELS is not None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow warns of pictures that it can read
+            with Image.open(path, formats=FORMATS) as image:
+                image.load()
+                return ImageOps.exif_transpose(image)
+    except UnidentifiedImageError as error:
+        raise UnreadablePicture("It is not a JPEG, PNG or WebP file.") from error
+    except Image.DecompressionBombError as error:
+        most = 2 * Image.MAX_IMAGE_PIXELS // 1_000_000
+        raise UnreadablePicture(f"It has more than {most} million pixels. Scale it down.") from error
+    except (OSError, SyntaxError, ValueError, TypeError, LookupError, EOFError, struct.error) as error:
+        raise UnreadablePicture(f"It is damaged: {error}.") from error
+
+
+def scale(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """Return the picture scaled to `size` (H, W) with nearest neighbor, without keeping its aspect ratio.
+
+    Row i of the result is row floor((i + 0.5) * height / H), and columns likewise.
+    """
+    return image.resize((size[1], size[0]), Image.Resampling.NEAREST)
+
+
+def to_pixels(image: Image.Image, shape: tuple[int, int, int]) -> Bytes:
+    """Return the picture as a network sees it: scaled, 8 bits, (H, W, C) with three channels RGB or one of gray."""
+    # Scaling first needs less memory. It copies pixels, so the result is the same.
+    found = to_rgb(scale(image, shape[:2])).convert("L" if shape[2] == 1 else "RGB")
+    return np.asarray(found, np.uint8).reshape(shape)
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Return the picture in RGB with 8 bits per channel. What is transparent becomes white."""
+    if image.mode.startswith("I"):  # gray with 16 bits; Pillow itself reduces colors with 16 bits
+        gray: npt.NDArray[np.float64] = np.asarray(image, np.float64) / 257  # 65535 becomes 255
+        image = Image.fromarray(np.rint(gray).clip(0, 255).astype(np.uint8))
+    if image.has_transparency_data:
+        colors = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", colors.size, WHITE), colors)
+    return image.convert("RGB")
+
+
+def write_thumbnail(image: Image.Image, path: Path) -> None:
+    """Write a small JPEG file of the picture, without its metadata. Raise OSError."""
+    shrink = max(1.0, max(image.size) / (4 * THUMBNAIL))
+    height, width = (max(1, round(side / shrink)) for side in (image.height, image.width))
+    small = to_rgb(scale(image, (height, width)))  # cheap, then smooth
+    small.thumbnail((THUMBNAIL, THUMBNAIL), Image.Resampling.LANCZOS)
+    Image.fromarray(np.asarray(small)).save(path, "JPEG", quality=85)  # without what `small.info` holds

@@ -1,0 +1,250 @@
+"""Test the commands that use trained weights, with a fake engine: what they choose, send, show and refuse."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kit.host import machine_lock
+from kit.model.launch import Completion, LaunchFolder
+from scenarios.contract import codec
+from scenarios.contract.reasons import Code, Reason, Status
+from scenarios.contract.request import (
+    MODEL_FILE,
+    PICTURES,
+    RESULT_FILE,
+    THUMBNAILS,
+    WEIGHTS_FILE,
+    Request,
+    picture_name,
+)
+from scenarios.contract.result import Prediction, Result
+from scenarios.weights_file import read
+from tests import fakes
+from tests.command import Kit
+from tests.examples import cell
+from tests.kept import run_with_weights
+
+CATDOG = ("--scenario", "catdog-cnn")
+THUMBNAIL = b"\xff\xd8 a small picture"
+DOG = {"cats": 0.25, "dogs": 0.75}
+
+
+def answers(chances: list[float] | None = None, faults: dict[bytes, str] | None = None) -> fakes.Worker:
+    """Return a worker that gives every picture these probabilities. faults: for pictures with this content."""
+
+    def worker(request: Request, folder: LaunchFolder) -> Completion:
+        names = [picture_name(index) for index in range(request.pictures)]
+        contents = [(folder.scratch / PICTURES / name).read_bytes() for name in names]
+        (folder.scratch / THUMBNAILS).mkdir()
+        for name in names:
+            (folder.scratch / THUMBNAILS / name).write_bytes(THUMBNAIL)
+        found = [
+            Prediction([], (faults or {})[content])
+            if content in (faults or {})
+            else Prediction(chances or [0.25, 0.75])
+            for content in contents
+        ]
+        codec.write(folder.scratch / RESULT_FILE, Result(request.cell, 1, Status.OK, predictions=found))
+        return Completion(exit_code=0, seconds=1.0)
+
+    return worker
+
+
+def refuses(reason: Reason, framework: str) -> fakes.Worker:
+    """Return a worker that fails for this reason in one framework."""
+
+    def worker(request: Request, folder: LaunchFolder) -> Completion:
+        if request.cell.framework != framework:
+            return answers()(request, folder)
+        folder.log.write_text("the traceback\n")
+        codec.write(folder.scratch / RESULT_FILE, Result(request.cell, 1, reason.code.status, reason))
+        return Completion(exit_code=0, seconds=1.0)
+
+    return worker
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Callable[[str, bytes], str]:
+    def make(name: str, content: bytes = b"any") -> str:
+        (tmp_path / name).write_bytes(content)
+        return name
+
+    return make
+
+
+def test_each_framework_with_weights_predicts_each_picture(kit: Kit, engine, picture, tmp_path) -> None:
+    run_with_weights(tmp_path / "run", [cell("catdog-cnn", name) for name in ("torch", "onnxruntime")])
+    engine.worker = answers()
+    called = kit("predict", "run", *CATDOG, picture("a.jpg"), picture("b.png"))
+    assert called.code == 0
+    lines = [re.split(r" {2,}", line) for line in called.out.splitlines()]
+    assert lines[0] == ["Picture", "Framework", "Class", "Probability"]
+    assert lines[1:5] == [
+        [name, title, "dogs", "75.0 %"] for name in ("a.jpg", "b.png") for title in ("ONNX Runtime", "PyTorch")
+    ]
+    assert "PyTorch used the weights of catdog-cnn/torch/cpu/stock/fp32/b32 (epoch 5)." in called.out
+    assert not list((tmp_path / "KIT_CACHE_DIR").glob("work-*"))
+    assert engine.used == [(f"catdog-cnn/{name}/cpu/stock/fp32/b32", 1) for name in ("onnxruntime", "torch")]
+
+
+def test_a_framework_without_weights_uses_those_of_another_one(kit: Kit, engine, picture, tmp_path) -> None:
+    run_with_weights(tmp_path / "run", [cell("catdog-cnn", "torch"), cell("mnist-cnn", "tensorflow")])
+    trained_in = []
+
+    def worker(request: Request, folder: LaunchFolder) -> Completion:
+        trained_in.append(read(folder.scratch / WEIGHTS_FILE)[1].framework)
+        return answers()(request, folder)
+
+    engine.worker = worker
+    called = kit("predict", "run", *CATDOG, "--framework", "tensorflow", picture("a.jpg"), "--json")
+    found = json.loads(called.out)
+    assert (called.code, trained_in) == (0, ["torch"])
+    assert found["weights"] == {"tensorflow": "catdog-cnn/torch/cpu/stock/fp32/b32 (epoch 5)"}
+    predicted = {"class": "dogs", "probabilities": DOG}
+    assert found["pictures"] == [{"picture": "a.jpg", "fault": "", "predictions": {"tensorflow": predicted}}]
+
+
+def test_the_best_epoch_and_the_usual_cell_are_preferred(kit: Kit, engine, picture, tmp_path) -> None:
+    usual = cell("fashion-mlp")
+    others = [replace(usual, batch=8), replace(usual, hidden_layers=2)]
+    run_with_weights(tmp_path / "run", [*others, usual], "last", "best")
+    engine.worker = answers([0.1] * 10)
+    called = kit("predict", "run", "--scenario", "fashion-mlp", picture("a.png"), "--json")
+    assert json.loads(called.out)["weights"] == {"torch": f"{usual.key} (epoch 3)"}
+
+
+def test_a_picture_that_cannot_be_read_does_not_stop_the_others(kit: Kit, engine, picture, tmp_path) -> None:
+    run_with_weights(tmp_path / "run", [cell("catdog-cnn")])
+    engine.worker = answers(faults={b"broken": "It is damaged."})
+    (tmp_path / "folder").mkdir()
+    names = ["missing.jpg", picture("a.jpg"), "folder", picture("b.jpg", b"broken"), picture("c.jpg")]
+    called = kit("predict", "run", *CATDOG, *names)
+    assert called.code == 2
+    assert [line.split()[0] for line in called.out.splitlines()[1:3]] == ["a.jpg", "c.jpg"]
+    assert "missing.jpg: It cannot be read: No such file or directory." in called.out
+    assert "folder: It cannot be read: not a plain file." in called.out
+    assert "b.jpg: It is damaged." in called.out
+    only = kit("predict", "run", *CATDOG, "missing.jpg", "--json")
+    assert (only.code, json.loads(only.out)["pictures"][0]["predictions"]) == (2, {})
+    assert len(engine.used) == 1, "nothing starts for a picture that is missing"
+
+
+def test_a_framework_that_fails_does_not_stop_the_others(kit: Kit, engine, picture, tmp_path) -> None:
+    run_with_weights(tmp_path / "run", [cell("catdog-cnn", name) for name in ("torch", "tensorflow")])
+    engine.worker = refuses(Reason.of(Code.WORKER_ERROR, "It broke."), "torch")
+    called = kit("predict", "run", *CATDOG, picture("a.jpg"))
+    assert called.code == 1
+    log = tmp_path / "KIT_CACHE_DIR/logs/predict-torch.log"
+    assert "PyTorch predicted nothing. It broke." in called.out
+    assert f"The log is {log}." in called.out
+    assert log.read_text() == "the traceback\n"
+    assert re.search(r"^a\.jpg +TensorFlow +dogs", called.out, re.MULTILINE)
+    engine.worker = refuses(Reason.of(Code.INVALID_WEIGHTS, f"{WEIGHTS_FILE} was altered."), "torch")
+    refused = kit("predict", "run", *CATDOG, "a.jpg")
+    file = Path("run", "weights", "catdog-cnn__torch__cpu__stock__fp32__b32__001__last.safetensors")
+    assert refused.code == 2
+    assert f"PyTorch predicted nothing. {file} was altered." in refused.out
+
+
+def test_a_worker_that_answers_something_else_is_not_believed(kit: Kit, engine, picture, tmp_path) -> None:
+    run_with_weights(tmp_path / "run", [cell("catdog-cnn")])
+    name = picture("a.jpg")
+    for chances in ([0.5], [0.2, 0.3, 0.5], [-1.0, 2.0]):
+        engine.worker = answers(chances)
+        called = kit("predict", "run", *CATDOG, name, "--json")
+        assert called.code == 1
+        assert json.loads(called.out)["failures"]["torch"]["code"] == "invalid_result"
+
+
+def test_the_page_shows_the_pictures_and_escapes_their_names(kit: Kit, engine, picture, tmp_path) -> None:
+    run_with_weights(tmp_path / "run", [cell("catdog-cnn")])
+    engine.worker = answers(faults={b"broken": "It is <b>damaged</b>."})
+    names = [picture("<script>alert(1)<.jpg"), picture("b.jpg", b"broken")]
+    called = kit("predict", "run", *CATDOG, *names, "--html", "page.html")
+    page = Path("page.html").read_text()
+    assert "Page: page.html" in called.out
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)&lt;.jpg" in page
+    assert "b.jpg: It is &lt;b&gt;damaged&lt;/b&gt;." in page
+    assert page.count('<img src="data:image/jpeg;base64,/9gg') == 1
+    assert "<b>dogs</b>75.0 %" in page
+    assert kit("predict", "run", *CATDOG, names[0], "--html", "page.html").code == 0, "a page of kit is replaced"
+    Path("own.html").write_text("my own page")
+    refused = kit("predict", "run", *CATDOG, names[0], "--html", "own.html")
+    assert (refused.code, Path("own.html").read_text()) == (2, "my own page")
+    assert len(engine.used) == 2, "nothing is predicted for a page that cannot be written"
+
+
+def test_predicting_waits_for_no_run_that_measures(kit: Kit, engine, picture, tmp_path) -> None:
+    run_with_weights(tmp_path / "run", [cell("catdog-cnn")])
+    held = []
+
+    def worker(request: Request, folder: LaunchFolder) -> Completion:
+        held.append(machine_lock.is_alive("predict"))
+        return answers()(request, folder)
+
+    engine.worker = worker
+    assert kit("predict", "run", *CATDOG, picture("a.jpg")).code == 0
+    assert held == [True]
+    with machine_lock.measuring("20261120-110210-ab12"):
+        called = kit("predict", "run", *CATDOG, "a.jpg")
+    assert called.code == 3
+    assert "run 20261120-110210-ab12" in called.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--scenario", "mnist-cnn"), "has no trained weights of mnist-cnn.\nIt has those of catdog-cnn."),
+        ((*CATDOG, "--variant", "deep"), "has no trained weights of catdog-cnn+deep"),
+        ((*CATDOG, "--variant", "deeper"), "Unknown variant of catdog-cnn 'deeper'."),
+        (("--scenario", "catdog"), "Unknown scenario 'catdog'.\nDid you mean 'catdog-cnn'?"),
+        ((*CATDOG, "--framework", "jax"), "Unknown framework 'jax'."),
+        ((), "Missing option '--scenario'"),
+    ],
+)
+def test_weights_that_do_not_exist_are_named(kit: Kit, engine, picture, tmp_path, arguments, message) -> None:
+    run_with_weights(tmp_path / "run", [cell("catdog-cnn")])
+    called = kit("predict", "run", *arguments, picture("a.jpg"))
+    assert (called.code, engine.used) == (2, [])
+    assert message in called.err
+
+
+def exports(content: bytes, digest: str) -> fakes.Worker:
+    def worker(request: Request, folder: LaunchFolder) -> Completion:
+        (folder.scratch / MODEL_FILE).write_bytes(content)
+        codec.write(folder.scratch / RESULT_FILE, Result(request.cell, 1, Status.OK, model_digest=digest))
+        return Completion(exit_code=0, seconds=1.0)
+
+    return worker
+
+
+def test_a_trained_network_is_exported_once(kit: Kit, engine, tmp_path) -> None:
+    trained = replace(cell("fashion-mlp", "tensorflow"), hidden_layers=2)
+    run_with_weights(tmp_path / "run", [trained])
+    engine.worker = exports(b"a model", hashlib.sha256(b"a model").hexdigest())
+    arguments = ("weights", "export", "run", trained.key, "--onnx", "model.onnx")
+    called = kit(*arguments)
+    assert (called.code, Path("model.onnx").read_bytes()) == (0, b"a model")
+    assert called.out == f"Model of {trained.key} (epoch 5): model.onnx\n"
+    assert engine.used == [("fashion-mlp/onnxruntime/cpu/stock/fp32/b32/hidden2", 1)]
+    again = kit(*arguments)
+    assert (again.code, again.err.splitlines()[-2]) == (2, "model.onnx exists.")
+    engine.worker = exports(b"half a mod", hashlib.sha256(b"a model").hexdigest())
+    assert kit(*arguments[:-1], "other.onnx").code == 1
+    assert not Path("other.onnx").exists()
+
+
+def test_an_unknown_cell_lists_those_with_weights(kit: Kit, engine, tmp_path) -> None:
+    run_with_weights(tmp_path / "run", [cell("catdog-cnn")])
+    called = kit("weights", "export", "run", "catdog-cnn/torch/cpu", "--onnx", "m.onnx")
+    assert called.code == 2
+    assert "Unknown cell with weights 'catdog-cnn/torch/cpu'." in called.err
+    assert "catdog-cnn/torch/cpu/stock/fp32/b32" in called.err

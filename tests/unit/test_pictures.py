@@ -1,0 +1,90 @@
+"""Test the reading of users' pictures: color modes, depths, orientation, sizes and faults."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from scenarios.data.pictures import (
+    THUMBNAIL,
+    UnreadablePicture,
+    read_picture,
+    scale,
+    to_pixels,
+    to_rgb,
+    write_thumbnail,
+)
+from tests.pictures import FAULTY, gradient, make_faulty, make_unusual
+
+SHAPE = (6, 8, 3)
+
+
+@pytest.fixture
+def unusual(tmp_path):
+    return {path.name: path for path in make_unusual(tmp_path)}
+
+
+def pixels(path, shape=SHAPE):
+    return to_pixels(read_picture(path), shape).astype(int)
+
+
+def test_each_unusual_picture_has_the_shape_of_the_network(unusual):
+    assert len(unusual) == 10
+    for path in unusual.values():
+        for shape in (SHAPE, (28, 28, 1), (128, 128, 3)):
+            found = to_pixels(read_picture(path), shape)
+            assert (found.shape, found.dtype) == (shape, np.uint8)
+
+
+def test_color_modes_mean_the_same_colors(unusual):
+    plain = to_pixels(gradient(), SHAPE).astype(int)
+    assert np.abs(pixels(unusual["cmyk.jpg"]) - plain).max() < 16  # JPEG loses a little
+    assert np.abs(pixels(unusual["palette.png"]) - plain).max() < 64
+    assert np.ptp(pixels(unusual["gray.jpg"]), axis=2).max() == 0
+    assert set(np.unique(pixels(unusual["bits.png"]))) == {0, 255}
+    assert np.all(pixels(unusual["transparent.png"]) == 255)  # white shows through
+    assert np.all(pixels(unusual["tiny.png"]) == (255, 0, 0))
+    assert np.all(pixels(unusual["animated.webp"]) == (255, 0, 0))  # the first frame
+
+
+def test_16_bits_are_scaled_to_8_bits(unusual):
+    deep = np.asarray(Image.open(unusual["gray16.png"]), np.float64)
+    found = np.asarray(to_rgb(read_picture(unusual["gray16.png"])))
+    np.testing.assert_array_equal(found[..., 0], np.rint(deep * 255 / 65535))
+    assert found.min() == 0
+    assert found.max() == 255
+
+
+def test_a_rotated_picture_is_turned_upright(unusual):
+    upright = read_picture(unusual["rotated.jpg"])
+    assert upright.size == (60, 80)
+    corners = np.asarray(upright)[[0, 0, -1, -1], [0, -1, 0, -1], :2] > 128
+    assert corners.tolist() == [[False, True], [False, False], [True, True], [True, False]]
+
+
+def test_pictures_are_scaled_with_nearest_neighbor():
+    image = Image.fromarray(np.arange(70, dtype=np.uint8).reshape(7, 10))
+    rows, columns = (np.floor((np.arange(n) + 0.5) * size / n).astype(int) for n, size in ((3, 7), (4, 10)))
+    np.testing.assert_array_equal(np.asarray(scale(image, (3, 4))), np.asarray(image)[rows][:, columns])
+
+
+def test_a_file_that_is_no_picture_has_a_clear_fault(tmp_path):
+    for path in make_faulty(tmp_path):
+        with pytest.raises(UnreadablePicture) as raised:
+            read_picture(path)
+        assert str(raised.value).startswith(FAULTY[path.name])
+        assert str(tmp_path) not in str(raised.value)
+
+
+def test_a_thumbnail_is_small_and_has_no_metadata(unusual, tmp_path):
+    exif = Image.Exif()
+    exif[0x010E] = "secret"
+    gradient().resize((3000, 2000)).save(tmp_path / "own.jpg", exif=exif, comment=b"secret")
+    for path in (tmp_path / "own.jpg", *unusual.values()):
+        target = tmp_path / "thumbnail"
+        write_thumbnail(read_picture(path), target)
+        with Image.open(target, formats=["JPEG"]) as found:
+            assert max(found.size) <= THUMBNAIL
+            assert not found.getexif()
+        assert b"secret" not in target.read_bytes()
