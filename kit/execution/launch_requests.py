@@ -24,7 +24,7 @@ def measuring(
         seed=plan.seed,
         threads=threads,
         data=data,
-        budget=budget(find_profile(plan.profile), plan.epochs, scenario),
+        budget=budget(find_profile(plan.profile), plan.epochs or launch.epochs, scenario),
         settings=dict(settings),
         environment=allocators.variables(settings),
     )
