@@ -42,7 +42,8 @@ class NotOffered(RuntimeError):
 class Options:
     """Options of the whole process. Raise NotOffered for options that no adapter has.
 
-    threads: intra-op threads, always set explicitly. settings: as in `Request`.
+    threads: intra-op threads, always set explicitly. workers: threads or processes that load photos; None for the
+    framework's default. settings: as in `Request`.
     """
 
     device: Literal["cpu", "cuda"] = "cpu"
@@ -52,6 +53,7 @@ class Options:
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
     seed: int = 0
     settings: Mapping[str, str] = field(default_factory=dict)
+    workers: int | None = None
 
     @classmethod
     def of(cls, request: Request) -> Options:
@@ -64,6 +66,7 @@ class Options:
             precision=request.cell.precision,
             seed=request.seed,
             settings=request.settings,
+            workers=request.cell.workers,
         )
 
     def __post_init__(self) -> None:
@@ -78,6 +81,11 @@ class Options:
     def thread_counts(self) -> list[str]:
         """Return the values of the setting `threads`: all requested threads, or half, as hyperthreads share cores."""
         return [str(self.threads), *([str(self.threads // 2)] if self.threads > 1 else [])]
+
+    @property
+    def photo_threads(self) -> int:
+        """Return the number of threads that load photos: the workers, by default as many as compute."""
+        return self.workers or self.threads
 
     @property
     def intra_op_threads(self) -> int:

@@ -18,6 +18,7 @@ from kit.analysis.measured_launch import measured_launches
 from kit.analysis.pairing import Measure, Pairs, Rates, pair, rates
 from kit.model.record import Record
 from kit.model.run import Run
+from scenarios.contract.cell import Cell
 
 MIN_CELLS = 3  # of a group mean: with two cells the interval says almost nothing (t with one degree of freedom: 12.7)
 
@@ -64,7 +65,7 @@ class Comparison:
     one launch, or if there is only one pair. pairs: None if the runs were not measured in the same rounds.
     """
 
-    key: str
+    cell: Cell
     base: CellResult
     new: CellResult
     verdict: Verdict
@@ -74,6 +75,11 @@ class Comparison:
     pairs: Pairs | None = None
 
     @property
+    def key(self) -> str:
+        """Return the key of the cell."""
+        return self.cell.key
+
+    @property
     def flagged(self) -> bool:
         """Return whether the cell was compared although something other than the machine differs."""
         return self.ratio is not None and any(d.severity is Severity.FLAGGED for d in self.differences)
@@ -81,7 +87,8 @@ class Comparison:
 
 @dataclass(frozen=True)
 class GroupMean:
-    """The geometric mean of the ratios of a group of cells: one framework, device, lane and precision.
+    """The geometric mean of the ratios of a group of cells: one framework, device, lane and precision, for example
+    `torch/cpu/stock/fp32`.
 
     cells: number of cells in the group that have an interval. interval: Student's interval over the logarithms of the
     ratios of the cells. It treats the cells as a sample of similar work, so it is wide if the ratio depends on the work
@@ -95,11 +102,11 @@ class GroupMean:
 
 def compare(base: Run, new: Run, measure: Measure) -> list[Comparison]:
     """Compare every cell that a run planned or recorded, in the order of the base's plan, then of the new one."""
-    keys: dict[str, None] = {}
+    cells: dict[Cell, None] = {}
     for run in (base, new):
-        keys |= dict.fromkeys(launch.key for launch in run.plan.launches)
-        keys |= dict.fromkeys(record.key for record in run.records)
-    return [_compare_cell(key, base, new, measure) for key in keys]
+        cells |= dict.fromkeys(launch.cell for launch in run.plan.launches)
+        cells |= dict.fromkeys(record.cell for record in run.records)
+    return [_compare_cell(cell, base, new, measure) for cell in cells]
 
 
 def group_means(comparisons: Sequence[Comparison]) -> list[GroupMean]:
@@ -107,8 +114,7 @@ def group_means(comparisons: Sequence[Comparison]) -> list[GroupMean]:
     groups: dict[str, list[float]] = {}
     for comparison in comparisons:
         if comparison.interval:
-            group = "/".join(comparison.key.split("/")[1:-1])
-            groups.setdefault(group, []).append(comparison.interval.estimate)
+            groups.setdefault(comparison.cell.configuration, []).append(comparison.interval.estimate)
     return [
         GroupMean(group, len(ratios), interval)
         for group, ratios in groups.items()
@@ -134,19 +140,20 @@ def overall(comparisons: Sequence[Comparison]) -> Overall | None:
     return Overall(len(ratios), geometric_mean(ratios), t_interval(ratios) if len(ratios) >= MIN_CELLS else None)
 
 
-def _compare_cell(key: str, base: Run, new: Run, measure: Measure) -> Comparison:
+def _compare_cell(cell: Cell, base: Run, new: Run, measure: Measure) -> Comparison:
+    key = cell.key
     old, now = _cell_result(key, base, measure), _cell_result(key, new, measure)
     if not (old.speeds and now.speeds):
-        return Comparison(key, old, now, Verdict.MISSING, None, None, ())
+        return Comparison(cell, old, now, Verdict.MISSING, None, None, ())
     found = tuple(differences(measured_launches(_ok(key, base)), measured_launches(_ok(key, new)), measure))
     if any(difference.severity is Severity.REFUSED for difference in found):
-        return Comparison(key, old, now, Verdict.REFUSED, None, None, found)
+        return Comparison(cell, old, now, Verdict.REFUSED, None, None, found)
     pairs = pair(now.rates, old.rates) if measured_together(base, new) else None
     interval = paired_interval(pairs.ratios) if pairs else ratio_interval(now.speeds, old.speeds)
     if interval:
-        return Comparison(key, old, now, interval.verdict, interval.estimate, interval, found, pairs)
+        return Comparison(cell, old, now, interval.verdict, interval.estimate, interval, found, pairs)
     ratio = pairs.ratios[0] if pairs and pairs.ratios else geometric_mean(now.speeds) / geometric_mean(old.speeds)
-    return Comparison(key, old, now, Verdict.UNKNOWN, ratio, None, found, pairs)
+    return Comparison(cell, old, now, Verdict.UNKNOWN, ratio, None, found, pairs)
 
 
 def measured_together(base: Run, new: Run) -> bool:

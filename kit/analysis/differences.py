@@ -10,11 +10,11 @@ output.
 | images per call (inference)                    | refused: different work                                       |
 | versions of framework, libraries and kit       | flagged: may be the subject of the comparison                 |
 | image or environment, engine, kernels          | flagged: equal versions can be built or run in different ways |
-| threads, settings, denormals                   | flagged: another share of the machine, or another use of it   |
+| threads, loader workers, settings, denormals   | flagged: another share of the machine, or another use of it   |
 | how much a launch measures                     | flagged: the same quantity, measured more or less carefully   |
 | machine: processor, memory, quota, GPU, system | noted: expected if machines are compared                      |
 | seed, initial and final weights                | none: speed does not depend on them                           |
-| precision, lane, batch size, number of devices | none: they are part of the key, so these are different cells  |
+| precision, lane, batch size, and so on         | none: they are part of the key, so these are different cells  |
 
 A difference counts in training and in inference, unless the table names one of them.
 
@@ -122,7 +122,9 @@ def _kernels(launch: MeasuredLaunch) -> dict[str, str]:
 
 
 def _threads(launch: MeasuredLaunch) -> dict[str, str]:
-    return {"threads": str(launch.evidence.placement.threads)}
+    placement = launch.evidence.placement
+    workers = {} if placement.workers is None else {"loader workers": str(placement.workers)}
+    return {"threads": str(placement.threads)} | workers
 
 
 def _settings(launch: MeasuredLaunch) -> dict[str, str]:

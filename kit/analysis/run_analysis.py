@@ -9,7 +9,8 @@ from kit.analysis.summaries import CellSummary, summarize
 from kit.analysis.warnings import RunWarning, find_warnings
 from kit.model.record import Record
 from kit.model.run import Run
-from scenarios.catalog import Scenarios
+from scenarios.catalog import Scenarios, scenario_of
+from scenarios.contract.cell import Cell
 from scenarios.spec import digest
 
 
@@ -42,12 +43,17 @@ def unchanged(catalog: Scenarios, records: Sequence[Record]) -> Scenarios:
 
     The layers of a changed scenario belong to another network, so nothing may be computed from them.
     """
-    specs = {(r.cell.scenario, r.cell.variant): r.request.spec for r in records if r.request}
+    specs = {_network(record.cell): (record.cell, record.request.spec) for record in records if record.request}
+    changed = {
+        (cell.scenario, cell.variant)
+        for cell, spec in specs.values()
+        if (scenario := scenario_of(cell, catalog)) is None or digest(scenario) != spec
+    }
     return {
-        name: {
-            variant: scenario
-            for variant, scenario in variants.items()
-            if specs.get((name, variant)) in {None, digest(scenario)}
-        }
+        name: {variant: scenario for variant, scenario in variants.items() if (name, variant) not in changed}
         for name, variants in catalog.items()
     }
+
+
+def _network(cell: Cell) -> tuple[str, str, int | None]:
+    return cell.scenario, cell.variant, cell.hidden_layers

@@ -285,16 +285,22 @@ def ratio(
 def short_names(cells: Sequence[Cell]) -> list[str]:
     """Return the keys without the parts that are equal in all cells.
 
-    Lane and precision are left out if all cells are stock and fp32, and the batch size if its scenario has only one.
+    Lane and precision are left out if all cells are stock and fp32, and the batch size and the loader workers if their
+    network has only one number of each.
     """
     lanes = any((cell.lane, cell.precision) != ("stock", "fp32") for cell in cells)
     names = []
     for cell in cells:
+        same = [other for other in cells if other.label == cell.label]
         parts = [cell.label, cell.framework, cell.device_label]
         if lanes:
             parts += [cell.lane, cell.precision]
-        if len({other.batch for other in cells if other.label == cell.label}) > 1:
+        if len({other.batch for other in same}) > 1:
             parts.append(f"b{cell.batch}")
+        if cell.workers is not None and len({other.workers for other in same}) > 1:
+            parts.append(f"workers{cell.workers}")
+        if cell.hidden_layers is not None:
+            parts.append(f"hidden{cell.hidden_layers}")
         names.append("/".join(parts))
     return names
 

@@ -41,12 +41,12 @@ def compare(
     or profiles are flagged.
     """
     from kit.analysis.comparison import compare as compare_runs
-    from kit.cli import side_by_side
+    from kit.cli import comparison_json, side_by_side
 
     measure, runs = _measure(inference=inference), _read(base, *others)
     found = [(run, measure, compare_runs(runs[0], run, measure)) for run in runs[1:]]
     if as_json:
-        print_json(side_by_side.comparison_json(runs, found))
+        print_json(comparison_json.comparison_json(runs, found))
         return
     print_notes(side_by_side.legend(runs))
     for index, (_, _, comparisons) in enumerate(found, start=1):
@@ -95,7 +95,7 @@ def gate(
     """
     from kit.analysis.gate import INCONCLUSIVE_CODE, exit_code_after
     from kit.analysis.gate import gate as judge
-    from kit.cli import side_by_side
+    from kit.cli import comparison_json, side_by_side
     from kit.planning.plan import check_rounds
 
     if rounds is not None and not confirm:
@@ -104,7 +104,7 @@ def gate(
         check_rounds(rounds)
     measure, runs = _measure(inference=inference), _read(base, new)
     judged = judge(runs[0], runs[1], max_regression, measure)
-    code, document = judged.exit_code, side_by_side.gate_json(judged, runs)
+    code, document = judged.exit_code, comparison_json.gate_json(judged, runs)
     if not as_json:
         print_table(*side_by_side.gate_section(judged, runs))
     if confirm and judged.alarm:
@@ -113,7 +113,7 @@ def gate(
         )
         fresh = judge(*fresh_runs, max_regression, measure)
         code = exit_code_after(judged, fresh)
-        document |= {"exit_code": code, "confirmation": side_by_side.gate_json(fresh, fresh_runs)}
+        document |= {"exit_code": code, "confirmation": comparison_json.gate_json(fresh, fresh_runs)}
         if not as_json:
             print_notes(["", f"Measured again: {' and '.join(run.plan.run for run in fresh_runs)}", ""])
             section = side_by_side.gate_section(fresh, fresh_runs)

@@ -1,12 +1,11 @@
-"""Format comparisons and the outcome of the gate for a terminal and for programs."""
+"""Format comparisons and the outcome of the gate for a terminal."""
 
 import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from string import ascii_uppercase
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kit.analysis.comparison import (
     ABSENT,
@@ -15,19 +14,20 @@ from kit.analysis.comparison import (
     CellStatus,
     Comparison,
     GroupMean,
-    Overall,
     group_means,
     overall,
 )
 from kit.analysis.differences import Difference, Severity
-from kit.analysis.gate import FAILING, GateOutcome, GateResult, JudgedCell, Whole, exit_code_after
+from kit.analysis.gate import FAILING, GateOutcome, GateResult, JudgedCell, exit_code_after
 from kit.analysis.intervals import MIN_LAUNCHES, Interval, Verdict
 from kit.analysis.pairing import Measure
 from kit.analysis.summaries import short_names
+from kit.analysis.sweeps import in_order
 from kit.cli.console import Column
 from kit.cli.tables import SYNTHETIC
 from kit.model.formatting import format_count, format_percent, shortened
 from kit.model.run import Run
+from kit.planning import catalog
 from scenarios.contract.reasons import Status
 
 WIDTH = 80
@@ -80,8 +80,10 @@ def comparison_section(comparisons: Sequence[Comparison], runs: Sequence[Run], n
         whole = f", {'all' if skipped == len(neither) else skipped} of them skipped" if skipped else ""
         lines.append(f"Ok in neither run: {format_count(len(neither), 'cell')}{whole}")
     lines += _overall(comparisons, titles)
-    rows = [_row(comparison, comparison.verdict, names) for comparison in shown]
-    return Section(_columns(measure, *titles, f"{titles[1]}/{titles[0]}", "Verdict"), rows, _wrapped(lines))
+    rows = {comparison.key: _row(comparison, comparison.verdict, names) for comparison in shown}
+    return Section(
+        _columns(measure, *titles, f"{titles[1]}/{titles[0]}", "Verdict"), _ordered(rows, names), _wrapped(lines)
+    )
 
 
 def gate_section(result: GateResult, runs: Sequence[Run]) -> Section:
@@ -106,11 +108,10 @@ def gate_section(result: GateResult, runs: Sequence[Run]) -> Section:
             "again what raises an alarm."
         )
     lines += _whole(result)
-    verdict = _verdict(result)
-    rows = [_gate_row(cell, names) for cell in result.cells]
+    rows = {cell.comparison.key: _gate_row(cell, names) for cell in result.cells}
     columns = [*_columns(result.measure, *titles, "Ratio", "Gate")]
     columns.insert(-1, Column("Reveals", number=True))
-    return Section(columns, rows, _wrapped([*lines, verdict]))
+    return Section(columns, _ordered(rows, names), _wrapped([*lines, _verdict(result)]))
 
 
 def _inconclusive(result: GateResult, names: Mapping[str, str], allowed: str) -> list[str]:
@@ -164,52 +165,19 @@ def _gate_row(cell: JudgedCell, names: Mapping[str, str]) -> list[str]:
     return [*row, format_percent(cell.loss.revealed, 1) if cell.loss else "", outcome]
 
 
-def comparison_json(
-    runs: Sequence[Run], compared: Sequence[tuple[Run, Measure, Sequence[Comparison]]]
-) -> dict[str, Any]:
-    """Return the runs, and the cells and group means of other runs compared with the first one."""
-    return {
-        "runs": [_run_json(run) for run in runs],
-        "comparisons": [
-            {
-                "base": runs[0].plan.run,
-                "new": run.plan.run,
-                "measure": measure,
-                "cells": [_cell_json(comparison) for comparison in comparisons],
-                "means": [_mean_json(mean) for mean in group_means(comparisons)],
-                "overall": _overall_json(overall(comparisons)),
-            }
-            for run, measure, comparisons in compared
-        ],
-    }
-
-
-def gate_json(result: GateResult, runs: Sequence[Run]) -> dict[str, Any]:
-    """Return the runs, the outcome, and each cell with its outcome."""
-    return {
-        "runs": [_run_json(run) for run in runs],
-        "measure": result.measure,
-        "max_regression": result.max_regression,
-        "exit_code": result.exit_code,
-        "paired": result.paired,
-        "whole": _whole_json(result.whole),
-        "cells": [
-            _cell_json(cell.comparison)
-            | {"outcome": cell.outcome, "revealed": cell.loss.revealed if cell.loss else None}
-            for cell in result.cells
-        ],
-    }
-
-
 def _columns(measure: Measure, base: str, new: str, ratio: str, last: str) -> list[Column]:
     numbers = [Column(title, number=True) for title in (base, new, ratio, "95 %")]
     return [Column(f"{measure.capitalize()} images/s"), *numbers, Column(last)]
 
 
 def _names(runs: Sequence[Run]) -> dict[str, str]:
-    """Return short names by key, the same for all tables of a comparison."""
-    cells = list(dict.fromkeys(record.cell for run in runs for record in run.records))
+    """Return short names by key, the same for all tables of a comparison, in the order of their rows."""
+    cells = in_order((record.cell for run in runs for record in run.records), catalog.scenarios())
     return dict(zip((cell.key for cell in cells), short_names(cells), strict=True))
+
+
+def _ordered(rows: Mapping[str, list[str]], names: Iterable[str]) -> list[list[str]]:
+    return [rows[key] for key in names if key in rows]
 
 
 def _row(comparison: Comparison, verdict: str, names: Mapping[str, str]) -> list[str]:
@@ -341,58 +309,3 @@ def _wrap(line: str) -> list[str]:
 
 def _wrapped(lines: Iterable[str]) -> list[str]:
     return [part for line in lines for part in _wrap(line)]
-
-
-def _run_json(run: Run) -> dict[str, Any]:
-    machine = {"id": run.machine.id, "description": run.machine.description}
-    return {"run": run.plan.run, "profile": run.plan.profile, "machine": machine}
-
-
-def _cell_json(comparison: Comparison) -> dict[str, Any]:
-    return {
-        "key": comparison.key,
-        "verdict": comparison.verdict,
-        "ratio": comparison.ratio,
-        "interval": _interval_json(comparison.interval),
-        "pairs": None if comparison.pairs is None else asdict(comparison.pairs),
-        "base": _result_json(comparison.base),
-        "new": _result_json(comparison.new),
-        "differences": [asdict(difference) for difference in comparison.differences],
-    }
-
-
-def _result_json(cell: CellResult) -> dict[str, Any]:
-    return {
-        "status": cell.status.name.lower(),
-        "images_per_s": cell.images_per_s,
-        "launches": len(cell.speeds),
-        "failures": cell.failures,
-        "synthetic": cell.synthetic,
-    }
-
-
-def _mean_json(mean: GroupMean) -> dict[str, Any]:
-    interval = _interval_json(mean.interval)
-    return {"group": mean.group, "cells": mean.cells, "ratio": mean.interval.estimate, "interval": interval}
-
-
-def _overall_json(mean: Overall | None) -> dict[str, Any] | None:
-    if mean is None:
-        return None
-    return {"cells": mean.cells, "ratio": mean.ratio, "interval": _interval_json(mean.interval)}
-
-
-def _whole_json(whole: Whole | None) -> dict[str, Any] | None:
-    if whole is None:
-        return None
-    return {
-        "ratio": whole.ratio,
-        "cells": whole.cells,
-        "allowed": whole.allowed,
-        "revealed": whole.loss.revealed,
-        "regression": whole.regression,
-    }
-
-
-def _interval_json(interval: Interval | None) -> list[float] | None:
-    return None if interval is None else [interval.low, interval.high]

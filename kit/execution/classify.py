@@ -188,6 +188,7 @@ def _check_evidence(request: Request, evidence: Evidence, telemetry: Telemetry) 
     threads = request.working_threads
     shown = {
         f"{threads} threads, but {placement.threads}": placement.threads == threads,
+        f"{cell.workers} loader workers, but {placement.workers}": cell.workers in {None, placement.workers},
         f"{request.data} data, but {evidence.data_kind}": evidence.data_kind == request.data,
         "on which devices the nodes were": bool(placement.nodes),
         "that the worker computed while it trained": telemetry.cpu_s > 0 and telemetry.to_at > telemetry.from_at,

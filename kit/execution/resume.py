@@ -16,10 +16,11 @@ from kit.model.plan import Plan, PlannedLaunch
 from kit.model.progress import Progress
 from kit.planning import catalog
 from kit.planning.profiles import find_profile
-from kit.planning.selection import largest_batch
+from kit.planning.selection import MAX_HIDDEN_LAYERS, MAX_WORKERS, largest_batch
 from kit.storage import chosen_interpreters
 from kit.storage.run_folder import PLAN_FILE, RunFolder
 from scenarios.catalog import Scenarios
+from scenarios.spec import loads_photos
 
 REMEDY = "Restore the file from a copy, or start a new run."
 OTHER_MACHINE = "Resume the run on the machine where it began, or start a new run."
@@ -40,9 +41,16 @@ def require_known_launch(launch: PlannedLaunch, scenarios: Scenarios, frameworks
     cell = launch.cell
     if cell.framework not in frameworks:
         raise unknown("framework", cell.framework, frameworks)
-    largest = largest_batch(catalog.find_scenario(launch, scenarios))
+    scenario = catalog.find_scenario(launch, scenarios)
+    largest = largest_batch(scenario)
     if cell.batch > largest:
         raise UsageError(f"Batch {cell.batch:,} is larger than the training set, which has {largest:,} images.", REMEDY)
+    if cell.workers and (cell.workers > MAX_WORKERS or not loads_photos(scenario)):
+        raise UsageError(f"It has {cell.workers:,} loader workers, which {scenario.label} cannot use.", REMEDY)
+    if cell.hidden_layers and cell.hidden_layers > MAX_HIDDEN_LAYERS:
+        raise UsageError(
+            f"It has {cell.hidden_layers:,} hidden layers, but kit trains at most {MAX_HIDDEN_LAYERS}.", REMEDY
+        )
     if cell.devices != 1:
         raise UsageError(f"It has {cell.devices:,} devices, but kit runs a cell on one device.", REMEDY)
 

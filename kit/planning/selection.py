@@ -9,7 +9,7 @@ from kit.model.errors import UsageError, unknown
 from kit.planning.catalog import DEVICES
 from scenarios.catalog import Scenarios
 from scenarios.contract.cell import Cell, Lane, Precision
-from scenarios.spec import DATASETS, Scenario, with_hidden_layers
+from scenarios.spec import DATASETS, Scenario, hidden_layers, loads_photos, with_hidden_layers
 
 T = TypeVar("T", bound=str)
 
@@ -96,7 +96,7 @@ def _check_sweeps(selection: Selection, scenario: Scenario) -> None:
                 f"{option} must be between 1 and {highest:,}{why}, but is {wrong[0]:,}.",
                 f"Choose a value in this range, or remove {option} to use the default.",
             )
-    if selection.workers and DATASETS[scenario.dataset].shape is not None:
+    if selection.workers and not loads_photos(scenario):
         raise UsageError(
             f"--workers applies to scenarios that load photos, but {scenario.label} has its images in memory.",
             "Select other scenarios, or remove --workers.",
@@ -111,7 +111,7 @@ def _check_sweeps(selection: Selection, scenario: Scenario) -> None:
 def _hidden_layers(selection: Selection, scenario: Scenario) -> list[int | None]:
     """Return the numbers of hidden layers, None for that of the scenario, so that its cell has only one key."""
     wanted = dict.fromkeys(selection.hidden_layers or ())
-    return [None if with_hidden_layers(scenario, count) == scenario else count for count in wanted] or [None]
+    return [None if count == hidden_layers(scenario) else count for count in wanted] or [None]
 
 
 def narrow_cells(selection: Selection, cells: Sequence[Cell], run: str) -> list[Cell]:

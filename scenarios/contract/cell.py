@@ -44,9 +44,19 @@ class Cell:
         return self.device if self.devices == 1 else f"{self.device}x{self.devices}"
 
     @property
+    def configuration(self) -> str:
+        """Return `framework/device[xN]/lane/precision`."""
+        return f"{self.framework}/{self.device_label}/{self.lane}/{self.precision}"
+
+    @property
+    def network(self) -> str:
+        """Return the label, and the number of hidden layers if it is not the scenario's: `fashion-mlp/hidden3`."""
+        return self.label if self.hidden_layers is None else f"{self.label}/hidden{self.hidden_layers}"
+
+    @property
     def key(self) -> str:
         """Return `scenario[+variant]/framework/device[xN]/lane/precision/bB[/workersN][/hiddenN]`."""
-        parts = [self.label, self.framework, self.device_label, self.lane, self.precision, f"b{self.batch}"]
+        parts = [self.label, self.configuration, f"b{self.batch}"]
         if self.workers is not None:
             parts.append(f"workers{self.workers}")
         if self.hidden_layers is not None:

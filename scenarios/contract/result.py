@@ -162,6 +162,8 @@ class Placement:
     threads: number of intra-op threads that the framework reports. training, loader: what trains and what feeds it, as
     text for the report. denormals: what the framework's own threads do with numbers below the smallest normal float32.
     nodes: number of nodes of the training graph on each provider or device (eager frameworks: parameter tensors).
+    workers: number of threads or processes that loaded photos; 0 if none of their own did; None if the images were in
+    memory, and in older results.
     """
 
     device: str
@@ -174,6 +176,7 @@ class Placement:
     loader: str
     denormals: Literal["kept", "flushed"]
     nodes: dict[str, Count]
+    workers: Count | None = None
 
 
 @dataclass(frozen=True, slots=True)

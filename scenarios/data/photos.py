@@ -119,6 +119,7 @@ class PhotoLoader:
     Order and augmentation depend only on (seed, epoch), not on the number of threads. At most AHEAD * workers batches
     are loaded in advance. Closing an iterator stops its threads. An error in a thread is raised instead of its batch:
     DataCorrupt for an unreadable photo. cache: the result of `cache_photos`, or None to decode each photo when needed.
+    workers: number of threads, at least 1.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class PhotoLoader:
     ) -> None:
         self._photos = photos
         self._cache = cache
-        self._workers = max(1, workers)
+        self.workers = max(1, workers)
         order, self._maps = draw_epoch(photos, seed, epoch)
         self._batches = [order[start : start + batch] for start in range(0, len(order), batch)]
 
@@ -134,12 +135,12 @@ class PhotoLoader:
         return len(self._batches)
 
     def __iter__(self) -> Iterator[Batch]:
-        pool = ThreadPoolExecutor(self._workers, thread_name_prefix="photos")
+        pool = ThreadPoolExecutor(self.workers, thread_name_prefix="photos")
         todo = iter(self._batches)
         pending: deque[Future[Batch]] = deque()
         try:
             while True:
-                room = AHEAD * self._workers - len(pending)
+                room = AHEAD * self.workers - len(pending)
                 pending.extend(pool.submit(self._load, indices) for indices in islice(todo, room))
                 if not pending:
                     return

@@ -266,16 +266,29 @@ def parameters(scenario: Scenario) -> list[Parameter]:
     return found
 
 
+def loads_photos(scenario: Scenario) -> bool:
+    """Return whether the images are photos in files, which a loader decodes during training."""
+    return DATASETS[scenario.dataset].shape is None
+
+
+def hidden_layers(scenario: Scenario) -> int:
+    """Return the number of hidden dense layers, which are all Dense layers but the last."""
+    return sum(isinstance(layer, Dense) for layer in scenario.layers[:-1])
+
+
 def with_hidden_layers(scenario: Scenario, count: int) -> Scenario:
-    """Return the scenario with `count` of its hidden dense layers, which are all Dense layers but the last.
+    """Return the scenario with `count` hidden dense layers. If this is another number, the title says it.
 
     Raise ValueError unless they are equal and directly before the last layer, because then no other number is defined.
     """
+    if count == hidden_layers(scenario):
+        return scenario
     dense = [layer for layer in scenario.layers[:-1] if isinstance(layer, Dense)]
     before = scenario.layers[: -1 - len(dense)]
     if not dense or len(set(dense)) > 1 or any(isinstance(layer, Dense) for layer in before):
         raise ValueError(f"{scenario.label} has no equal hidden layers whose number can vary")
-    return replace(scenario, layers=(*before, *dense[:1] * count, scenario.output))
+    title = f"{scenario.title}, {count} hidden layer{'s' * (count != 1)}"
+    return replace(scenario, title=title, layers=(*before, *dense[:1] * count, scenario.output))
 
 
 def without_randomness(scenario: Scenario) -> Scenario:

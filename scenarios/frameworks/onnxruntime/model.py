@@ -36,6 +36,7 @@ class OnnxRuntimeModel:
         self._trainer = (CapturedTrainer if captured else Trainer)(runtime, step, scenario.batch)
         self._evaluator: ort.InferenceSession | None = None
         self._loader = "none: no epoch trained yet"
+        self._workers: int | None = None
         self._cached: tuple[Photos, list[Bytes]] | None = None
         self.load(weights)
 
@@ -116,6 +117,7 @@ class OnnxRuntimeModel:
             loader=self._loader,
             denormals=denormals(self._runtime),
             nodes=nodes,
+            workers=self._workers,
         )
 
     def device_peak_bytes(self) -> int | None:
@@ -151,12 +153,14 @@ class OnnxRuntimeModel:
 
     def _batches(self, train: TrainSet, epoch: int) -> Iterable[tuple[Images, Labels]]:
         """Return the batches of one epoch, with the short last one, in an order that depends on (seed, epoch)."""
-        batch, seed, threads = self._scenario.batch, self._options.seed, self._options.threads
+        batch, seed = self._scenario.batch, self._options.seed
         if isinstance(train, Photos):
             cache = self._cache(train) if self._options.settings.get("feed") == "cached" else None
             once = ", photos decoded once" if cache else ""
-            self._loader = f"kit photo loader (OpenCV), {threads} threads{once}"
-            return PhotoLoader(train, batch, seed, epoch, threads, cache)
+            loader = PhotoLoader(train, batch, seed, epoch, self._options.photo_threads, cache)
+            self._workers = loader.workers
+            self._loader = f"kit photo loader (OpenCV), {loader.workers} threads{once}"
+            return loader
         self._loader = "numpy gather, in the training thread"
         order = self._order(train, epoch)
         chosen = (order[start : start + batch] for start in range(0, len(order), batch))
@@ -164,5 +168,5 @@ class OnnxRuntimeModel:
 
     def _cache(self, photos: Photos) -> list[Bytes]:
         if self._cached is None or self._cached[0] is not photos:
-            self._cached = photos, cache_photos(photos, decode_photos(photos, self._options.threads))
+            self._cached = photos, cache_photos(photos, decode_photos(photos, self._options.photo_threads))
         return self._cached[1]

@@ -98,12 +98,13 @@ class GraphLoopModel(TunedModel):
         if isinstance(train, Photos):
             pixels = np.empty((len(train), *train.size, 3), np.uint8)
             with report_unreadable(train):
-                for row, photo in zip(pixels, decode_to_bytes(train, self._options.threads), strict=True):
+                for row, photo in zip(pixels, decode_to_bytes(train, self._options.photo_threads), strict=True):
                     row[:] = photo
             maps = [tf.TensorSpec((None, 2, 3), tf.float32)] if train.augment else []
             self._epoch_steps = self._make_steps(tf.uint8, photo_batch, *maps)
             self._resident = self._place(pixels, train.labels)
             self._loader = "decoded photos, gathered and augmented in the graph, a window of steps in one call"
+            self._workers = 0
         else:
             self._epoch_steps = self._steps
             self._resident = self._place(train.images, train.labels)

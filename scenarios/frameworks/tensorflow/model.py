@@ -21,7 +21,14 @@ from scenarios.contract.result import Placement
 from scenarios.data.photos import draw_epoch
 from scenarios.frameworks.rounding import step_rounds_to_tf32
 from scenarios.frameworks.tensorflow import kernels
-from scenarios.frameworks.tensorflow.pipelines import prefetch, projective_rows, read_photo, report_unreadable, warp
+from scenarios.frameworks.tensorflow.pipelines import (
+    pipeline_threads,
+    prefetch,
+    projective_rows,
+    read_photo,
+    report_unreadable,
+    warp,
+)
 from scenarios.spec import Adadelta, Adam, Conv, Dense, Dropout, Flatten, MaxPool, Scenario, Sgd
 from scenarios.weights import Weights
 
@@ -93,7 +100,7 @@ def accuracy(scenario: Scenario) -> Any:
 
 
 class Feed(Protocol):
-    """The batches of one training set. description: in words, for the report.
+    """The batches of one training set. description: in words, for the report. workers: see `Placement`.
 
     A pipeline is built once per set. What changes from epoch to epoch, order and augmentation, is in variables that
     the pipeline reads. Keras' own shuffle of arrays is not used: with a fixed seed it repeats the same order in every
@@ -102,6 +109,7 @@ class Feed(Protocol):
     """
 
     description: str
+    workers: int | None
 
     def epoch(self, epoch: int) -> Any:
         """Return the `tf.data.Dataset` of this epoch: images (b, H, W, C), labels (b,), the short last batch too."""
@@ -112,6 +120,7 @@ class ArrayFeed:
     does it."""
 
     description = "tf.data over arrays in memory, whole-set shuffle"
+    workers: int | None = None
 
     def __init__(self, arrays: Arrays, batch: int, seed: int, threads: int) -> None:
         self._seed = seed
@@ -137,8 +146,6 @@ class PhotoFeed:
     Keras' random layers have no shear by an angle, and would interpolate once more for each of shear and zoom.
     """
 
-    description = "tf.data over JPEG files, whole-set shuffle, one projective transform a photo"
-
     def __init__(self, photos: Photos, batch: int, seed: int, threads: int) -> None:
         self._photos, self._seed = photos, seed
         with tf.device("CPU:0"):
@@ -155,6 +162,10 @@ class PhotoFeed:
 
         read = tf.data.Dataset.range(len(photos)).map(load, num_parallel_calls=threads).batch(batch)
         self._batches = prefetch(read.map(augment, num_parallel_calls=threads), threads)
+        self.workers: int | None = pipeline_threads(self._batches)
+        self.description = (
+            f"tf.data over JPEG files, {self.workers} threads, whole-set shuffle, one projective transform a photo"
+        )
 
     def epoch(self, epoch: int) -> Any:
         order, maps = draw_epoch(self._photos, self._seed, epoch)
@@ -193,6 +204,7 @@ class KerasModel:
         self._feed: Feed | None = None
         self._fed: TrainSet | None = None
         self._loader = "none, single batches"
+        self._workers: int | None = None
         self._prepared: set[int] = set()  # batch sizes
         self.load(weights)
 
@@ -218,7 +230,7 @@ class KerasModel:
     def train_epoch(self, train: TrainSet, epoch: int, meter: Meter) -> Sums:
         if self._feed is None or self._fed is not train:
             self._feed, self._fed = self._make_feed(train), train
-            self._loader = self._feed.description
+            self._loader, self._workers = self._feed.description, self._feed.workers
         batch = self._scenario.batch
         self._prepare({min(batch, len(train)), len(train) % batch} - {0}, self._step_on_zeros)
         meter.begin()
@@ -283,7 +295,7 @@ class KerasModel:
 
     def placement(self) -> Placement:
         tf32 = self._rounds_to_tf32() if self._options.device == "cuda" else None
-        return kernels.placement(self._model, self.loop, self._loader, tf32)
+        return replace(kernels.placement(self._model, self.loop, self._loader, tf32), workers=self._workers)
 
     def device_peak_bytes(self) -> int | None:
         return int(tf.config.experimental.get_memory_info("GPU:0")["peak"]) if self._options.device == "cuda" else None
@@ -292,10 +304,10 @@ class KerasModel:
         return build_optimizer(self._scenario.optimizer)
 
     def _make_feed(self, train: TrainSet) -> Feed:
-        batch, seed, threads = self._scenario.batch, self._options.seed, self._options.threads
+        batch, seed = self._scenario.batch, self._options.seed
         if isinstance(train, Photos):
-            return PhotoFeed(train, batch, seed, threads)
-        return ArrayFeed(train, batch, seed, threads)
+            return PhotoFeed(train, batch, seed, self._options.photo_threads)
+        return ArrayFeed(train, batch, seed, self._options.threads)
 
     def _jit_compile(self, _purpose: str) -> bool | str:
         """Return Keras' `jit_compile` for a purpose: "network" (training), "latency" or "throughput".

@@ -31,6 +31,11 @@ def prefetch(dataset: Any, threads: int) -> Any:
     return dataset.prefetch(PREFETCHED_BATCHES).with_options(options)
 
 
+def pipeline_threads(dataset: Any) -> int:
+    """Return the number of private threads of a pipeline, as TensorFlow reports it."""
+    return int(dataset.options().threading.private_threadpool_size)
+
+
 def read_photo(path: Any, size: tuple[int, int]) -> Any:
     """Decode one JPEG file as RGB and scale it bilinearly: (H, W, 3) float32 in [0, 1].
 

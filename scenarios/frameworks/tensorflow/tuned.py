@@ -25,7 +25,7 @@ class TunedModel(KerasModel):
 
     def _make_feed(self, train: TrainSet) -> Feed:
         if isinstance(train, Photos) and self._options.settings.get("feed") == "cached":
-            return CachedFeed(train, self._scenario.batch, self._options.seed, self._options.threads)
+            return CachedFeed(train, self._scenario.batch, self._options.seed, self._options.photo_threads)
         return super()._make_feed(train)
 
     def _jit_compile(self, purpose: str) -> bool | str:
@@ -40,12 +40,12 @@ class CachedFeed:
     Both roundings stay within one gray level of what `PhotoFeed` gives.
     """
 
-    description = "kit photo loader over decoded photos, threads"
-
     def __init__(self, photos: Photos, batch: int, seed: int, threads: int) -> None:
         with report_unreadable(photos):
             cache = cache_photos(photos, decode_to_bytes(photos, threads))
         self._epoch = 0
+        self.workers: int | None = threads
+        self.description = f"kit photo loader over decoded photos, {threads} threads"
         spec = tf.TensorSpec((None, *photos.size, 3), tf.float32), tf.TensorSpec((None,), tf.int64)
         loaded = tf.data.Dataset.from_generator(
             lambda: PhotoLoader(photos, batch, seed, self._epoch, threads, cache), output_signature=spec

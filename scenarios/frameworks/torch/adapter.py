@@ -15,7 +15,7 @@ import torch
 from scenarios.adapter import DeviceUnavailable, Images, KernelName, Options, Photos, require_offered
 from scenarios.frameworks import cuda_libraries
 from scenarios.frameworks.torch import compilers, kernels, model, settings, tuned
-from scenarios.frameworks.torch.photos import photo_loader
+from scenarios.frameworks.torch.photos import MAX_WORKERS, photo_loader
 from scenarios.spec import Scenario
 from scenarios.weights import Weights
 
@@ -68,7 +68,7 @@ class TorchAdapter:
         return kernels.make_kernel(name, size, torch.device(self._options.device), dtype)
 
     def read_photos(self, photos: Photos) -> Images:
-        loader = photo_loader(replace(photos, augment=None), EVALUATION_BATCH, self._options.threads)
+        loader = photo_loader(replace(photos, augment=None), EVALUATION_BATCH, min(MAX_WORKERS, self._options.threads))
         return np.ascontiguousarray(np.concatenate([images.permute(0, 2, 3, 1).numpy() for images, _ in loader]))
 
 

@@ -35,6 +35,7 @@ def resident_feed(
     labels: torch.Tensor,
     draw: Callable[[int], torch.Tensor],
     images_at: Callable[[torch.Tensor], torch.Tensor],
+    workers: int | None = None,
 ) -> ResidentFeed:
     """Return the feed of a set with these labels. images_at: returns the images of (b,) indices."""
 
@@ -44,7 +45,7 @@ def resident_feed(
     def batches(seed: int) -> Iterator[Batch]:
         return map(gather, draw(seed).split(batch))
 
-    return ResidentFeed(description, batches, draw, gather, labels)
+    return ResidentFeed(description, batches, draw, gather, labels, workers=workers)
 
 
 def cached_photos(photos: Photos, batch: int, threads: int, layout: torch.memory_format) -> Feed:
@@ -56,7 +57,7 @@ def cached_photos(photos: Photos, batch: int, threads: int, layout: torch.memory
             nchw = torch.from_numpy(images).permute(0, 3, 1, 2)
             yield nchw.contiguous(memory_format=layout), torch.from_numpy(labels)
 
-    return Feed("kit photo loader over decoded photos, threads", batches)
+    return Feed(f"kit photo loader over decoded photos, {threads} threads", batches, workers=threads)
 
 
 def pinned_photos(photos: Photos, batch: int, threads: int, layout: torch.memory_format, device: torch.device) -> Feed:
@@ -67,7 +68,7 @@ def pinned_photos(photos: Photos, batch: int, threads: int, layout: torch.memory
         pinned = ((images.pin_memory(), labels.pin_memory()) for images, labels in cached.batches(seed))
         return copy_ahead(pinned, device)
 
-    return Feed(f"{cached.description}, pinned memory", batches)
+    return Feed(f"{cached.description}, pinned memory", batches, workers=cached.workers)
 
 
 def resident_photos(
@@ -95,7 +96,8 @@ def resident_photos(
             images = warp(images, maps.index_select(0, indices))
         return images.contiguous(memory_format=layout)
 
-    return resident_feed("decoded photos, gathered and augmented on the device", batch, all_labels, draw, images_at)
+    description = "decoded photos, gathered and augmented on the device"
+    return resident_feed(description, batch, all_labels, draw, images_at, workers=0)
 
 
 def warp(images: torch.Tensor, maps: torch.Tensor) -> torch.Tensor:

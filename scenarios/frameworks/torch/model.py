@@ -6,7 +6,7 @@ The tuned lane (`tuned.py`) overrides single methods of `TorchModel`.
 import contextlib
 import copy
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -85,17 +85,22 @@ class Feed:
     """Batches of one training set, built once. description: text for the report.
 
     batches: returns one epoch in the order of a seed: images (b, C, H, W), labels (b,), the short last batch included.
+    workers: see `Placement`.
     """
 
     description: str
     batches: Callable[[int], Iterator[tuple[torch.Tensor, torch.Tensor]]]
+    workers: int | None = field(default=None, kw_only=True)
 
 
-def loader_feed(train: TrainSet, batch: int, threads: int) -> Feed:
-    """Feed the set through a `DataLoader`. Epochs differ only in the seed of its generator."""
+def loader_feed(train: TrainSet, batch: int, workers: int) -> Feed:
+    """Feed the set through a `DataLoader`. Epochs differ only in the seed of its generator.
+
+    workers: number of processes that load photos. Images in memory need none.
+    """
     generator = torch.Generator()
     if isinstance(train, Photos):
-        loader = photos.photo_loader(train, batch, threads, generator)
+        loader = photos.photo_loader(train, batch, workers, generator)
     else:
         dataset = TensorDataset(to_nchw(train.images), to_labels(train.labels))
         loader = DataLoader(dataset, batch, shuffle=True, generator=generator)
@@ -104,8 +109,8 @@ def loader_feed(train: TrainSet, batch: int, threads: int) -> Feed:
         generator.manual_seed(seed)  # the order, and the seeds of the worker processes
         return iter(loader)
 
-    workers = loader.num_workers or "no"
-    return Feed(f"DataLoader over a {type(loader.dataset).__name__}, {workers} worker processes", batches)
+    description = f"DataLoader over a {type(loader.dataset).__name__}, {loader.num_workers or 'no'} worker processes"
+    return Feed(description, batches, workers=loader.num_workers if isinstance(train, Photos) else None)
 
 
 class TorchModel:
@@ -204,10 +209,12 @@ class TorchModel:
         """Return where and how the steps since `load` ran. Raise RuntimeError before the first step."""
         if self._first_step is None:
             raise RuntimeError("The placement is unknown before the first training step.")
-        loader = self._feed[1].description if self._feed else "none, single batches"
         training = f"eager loop, torch.optim.{type(self._optimizer).__name__}"
         tf32 = self._rounds_to_tf32() if self._device.type == "cuda" else None
-        return kernels.placement(self._net, *self._first_step, training, loader, tf32)
+        feed = self._feed and self._feed[1]
+        loader, workers = (feed.description, feed.workers) if feed else ("none, single batches", None)
+        placed = kernels.placement(self._net, *self._first_step, training, loader, tf32)
+        return replace(placed, workers=workers)
 
     def device_peak_bytes(self) -> int | None:
         return int(torch.cuda.max_memory_allocated()) if self._device.type == "cuda" else None
@@ -289,7 +296,7 @@ class TorchModel:
         self._loss(self._forward(self._net, images), labels).backward()
 
     def _build_feed(self, train: TrainSet) -> Feed:
-        return loader_feed(train, self._scenario.batch, self._options.threads)
+        return loader_feed(train, self._scenario.batch, photos.worker_processes(self._options))
 
     def _to_device(self, images: torch.Tensor) -> torch.Tensor:
         return images.to(self._device)

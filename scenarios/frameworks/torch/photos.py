@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
-from scenarios.adapter import Photos
+from scenarios.adapter import Options, Photos
 from scenarios.data.augment import draw_maps, warp
 from scenarios.data.errors import PHOTO_REMEDY, DataCorrupt, unreadable
 from scenarios.data.readers import short
@@ -16,14 +16,19 @@ from scenarios.data.readers import short
 MAX_WORKERS = 4  # as in PyTorch's transfer-learning tutorial
 
 
+def worker_processes(options: Options) -> int:
+    """Return the number of worker processes that load the training set: the requested one, or the tutorial's."""
+    return options.workers or min(MAX_WORKERS, options.threads)
+
+
 def photo_loader(
-    photos: Photos, batch: int, threads: int, generator: torch.Generator | None = None
+    photos: Photos, batch: int, workers: int, generator: torch.Generator | None = None
 ) -> DataLoader[tuple[torch.Tensor, torch.Tensor]]:
-    """Return a loader of (b, 3, H, W) images and (b,) labels with at most `threads` worker processes.
+    """Return a loader of (b, 3, H, W) images and (b,) labels with this number of worker processes.
 
     generator: shuffles the photos and seeds the workers. Without one, photos come in order.
     """
-    shuffle, workers = generator is not None, min(MAX_WORKERS, threads)
+    shuffle = generator is not None
     return DataLoader(PhotoDataset(photos), batch, shuffle=shuffle, num_workers=workers, generator=generator)
 
 

@@ -37,6 +37,8 @@ def offered(options: Options, scenario: Scenario) -> Axes:
     has_bytes = on_cpu and rates and all(map(layers.ByteDropout.supports, rates))
     is_photos = not DATASETS[scenario.dataset].shape
     own_feeds = ["resident", "pinned"] if not on_cpu else [*(["cached"] if is_photos else []), "resident"]
+    if is_photos and options.workers:
+        own_feeds.remove("resident")  # it has no workers
     # The largest gains come first, because time may not suffice for all. The slowest to try comes last.
     training = {
         **({allocators.AXIS: list(allocators.offered())} if on_cpu else {}),

@@ -86,7 +86,7 @@ class TunedModel(model.TorchModel):
             )
 
     def _build_feed(self, train: TrainSet) -> model.Feed:
-        batch, threads, layout = self._scenario.batch, self._options.threads, self._layout
+        batch, threads, layout = self._scenario.batch, self._options.photo_threads, self._layout
         match self._settings.get("feed"), train:
             case "resident", Arrays():
                 return feeds.resident_arrays(train, batch, layout, self._device)

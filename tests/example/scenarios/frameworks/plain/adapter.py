@@ -192,7 +192,7 @@ class PlainModel:
     def _batches(self, train: TrainSet, epoch: int) -> Iterator[tuple[Images, Labels]]:
         batch, seed = self._scenario.batch, self._options.seed
         if isinstance(train, Photos):
-            yield from PhotoLoader(train, batch, seed, epoch, self._options.threads)
+            yield from PhotoLoader(train, batch, seed, epoch, self._options.photo_threads)
             return
         assert isinstance(train, Arrays)
         order = np.random.default_rng([seed, epoch]).permutation(len(train))

@@ -1,0 +1,162 @@
+"""Find the curves of a run whose cells differ only in one number, and where they flatten. No input or output.
+
+A sweep measures the same cell at several values of a field: the batch size, the number of loader workers, or the number
+of hidden layers. Its cells run in the same rounds, so the step from one value to the next larger one has a ratio of
+training speeds in each round.
+
+A step is flat if it gains less than GAIN. The flattening point is the smallest value from which on all further steps
+are flat. A step leads to the next value that was measured, so the point depends on the values. Each value should be
+about twice the one before.
+
+The point has an interval with a confidence of at least 95 %:
+
+- Its end. From the last step backward, each step is tested for a gain of at least GAIN. The first one for which this is
+  not rejected ends the search. Such a sequence needs no correction for the number of tests (J. C. Hsu, R. L. Berger,
+  Stepwise Confidence Intervals Without Multiplicity Adjustment for Dose-Response and Toxicity Studies, J. Am. Stat.
+  Assoc. 94, 1999).
+- Its start is the value after the last step that certainly gains GAIN or more. Any step could be this one by chance, so
+  its p values are adjusted (`holm`).
+
+Each side has a level of 2.5 %. The tests are those of `kit.analysis.intervals.paired_interval`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Literal
+
+from kit.analysis.intervals import CONFIDENCE, Interval, holm, paired_interval, paired_p_value
+from kit.analysis.pairing import Measure, Rates, pair
+from kit.analysis.summaries import CellSummary, rates_by_round
+from kit.model.record import Record
+from scenarios.catalog import Scenarios, scenario_of
+from scenarios.contract.cell import Cell
+from scenarios.spec import hidden_layers
+
+Field = Literal["batch", "workers", "hidden_layers"]
+
+GAIN = 0.05  # launches of a cell differ by as much (`kit.analysis.answers.CLOSE`)
+
+
+def value_of(cell: Cell, field: Field, scenarios: Scenarios) -> int | None:
+    """Return a cell's value of a field. None if the framework chooses it, or if the scenario is unknown."""
+    if field != "hidden_layers" or cell.hidden_layers is not None:
+        value: int | None = getattr(cell, field)
+        return value
+    scenario = scenario_of(cell, scenarios)
+    return hidden_layers(scenario) if scenario else None
+
+
+def values_of(cell: Cell, scenarios: Scenarios) -> tuple[int, int, int]:
+    """Return the key that sorts the cells of a sweep: hidden layers, batch size, workers. 0 stands for unknown."""
+    return value_of(cell, "hidden_layers", scenarios) or 0, cell.batch, cell.workers or 0
+
+
+def in_order(cells: Iterable[Cell], scenarios: Scenarios) -> list[Cell]:
+    """Return the cells without duplicates, those of a sweep next to each other in the order of their values."""
+    groups: dict[Cell, dict[Cell, None]] = {}
+    for cell in cells:
+        groups.setdefault(replace(cell, batch=1, workers=None, hidden_layers=None), {})[cell] = None
+    return [cell for own in groups.values() for cell in sorted(own, key=lambda cell: values_of(cell, scenarios))]
+
+
+@dataclass(frozen=True)
+class Step:
+    """The step from one value of a curve to another one.
+
+    ratio: speed at the new value over that at the old one, the geometric mean over common rounds, or the quotient of
+    both speeds if there is no common round. interval: None for fewer than two common rounds. ratios: those of the
+    rounds.
+    """
+
+    ratio: float
+    interval: Interval | None
+    ratios: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Flattening:
+    """The value from which on all further steps gain less than GAIN.
+
+    value: the estimate; the largest measured value means that the curve is not flat up to there. earliest, latest: the
+    smallest and the largest value that the launches cannot exclude, None if a step has fewer than two rounds.
+    """
+
+    value: int
+    earliest: int | None
+    latest: int | None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Cells that differ only in one field.
+
+    values: of the field, ascending, at least two. cells: their summaries, with a training speed. steps: from each value
+    to the next. whole: from the first value to the last.
+    """
+
+    field: Field
+    values: tuple[int, ...]
+    cells: tuple[CellSummary, ...]
+    steps: tuple[Step, ...]
+    whole: Step
+
+    @property
+    def single(self) -> bool:
+        """Return whether a step has too few common rounds for an interval."""
+        return any(step.interval is None for step in self.steps)
+
+    @property
+    def flattening(self) -> Flattening:
+        """Return where the curve flattens."""
+        estimate = _after_last(self.values, [step.ratio >= 1 + GAIN for step in self.steps])
+        if self.single:
+            return Flattening(estimate, None, None)
+        steep = holm([_p_of_no_gain(step) for step in self.steps])
+        level = (1 - CONFIDENCE) / 2
+        earliest = _after_last(self.values, [p < level for p in steep])
+        latest = _after_last(self.values, [not (s.interval and s.interval.high < 1 + GAIN) for s in self.steps])
+        return Flattening(estimate, min(earliest, estimate), max(latest, estimate))
+
+
+def _after_last(values: Sequence[int], steep: Sequence[bool]) -> int:
+    """Return the value after the last step that counts as steep, the first value if there is none."""
+    return values[max((place for place, is_steep in enumerate(steep, start=1) if is_steep), default=0)]
+
+
+def _p_of_no_gain(step: Step) -> float:
+    """Return the one-sided p value of the hypothesis that a step gains less than GAIN."""
+    p = paired_p_value([ratio / (1 + GAIN) for ratio in step.ratios]) / 2
+    return p if step.ratio >= 1 + GAIN else 1 - p
+
+
+def curves(
+    summaries: Sequence[CellSummary], records: Sequence[Record], scenarios: Scenarios, field: Field
+) -> list[Curve]:
+    """Return the curves over a field: groups of at least two cells that have a training speed, the same kind of data,
+    and differ only in this field. records: those of the summaries.
+    """
+    groups: dict[tuple[Cell, bool], dict[int, CellSummary]] = {}
+    for summary in summaries:
+        value = value_of(summary.cell, field, scenarios)
+        if summary.images_per_s and value is not None:
+            same: dict[str, Any] = {field: 1}
+            groups.setdefault((replace(summary.cell, **same), summary.synthetic), {})[value] = summary
+    by_round = rates_by_round(records, Measure.TRAINING)
+    found = []
+    for group in groups.values():
+        if len(group) < 2:
+            continue
+        values, cells = zip(*sorted(group.items()), strict=True)
+        steps = tuple(_step(one, other, by_round) for one, other in pairwise(cells))
+        found.append(Curve(field, values, cells, steps, _step(cells[0], cells[-1], by_round)))
+    return found
+
+
+def _step(one: CellSummary, other: CellSummary, by_round: Mapping[str, Rates]) -> Step:
+    ratios = pair(by_round[other.key], by_round[one.key]).ratios
+    interval = paired_interval(ratios)
+    assert one.images_per_s
+    assert other.images_per_s
+    ratio = interval.estimate if interval else other.images_per_s / one.images_per_s
+    return Step(ratio, interval, ratios)
