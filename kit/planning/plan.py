@@ -25,8 +25,7 @@ from kit.model.plan import (
 from kit.planning.estimates import planned_seconds
 from kit.planning.profiles import MAX_TUNE_S, Profile, find_profile
 from kit.planning.selection import Selection, select_cells
-from kit.planning.studies import Study
-from kit.planning.study_cells import study_cells
+from kit.planning.studies import Study, select_studies
 from scenarios.catalog import Scenarios
 from scenarios.contract.cell import Cell
 from scenarios.contract.ranges import MAX_SEED
@@ -86,7 +85,7 @@ def make_plan(
     if selection.studies is None:
         cells = select_cells(selection, scenarios, frameworks)
         return plan_cells(cells, options, scenarios, named=named, run=run, created_at=created_at)
-    epochs = study_cells(selection, studies, scenarios, frameworks)
+    epochs = select_studies(selection, studies, scenarios, frameworks)
     plan = plan_cells([*epochs], options, scenarios, named=named, run=run, created_at=created_at, epochs=epochs)
     return plan.model_copy(update={"studies": [*dict.fromkeys(selection.studies)]})
 

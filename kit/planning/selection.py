@@ -26,7 +26,7 @@ class Selection:
 
     None is the default: all scenarios and frameworks, default variants, both devices, the stock lane, fp32, and the
     batch size, hidden layers and loader workers of each scenario and framework. studies: instead of scenarios, variants
-    and sweeps, see `kit.planning.study_cells`.
+    and sweeps, see `kit.planning.studies`.
     """
 
     scenarios: tuple[str, ...] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from kit import assets
 from kit.model.environment import Framework
 from kit.model.errors import UsageError, unknown
 from kit.planning import catalog
+from kit.planning.selection import Selection, pick
+from kit.planning.study_cells import cells_of, epochs_of
 from kit.planning.study_checks import Fault, check
 from kit.planning.study_figures import Figure, figures
 from kit.planning.study_files import (
@@ -39,10 +41,15 @@ TABLES: Mapping[str, type[BaseModel]] = {
 
 @dataclass(frozen=True)
 class Study:
-    """A published study. name: of its file, without the suffix. figures: the published ones, one by one."""
+    """A published study.
+
+    name: of its file, without the suffix. places: of each selection, by its name: the places of its cells (see
+    `place_of`) with the number of epochs in the full profile. figures: the published ones, one by one.
+    """
 
     name: str
     file: StudyFile
+    places: Mapping[str, Mapping[Cell, int]]
     figures: tuple[Figure, ...]
 
     @property
@@ -50,30 +57,13 @@ class Study:
         """Return the command that repeats the study."""
         return f"kit run --study {self.name}"
 
-    def selections(self, part: StudyPart | None = None) -> list[StudyCells]:
-        """Return the selections of cells that a part shows, or all."""
-        names = part.cells if part and part.cells else list(self.file.cells)
-        return [self.file.cells[name] for name in names]
+    def places_of(self, part: StudyPart) -> dict[Cell, int]:
+        """Return the places that a part shows, with their epochs."""
+        return {place: count for name in part.cells or self.places for place, count in self.places[name].items()}
 
-    def published(self, measure: str, part: StudyPart | None = None) -> list[Figure]:
-        """Return the published figures of a measure in the cells of a part, or in all."""
-        chosen = self.selections(part)
-        return [figure for figure in self.figures if figure.measure == measure and any(map(figure.belongs_to, chosen))]
-
-    def epochs(self, cell: Cell) -> int | None:
-        """Return how many epochs the study trains a cell, or None for the number of the scenario."""
-        return next((found.epochs for found in self.file.cells.values() if _has(found, cell)), None)
-
-
-def _has(chosen: StudyCells, cell: Cell) -> bool:
-    """Return whether a selection has the network, the device and the varied values of a cell."""
-    return (
-        chosen.scenario == cell.scenario
-        and (cell.variant or "default") in chosen.variants
-        and (not chosen.devices or cell.device in chosen.devices)
-        and (cell.workers in chosen.workers if chosen.workers else cell.workers is None)
-        and (not chosen.batch or cell.batch in chosen.batch)
-    )
+    def published(self, measure: str, places: Iterable[Cell]) -> list[Figure]:
+        """Return the published figures of a measure at these places, or at the same ones on other devices."""
+        return [figure for figure in self.figures if figure.measure == measure and any(map(figure.is_near, places))]
 
 
 def load_all() -> dict[str, Study]:
@@ -91,6 +81,31 @@ def find(name: str, studies: Mapping[str, Study]) -> Study:
     if name not in studies:
         raise unknown("study", name, studies)
     return studies[name]
+
+
+def select_studies(
+    selection: Selection, studies: Mapping[str, Study], scenarios: Scenarios, frameworks: Mapping[str, Framework]
+) -> dict[Cell, int | None]:
+    """Return the union of the cells of the selected studies, each with its epochs in the full profile.
+
+    They are None if they are those of the scenario. If several studies train a cell, it trains the largest of their
+    numbers. selection: names studies; for its other fields, see `cells_of`. Raise UsageError for an unknown name, and
+    if nothing is left.
+    """
+    for name in selection.frameworks or ():
+        pick("framework", [name], list(frameworks), [])
+    found: dict[Cell, int] = {}
+    for name in selection.studies or ():
+        for chosen in find(name, studies).file.cells.values():
+            for cell in cells_of(chosen, selection, scenarios, frameworks):
+                found[cell] = max(epochs_of(chosen, cell, scenarios), found.get(cell, 0))
+    if not found:
+        raise UsageError(
+            f"The studies {', '.join(selection.studies or ())} have no cell with the selected names.",
+            "Remove --framework or --device. `kit study show NAME` lists the cells.",
+        )
+    usual = {cell: scenarios[cell.scenario][cell.variant].epochs for cell in found}
+    return {cell: None if count == usual[cell] else count for cell, count in found.items()}
 
 
 def _studies(scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> Iterator[Study]:
@@ -111,12 +126,12 @@ def read(file: Path, scenarios: Scenarios, frameworks: Mapping[str, Framework]) 
         raise UsageError(f"{file}: {error}.", REMEDY) from error
     try:
         parsed = StudyFile.model_validate(content)
-        check(parsed, scenarios, frameworks)
+        places = check(parsed, scenarios, frameworks)
     except ValidationError as error:
         raise _located(file, text, _first(error)) from error
     except Fault as error:
         raise _located(file, text, error) from error
-    return Study(file.stem, parsed, tuple(figures(parsed, scenarios)))
+    return Study(file.stem, parsed, places, tuple(figures(parsed, scenarios)))
 
 
 def _located(file: Path, text: str, fault: Fault) -> UsageError:

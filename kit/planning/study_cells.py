@@ -1,4 +1,4 @@
-"""Select the cells of studies, each once."""
+"""Select the cells of a study's selections."""
 
 from __future__ import annotations
 
@@ -6,46 +6,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kit.model.environment import Framework
-from kit.model.errors import UsageError
-from kit.planning.selection import Selection, pick, select_cells
-from kit.planning.studies import Study, find
+from kit.planning.catalog import DEVICES
+from kit.planning.selection import Selection, select_cells
 from kit.planning.study_files import StudyCells
 from scenarios.catalog import Scenarios
 from scenarios.contract.cell import Cell
 
 
-def study_cells(
-    selection: Selection, studies: Mapping[str, Study], scenarios: Scenarios, frameworks: Mapping[str, Framework]
-) -> dict[Cell, int | None]:
-    """Return the union of the cells of the selected studies, each with its epochs in the full profile.
+def place_of(cell: Cell) -> Cell:
+    """Return the place of a cell in a study: the cell with no framework, in the stock lane and in fp32.
 
-    They are None if they are those of the scenario. If several studies train a cell, it trains the largest of their
-    numbers. selection: names studies. Its frameworks and devices narrow their cells. Its lanes and precisions replace
-    those of the studies. Raise UsageError for an unknown name, and if nothing is left.
+    Published figures belong to places, and the cells of all frameworks, lanes and precisions are compared with them.
     """
-    for name in selection.frameworks or ():
-        pick("framework", [name], list(frameworks), [])
-    found: dict[Cell, int] = {}
-    for name in selection.studies or ():
-        for chosen in find(name, studies).file.cells.values():
-            for cell in _cells(chosen, selection, scenarios, frameworks):
-                epochs = chosen.epochs or scenarios[cell.scenario][cell.variant].epochs
-                found[cell] = max(epochs, found.get(cell, 0))
-    if not found:
-        raise UsageError(
-            f"The studies {', '.join(selection.studies or ())} have no cell with the selected names.",
-            "Remove --framework or --device. `kit study show NAME` lists the cells.",
-        )
-    return {
-        cell: None if count == scenarios[cell.scenario][cell.variant].epochs else count for cell, count in found.items()
-    }
+    return replace(cell, framework="", lane="stock", precision="fp32")
 
 
-def _cells(
+def cells_of(
     chosen: StudyCells, selection: Selection, scenarios: Scenarios, frameworks: Mapping[str, Framework]
 ) -> list[Cell]:
+    """Return the cells of one selection of a study.
+
+    selection: its frameworks and devices narrow the cells, its lanes and precisions replace those of the study. The
+    list is empty if nothing is left. Raise UsageError for a value that the scenario does not have.
+    """
     names = _narrowed(chosen.frameworks or list(frameworks), selection.frameworks)
-    devices = _narrowed(chosen.devices or ["cpu", "cuda"], selection.devices)
+    devices = _narrowed(chosen.devices or DEVICES, selection.devices)
     if not (names and devices):
         return []
     own = replace(
@@ -61,6 +46,11 @@ def _cells(
         hidden_layers=tuple(chosen.hidden_layers) or None,
     )
     return select_cells(own, scenarios, frameworks)
+
+
+def epochs_of(chosen: StudyCells, cell: Cell, scenarios: Scenarios) -> int:
+    """Return how many epochs a selection of a study trains one of its cells."""
+    return chosen.epochs or scenarios[cell.scenario][cell.variant].epochs
 
 
 def _narrowed(own: Sequence[str], wanted: Sequence[str] | None) -> tuple[str, ...]:

@@ -7,11 +7,15 @@ from typing import Self
 
 from kit.model.environment import Framework
 from kit.model.errors import UsageError, unknown
-from kit.planning.selection import DEFAULT_VARIANT, Selection, select_cells
-from kit.planning.study_figures import Figure, figures
+from kit.planning.selection import DEFAULT_VARIANT, Selection
+from kit.planning.study_cells import cells_of, epochs_of, place_of
+from kit.planning.study_figures import Figure, figures, figures_of
 from kit.planning.study_files import CURVES, PublishedFigures, StudyCells, StudyFile, StudyPart
 from kit.planning.study_measures import MEASURES
 from scenarios.catalog import Scenarios
+from scenarios.contract.cell import Cell
+
+Places = dict[str, dict[Cell, int]]  # by name of the selection: places and their epochs
 
 SWEPT = ("batch", "workers", "hidden_layers")
 
@@ -31,16 +35,21 @@ class Fault(Exception):
         return cls(path, error.message, error.remedy)
 
 
-def check(file: StudyFile, scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> None:
-    """Raise Fault for a name that does not exist, a value out of range, and a published figure that is missing."""
+def check(file: StudyFile, scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> Places:
+    """Return the places of each selection. Raise Fault for a name that does not exist, for a value out of range, and
+    for a published figure that is missing."""
+    places: Places = {}
     for name, chosen in file.cells.items():
         _check_cells(("cells", name), chosen, scenarios, frameworks)
+        cells = cells_of(chosen, Selection(), scenarios, frameworks)
+        places[name] = {place_of(cell): epochs_of(chosen, cell, scenarios) for cell in cells}
     for index, group in enumerate(file.published):
         _check_published(("published", index), group, file, scenarios)
     found = list(figures(file, scenarios))
     _check_each_once(file, scenarios)
     for index, part in enumerate(file.parts):
-        _check_part(("parts", index), part, file, found)
+        _check_part(("parts", index), part, file, found, places)
+    return places
 
 
 def _known(path: tuple[str | int, ...], kind: str, name: str, known: Iterable[str]) -> None:
@@ -58,20 +67,14 @@ def _check_cells(
         _known((*path, "variants"), f"variant of {chosen.scenario}", variant, offered)
     for framework in chosen.frameworks:
         _known((*path, "frameworks"), "framework", framework, frameworks)
-    network = Selection(scenarios=(chosen.scenario,), variants=tuple(chosen.variants))
-    for name, field in zip(SWEPT, ("batches", "workers", "hidden_layers"), strict=True):
-        values = getattr(chosen, name)
+    for name in SWEPT:
+        alone = chosen.model_copy(update={other: [] for other in SWEPT if other != name})
         try:
-            select_cells(_with(network, field, tuple(values)), scenarios, frameworks)
+            cells_of(alone, Selection(), scenarios, frameworks)
         except UsageError as error:
             option = f"--{name.replace('_', '-')}"
-            raise Fault(
-                (*path, name), error.message.replace(option, name), error.remedy.replace(option, name)
-            ) from error
-
-
-def _with(network: Selection, field: str, values: tuple[int, ...]) -> Selection:
-    return Selection(**{**vars(network), field: values or None})
+            message, remedy = error.message.replace(option, name), error.remedy.replace(option, name)
+            raise Fault((*path, name), message, remedy) from error
 
 
 def _check_published(
@@ -92,29 +95,27 @@ def _check_published(
 
 
 def _check_each_once(file: StudyFile, scenarios: Scenarios) -> None:
-    """Raise Fault if two groups have a figure of the same measure at the same place and hardware."""
+    """Raise Fault if two groups have the same figure."""
     seen: set[tuple[object, ...]] = set()
     for index, group in enumerate(file.published):
-        for figure in figures(file.model_copy(update={"published": [group]}), scenarios):
-            key = tuple(value for name, value in vars(figure).items() if name not in {"low", "high"})
-            if key in seen:
-                raise Fault(
-                    ("published", index),
-                    f"A published figure of {figure.measure} is there twice.",
-                    "Remove one of both.",
-                )
-            seen.add(key)
+        for figure in figures_of(group, group.hardware, scenarios):
+            if figure.identity in seen:
+                message = f"A published figure of {figure.measure} is there twice."
+                raise Fault(("published", index), message, "Remove one of both.")
+            seen.add(figure.identity)
 
 
-def _check_part(path: tuple[str | int, ...], part: StudyPart, file: StudyFile, found: Iterable[Figure]) -> None:
+def _check_part(
+    path: tuple[str | int, ...], part: StudyPart, file: StudyFile, found: Iterable[Figure], places: Places
+) -> None:
     for name in part.cells:
         _known((*path, "cells"), "selection of cells", name, file.cells)
     for measure in part.measures:
         _known((*path, "measures"), "measure", measure, MEASURES)
     if not part.published:
         return
-    chosen = [file.cells[name] for name in part.cells] or list(file.cells.values())
-    there = {figure.measure for figure in found if any(map(figure.belongs_to, chosen))}
+    own = [place for name in part.cells or file.cells for place in places[name]]
+    there = {figure.measure for figure in found if any(map(figure.is_near, own))}
     if part.kind == "curves":
         missing = [] if there & set(CURVES) else ["the learning curves"]
     else:
