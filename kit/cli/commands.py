@@ -11,6 +11,7 @@ from kit.cli.data import app as data_app
 from kit.cli.groups import GroupedCommand
 from kit.cli.host import app as host_app
 from kit.cli.measure import app as measure_app
+from kit.cli.study import app as study_app
 from kit.cli.upkeep import app as upkeep_app
 from kit.execution.interrupts import interrupts
 from kit.model.errors import KitError
@@ -42,7 +43,15 @@ def _main(
 
 
 # The help lists commands in this order: the order in which people need them.
-for part, name in ((host_app, None), (data_app, "data"), (measure_app, None), (compare_app, None), (upkeep_app, None)):
+PARTS = (
+    (host_app, None),
+    (data_app, "data"),
+    (study_app, "study"),
+    (measure_app, None),
+    (compare_app, None),
+    (upkeep_app, None),
+)
+for part, name in PARTS:
     app.add_typer(part, name=name)
     for command in part.registered_commands:
         command.cls = GroupedCommand

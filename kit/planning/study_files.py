@@ -140,7 +140,7 @@ class StudyFile(_Strict):
 
     question: what the authors asked. conclusion: kind of the answer, computed from the measurements. source: where the
     figures come from. software: of the study, with its age. time_includes_evaluation: whether published times include
-    the evaluation after each epoch. differs: what else differs from the publication. choices: what the publication
+    the evaluation after each epoch; None if that is unknown, or if there is none. differs: what else differs from the publication. choices: what the publication
     leaves open and the kit chose. cells: selections by name.
     """
 
@@ -149,10 +149,20 @@ class StudyFile(_Strict):
     conclusion: Conclusion
     source: Text
     software: Text
-    time_includes_evaluation: bool
+    time_includes_evaluation: bool | None = None
     hardware: Hardware
     differs: list[Text] = []
     choices: list[Text] = []
     cells: Annotated[dict[str, StudyCells], Field(min_length=1)]
     parts: Annotated[list[StudyPart], Field(min_length=1)]
     published: list[PublishedFigures] = []
+
+    @property
+    def differences(self) -> list[str]:
+        """Return how the kit's measurements differ from the publication, in sentences."""
+        included = {
+            True: ["Published times include the evaluation after each epoch. Times here are of the training alone."],
+            False: ["Times are of the training alone, as published."],
+            None: [],
+        }
+        return [*included[self.time_includes_evaluation], *self.differs]

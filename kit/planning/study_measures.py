@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from kit.model.formatting import format_number, format_percent
+
 Need = Literal["speed", "epochs", "gpu"]
 Unit = Literal["s", "ms", "images/s", "share", "accuracy", "loss", "ratio", "W", "°C", "GiB"]
 
-NEEDS: dict[Need, str] = {
-    "speed": "speed only: any profile",
-    "epochs": "whole epochs: the full profile",
-    "gpu": "a GPU",
-}
+NEEDS: dict[Need, str] = {"speed": "any profile", "epochs": "full profile", "gpu": "GPU"}
 
 
 @dataclass(frozen=True)
@@ -25,6 +23,24 @@ class StudyMeasure:
     unit: Unit
     need: Need
     speed: bool = False
+
+    def text(self, value: float) -> str:
+        """Return a measured value with its unit and three significant digits, accuracies with two decimals."""
+        if self.unit == "accuracy":
+            return format_percent(value, 2)
+        if self.unit == "share":
+            return format_percent(value)
+        return self._with_unit(format_number(value))
+
+    def exact(self, low: float, high: float) -> str:
+        """Return a published value, or its range, with all published digits."""
+        factor = 100 if self.unit in {"share", "accuracy"} else 1
+        return self._with_unit(" to ".join(f"{factor * end:,.6g}" for end in dict.fromkeys((low, high))))
+
+    def _with_unit(self, number: str) -> str:
+        if self.unit in {"share", "accuracy"}:
+            return f"{number} %"
+        return f"{number}×" if self.unit == "ratio" else number if self.unit == "loss" else f"{number} {self.unit}"
 
 
 MEASURES: dict[str, StudyMeasure] = {
