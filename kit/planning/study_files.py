@@ -140,8 +140,8 @@ class StudyFile(_Strict):
 
     question: what the authors asked. conclusion: kind of the answer, computed from the measurements. source: where the
     figures come from. software: of the study, with its age. time_includes_evaluation: whether published times include
-    the evaluation after each epoch; None if that is unknown, or if there is none. differs: what else differs from the publication. choices: what the publication
-    leaves open and the kit chose. cells: selections by name.
+    the evaluation after each epoch; None if that is unknown, or if there is none. differs: what else differs from the
+    publication. choices: what the publication leaves open and the kit chose. cells: selections by name.
     """
 
     title: Text

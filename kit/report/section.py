@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary, Contest, Ratio, RatioKind, contests, ratios, short_names
 from kit.model.record import Record
 from kit.model.run import Run
+from kit.planning.studies import Study
 from kit.report.marks import sort_key
 from scenarios.catalog import scenario_of
 from scenarios.contract.cell import Cell
@@ -20,10 +21,14 @@ from scenarios.contract.result import Result
 
 @dataclass(frozen=True)
 class ReportInput:
-    """The input of all sections. titles: name of a framework to its display name."""
+    """The input of all sections.
+
+    titles: name of a framework to its display name. studies: the published studies by name.
+    """
 
     analysis: RunAnalysis
     titles: Mapping[str, str]
+    studies: Mapping[str, Study] = field(default_factory=dict)
 
     @property
     def run(self) -> Run:
@@ -146,7 +151,7 @@ class Section:
     is folded at the end of the report. Its summary is its title, and `data.summary` as small print if there is one.
     """
 
-    position: int
+    position: float
     anchor: str
     title: str
     data: Callable[[ReportInput], Any]
@@ -157,3 +162,14 @@ class Section:
     def folded(self) -> bool:
         """Return whether the section is folded."""
         return not self.question
+
+
+@dataclass(frozen=True)
+class Chapters:
+    """Sections whose number depends on the run. A module of `kit.report.sections` may define them as SECTION.
+
+    position: of the first one, which sorts them among the other sections.
+    """
+
+    position: int
+    sections: Callable[[ReportInput], tuple[Section, ...]]
