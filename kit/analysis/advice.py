@@ -51,10 +51,11 @@ def _feed(cell: Cell, scenario: Scenario | None, feed: str) -> str:
     if photos and feed not in DECODED_FEEDS and cell.lane != "tuned":
         return (
             "Every epoch decodes all JPEG files, which is the likely cause. Use --lane tuned, which tries feeds that "
-            "decode each photo once."
+            "decode each photo once, or more --workers if CPUs are idle."
         )
     if photos:
-        return "Use more --threads if CPUs are idle, because photos are resized and augmented on the CPU."
+        option = "threads" if feed == "resident" else "workers"
+        return f"Use more --{option} if CPUs are idle, because photos are resized and augmented on the CPU."
     if cell.framework == "torch" and cell.lane != "tuned":
         return "Use --lane tuned, which tries batches in pinned memory and data that stay on the device."
     return f"Use a larger batch (--batch {LARGER * cell.batch}), so that fewer batches are prepared and copied."

@@ -13,7 +13,7 @@ from kit.analysis.gpu_answer import gpu_answer
 from kit.analysis.pairing import Measure
 from kit.analysis.reliability import unsteady_cells
 from kit.analysis.run_analysis import RunAnalysis
-from kit.analysis.summaries import CellSummary, Contest, contests, too_few
+from kit.analysis.summaries import CellSummary, Contest, contest_noun, contests, too_few
 from kit.model.formatting import DEVICES, format_count, format_number, format_percent
 from scenarios.contract.cell import Device
 from scenarios.contract.reasons import Status
@@ -60,7 +60,7 @@ def _speed(measured: Sequence[CellSummary]) -> Answer:
     within = f" ({_uncertainty(max(widths))})" if widths and not single else ""
     least, most = (format_number(cell.images_per_s or 0.0) for cell in (low, high))
     speeds = f"{least} images/s" if least == most else f"{least} to {most} images/s, depending on the network"
-    network = f"{high.cell.label} at " if len(best) == 1 else ""
+    network = f"{high.cell.network} at " if len(best) == 1 else ""
     headline = f"{once}t trains {network}{speeds}{within}"
     details = [f"These are the highest speeds of the networks on the {DEVICES[device]}."] if len(best) > 1 else []
     if latencies := _best_latencies([cell for cell in measured if cell.cell.device == device]):
@@ -81,7 +81,7 @@ def _best_latencies(cells: Sequence[CellSummary]) -> list[float]:
     best: dict[str, float] = {}
     for cell in cells:
         if cell.p50_ms:
-            best[cell.cell.label] = min(cell.p50_ms, best.get(cell.cell.label, cell.p50_ms))
+            best[cell.cell.network] = min(cell.p50_ms, best.get(cell.cell.network, cell.p50_ms))
     return list(best.values())
 
 
@@ -89,7 +89,7 @@ def _best_by_network(cells: Sequence[CellSummary]) -> list[CellSummary]:
     """Return the cell of each network that trains fastest."""
     best: dict[str, CellSummary] = {}
     for cell in sorted(cells, key=lambda cell: cell.images_per_s or 0.0):
-        best[cell.cell.label] = cell
+        best[cell.cell.network] = cell
     return list(best.values())
 
 
@@ -118,7 +118,7 @@ def _doubtful(analysis: RunAnalysis, found: Sequence[Contest]) -> list[str]:
     """Return a sentence if a cell that wins was not steady."""
     unsteady = unsteady_cells(analysis)
     count = sum(contest.named and contest.leader.key in unsteady for contest in found)
-    return [f"In {format_count(count, 'network')}, the winner was not steady."] * bool(count)
+    return [f"In {format_count(count, contest_noun(found))}, the winner was not steady."] * bool(count)
 
 
 def _state(found: Sequence[Contest]) -> State:
@@ -129,7 +129,7 @@ def _state(found: Sequence[Contest]) -> State:
 
 def _winners(found: Sequence[Contest], titles: Mapping[str, str]) -> str:
     """Return which frameworks are the fastest and in how many networks. Ties and unknown networks name nobody."""
-    count = format_count(len(found), "network")
+    count = format_count(len(found), contest_noun(found))
     if any(contest.named for contest in found):
         return _counted([contest for contest in found if contest.named], titles, count)
     if not all(contest.unknown for contest in found):
@@ -156,7 +156,7 @@ def _ranges(found: Sequence[Contest]) -> list[str]:
         sentences.append(f"In training, the winner is ahead of the second by {by}.")
     if open_count and leads:
         sentences.append(
-            f"{format_count(open_count, 'network')} {'has' if open_count == 1 else 'have'} no clear winner."
+            f"{format_count(open_count, contest_noun(found))} {'has' if open_count == 1 else 'have'} no clear winner."
         )
     return sentences
 
@@ -170,7 +170,7 @@ def _limit(analysis: RunAnalysis) -> Answer:
         return Answer(LIMIT, State.NOT_MEASURED, "Not measured: this profile does not time the parts of a step")
     networks: dict[str, dict[str, None]] = {}
     for diagnosis in found:
-        networks.setdefault(diagnosis.label, {})[cells[diagnosis.key].label] = None
+        networks.setdefault(diagnosis.label, {})[cells[diagnosis.key].network] = None
     (first, count), *others = Counter(diagnosis.label for diagnosis in found).most_common()
     total = format_count(len(found), "cell")
     several = _names(networks[first]) if others else ""

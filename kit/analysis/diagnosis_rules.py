@@ -17,10 +17,11 @@ from enum import StrEnum
 from kit.analysis.ceilings import ceiling_value
 from kit.analysis.measured_launch import MeasuredLaunch, power_capped
 from kit.analysis.step_breakdown import Step
+from kit.model.formatting import format_count
 from kit.model.formatting import format_percent as percent
 from kit.model.formatting import format_si as si
 from kit.model.formatting import format_whole as rounded
-from scenarios.spec import DATASETS
+from scenarios.spec import loads_photos
 
 # Of the time or of the requested CPU time. Below it only a warning reports throttling: other causes matter more.
 THROTTLED_SHARE = 0.1
@@ -112,10 +113,11 @@ def _input_bound(step: Step) -> Finding | None:
     )
     remedy = "Feed data faster: use larger reads, keep the data on the device, or use more threads if CPUs are idle."
     jpeg, decodes = ceiling_value(step.ceilings, "cpu", "jpeg"), step.request.settings.get("feed") not in DECODED_FEEDS
-    if DATASETS[step.scenario.dataset].shape is None and jpeg and decodes:
-        threads, trained = step.request.working_threads, step.request.cell.batch / step.step_s
+    if loads_photos(step.scenario) and jpeg and decodes:
+        trained = step.request.cell.batch / step.step_s
+        threads = min(step.loader_workers or step.request.working_threads, step.request.threads)
         evidence += (
-            f" One core decodes {jpeg:,.0f} photos/s at full size, and {threads} threads decode {jpeg * threads:,.0f}. "
+            f" One core decodes {jpeg:,.0f} photos/s at full size, and {_loaders(threads)} {jpeg * threads:,.0f}. "
             f"The cell trained on {trained:,.0f} photos/s."
         )
         decoding = trained >= DECODING_SHARE * jpeg * threads
@@ -124,8 +126,12 @@ def _input_bound(step: Step) -> Finding | None:
             if decoding
             else "Resize and augment photos faster, because decoding is not the limit. "
         )
-        remedy += "More loader threads also help if CPUs are idle."
+        remedy += "More --workers also help if CPUs are idle."
     return Bottleneck.INPUT_BOUND, evidence, remedy
+
+
+def _loaders(count: int) -> str:
+    return f"{format_count(count, 'thread')} decode{'s' * (count == 1)}"
 
 
 def _weights_bound(step: Step) -> Finding | None:

@@ -16,7 +16,7 @@ from scenarios.contract.reasons import Status
 
 @dataclass(frozen=True)
 class NetworkRatio:
-    """The speed of the best GPU cell of a network over that of its best CPU cell. network: its label."""
+    """The speed of the best GPU cell of a network over that of its best CPU cell. network: see `Cell.network`."""
 
     network: str
     ratio: Ratio
@@ -28,7 +28,7 @@ def best_ratios(analysis: RunAnalysis, measure: Measure) -> list[NetworkRatio]:
     networks: dict[str, list[CellSummary]] = {}
     for cell in analysis.cells:
         if cell.speed(measure):
-            networks.setdefault(cell.cell.label, []).append(cell)
+            networks.setdefault(cell.cell.network, []).append(cell)
     found = []
     for label, cells in networks.items():
         sides = [[cell for cell in cells if cell.cell.device == device] for device in ("cuda", "cpu")]

@@ -56,6 +56,11 @@ class Step:
     busy_threads: float
 
     @property
+    def loader_workers(self) -> int | None:
+        """Return the number of threads or processes that load photos, see `Placement`."""
+        return self.launches[0].evidence.placement.workers
+
+    @property
     def compute_share(self) -> float | None:
         """Return the share of a resident step that its arithmetic would take at the ceiling."""
         return self.flops / self.flops_ceiling / self.resident_s if self.flops_ceiling else None

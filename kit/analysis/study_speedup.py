@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kit.analysis.diagnosis import Diagnosis
+from kit.analysis.diagnosis_rules import Bottleneck
 from kit.analysis.study_values import StudyValue
 
 
 @dataclass(frozen=True)
 class Speedup:
     """The range of speedups. tied: all intervals contain 1. slower: number of those below 1. limit: what limits most of
-    the cells on the GPU, or "" if no cell has a diagnosis."""
+    the cells on the GPU whose limit is known, or ""."""
 
     low: float
     high: float
@@ -28,7 +29,7 @@ def judge_speedups(speedups: Sequence[StudyValue], diagnoses: Sequence[Diagnosis
     """Return the judgment of at least one speedup. diagnoses: those of the cells on the GPU."""
     values = [speedup.value for speedup in speedups]
     ties = [s.low is not None and s.high is not None and s.low <= 1 <= s.high for s in speedups]
-    limits = Counter(diagnosis.label for diagnosis in diagnoses)
+    limits = Counter(d.label for d in diagnoses if d.bottleneck is not Bottleneck.UNCLEAR)
     return Speedup(
         low=min(values),
         high=max(values),

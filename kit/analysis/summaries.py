@@ -147,6 +147,11 @@ class Contest:
         return min(ratio.ratio for ratio in self.ratios)
 
 
+def contest_noun(found: Sequence[Contest]) -> str:
+    """Return what contests are about: `network`, or `comparison` if a network has several."""
+    return "network" if len({contest.leader.cell.network for contest in found}) == len(found) else "comparison"
+
+
 def too_few(cells: Iterable[CellSummary]) -> str:
     """Return why cells have no verdict, as the end of a sentence."""
     return "in one launch each" if all(cell.launches == 1 for cell in cells) else "with too few common launches"

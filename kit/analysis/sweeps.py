@@ -23,11 +23,12 @@ Each side has a level of 2.5 %. The tests are those of `kit.analysis.intervals.p
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from kit.analysis.intervals import CONFIDENCE, Interval, holm, paired_interval, paired_p_value
 from kit.analysis.pairing import Measure, Rates, pair
 from kit.analysis.summaries import CellSummary, rates_by_round
+from kit.model.formatting import format_count
 from kit.model.record import Record
 from scenarios.catalog import Scenarios, scenario_of
 from scenarios.contract.cell import Cell
@@ -35,6 +36,7 @@ from scenarios.spec import hidden_layers
 
 Field = Literal["batch", "workers", "hidden_layers"]
 
+FIELDS: tuple[Field, ...] = get_args(Field)
 GAIN = 0.05  # launches of a cell differ by as much (`kit.analysis.answers.CLOSE`)
 
 
@@ -45,6 +47,24 @@ def value_of(cell: Cell, field: Field, scenarios: Scenarios) -> int | None:
         return value
     scenario = scenario_of(cell, scenarios)
     return hidden_layers(scenario) if scenario else None
+
+
+def varied_fields(cells: Iterable[Cell], scenarios: Scenarios) -> dict[str, tuple[Field, ...]]:
+    """Return the fields that differ among the cells of each scenario with its variant, by its label."""
+    found: dict[str, dict[Field, set[int | None]]] = {}
+    for cell in cells:
+        fields = found.setdefault(cell.label, {field: set() for field in FIELDS})
+        for field in FIELDS:
+            fields[field].add(value_of(cell, field, scenarios))
+    return {label: tuple(f for f in FIELDS if len(fields[f]) > 1) for label, fields in found.items()}
+
+
+def value_words(field: Field, value: int | None) -> str:
+    """Return a value in words, for example `batch 32`, `2 workers` or `1 hidden layer`."""
+    if field == "batch":
+        return f"batch {value}"
+    noun = {"workers": "worker", "hidden_layers": "hidden layer"}[field]
+    return f"default {noun}s" if value is None else format_count(value, noun)
 
 
 def values_of(cell: Cell, scenarios: Scenarios) -> tuple[int, int, int]:

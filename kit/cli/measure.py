@@ -134,7 +134,7 @@ def _show(outcome: FinishedRun, *, as_json: bool, seconds: float | None = None) 
     """Show the results. seconds: duration of the command that measured them."""
     from kit.analysis.comparison import compare
     from kit.analysis.pairing import COMPARED
-    from kit.cli import results, side_by_side
+    from kit.cli import comparison_json, results, side_by_side
     from kit.planning import catalog
 
     analysis, base = outcome.analysis, outcome.base
@@ -143,7 +143,7 @@ def _show(outcome: FinishedRun, *, as_json: bool, seconds: float | None = None) 
     if as_json:
         found = results.as_json(outcome)
         if base:
-            found |= {"base": results.as_json(base), **side_by_side.comparison_json(runs, compared)}
+            found |= {"base": results.as_json(base), **comparison_json.comparison_json(runs, compared)}
         print_json(found)
         return
     titles = {name: framework.title for name, framework in catalog.frameworks().items()}

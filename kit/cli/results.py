@@ -189,9 +189,10 @@ def _where(records: Sequence[Record], titles: Mapping[str, str], most: int) -> s
     """Return the names of a few cells, or the number of more than `most` with what they have in common."""
     cells = [record.cell for record in records]
     if len(cells) <= most:
-        return ", ".join(
-            f"{cell.label} in {titles.get(cell.framework, cell.framework)}{_on(cell.device)}" for cell in cells
-        )
+        names = [f"{cell.label} in {titles.get(cell.framework, cell.framework)}{_on(cell.device)}" for cell in cells]
+        if len(set(names)) < len(names):  # cells of a sweep
+            return ", ".join(cell.key for cell in cells)
+        return ", ".join(names)
     frameworks, devices = {cell.framework for cell in cells}, {cell.device for cell in cells}
     of = f" in {titles.get(name, name)}" if len(frameworks) == 1 and (name := next(iter(frameworks))) else ""
     on = f" on the {DEVICES[next(iter(devices))]}" if len(devices) == 1 else ""

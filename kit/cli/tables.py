@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kit.analysis.answers import CLOSE
 from kit.analysis.intervals import Verdict
+from kit.analysis.sweeps import value_of, value_words, values_of, varied_fields
 from kit.model.formatting import DEVICES, format_number, format_percent, printable
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     from kit.analysis.run_analysis import RunAnalysis
     from kit.analysis.summaries import CellSummary, Contest
+    from kit.analysis.sweeps import Field
+    from scenarios.catalog import Scenarios
     from scenarios.contract.cell import Cell
 
 ORDER = ("tensorflow", "onnxruntime", "torch")  # then the others by name
@@ -34,12 +37,26 @@ class Marks(NamedTuple):
         return UNSTEADY * (key in self.unsteady) + SYNTHETIC * (key in self.synthetic)
 
 
+class _Names(NamedTuple):
+    """What names rows. varied: what varies in each network, by its label."""
+
+    scenarios: Scenarios
+    varied: Mapping[str, Sequence[Field]]
+
+    def of(self, cell: Cell) -> str:
+        """Return the label of a cell, or its values if it is one row of a sweep: `  batch 32, 2 workers`."""
+        fields = self.varied[cell.label]
+        words = ", ".join(value_words(field, value_of(cell, field, self.scenarios)) for field in fields)
+        return GAP + words if words else printable(cell.label)
+
+
 @dataclass(frozen=True)
 class Table:
     """A table of networks by frameworks.
 
     title: what is shown, in which unit. columns: titles of the frameworks. last: title of the last column, or "". rows:
-    the name of a network, one text per framework, and the text of the last column.
+    the name of a network, one text per framework, and the text of the last column. A row without texts is the heading
+    of a network whose rows follow, one for each value of what varies.
     """
 
     title: str
@@ -70,6 +87,8 @@ class Table:
         widths = max(map(len, self.columns)), max((len(value) for _, values, _ in self.rows for value in values))
         for name, values, last in self.rows:
             lines.append(name)
+            if not any(values):
+                continue
             lines += [
                 f"{GAP}{column:<{widths[0]}}{GAP}{value:>{widths[1]}}"
                 for column, value in zip(self.columns, values, strict=True)
@@ -94,7 +113,8 @@ def tables(
     """
     shown = [cell for cell in analysis.cells if _has_started(analysis, cell)]
     groups: dict[tuple[str, int, str, bool, str], list[CellSummary]] = {}
-    for cell in sorted(shown, key=lambda cell: (cell.cell.scenario, cell.cell.variant)):
+    scenarios, varied = analysis.scenarios, varied_fields((cell.cell for cell in shown), analysis.scenarios)
+    for cell in sorted(shown, key=lambda c: (c.cell.scenario, c.cell.variant, values_of(c.cell, scenarios))):
         groups.setdefault(_group(cell.cell), []).append(cell)
     ordered = [groups[key] for key in sorted(groups)]
     found = []
@@ -107,7 +127,7 @@ def tables(
         for own in ordered:
             place = f", {_place(own[0].cell)}" if len(groups) > 1 else ""
             contests = {_network(contest.leader.cell): contest for contest in won.get(measure, ())}
-            made = _table(title + place, own, titles, text, contests, marks)
+            made = _table(title + place, own, titles, text, contests, marks, _Names(scenarios, varied))
             if any(value.strip(MISSING) and value != "failed" for _, values, _ in made.rows for value in values):
                 found.append(made)
     return found
@@ -125,29 +145,25 @@ def _table(
     text: Callable[[CellSummary], str],
     contests: Mapping[Cell, Contest],
     marks: Marks,
+    names: _Names,
 ) -> Table:
     frameworks = sorted({cell.cell.framework for cell in cells}, key=framework_order)
-    batches: dict[str, set[int]] = {}
-    for cell in cells:
-        batches.setdefault(cell.cell.label, set()).add(cell.cell.batch)
     rows: dict[Cell, dict[str, str]] = {}
     for cell in cells:
         rows.setdefault(_network(cell.cell), {})[cell.cell.framework] = text(cell)
     own = [contest for network, contest in contests.items() if network in rows]
     named = any(not contest.unknown for contest in own)
-    return Table(
-        title,
-        tuple(printable(titles.get(name, name)) for name in frameworks),
-        ("Fastest" if named else f"Ahead{SINGLE}") if own else "",
-        tuple(
-            (
-                printable(network.label) + (f" b{network.batch}" if len(batches[network.label]) > 1 else ""),
-                tuple(values.get(name, MISSING) for name in frameworks),
-                _leader(contests.get(network), titles, marks, single=SINGLE if named else ""),
-            )
-            for network, values in rows.items()
-        ),
-    )
+    shown: list[tuple[str, tuple[str, ...], str]] = []
+    label = ""
+    for network, values in rows.items():
+        if network.label != label and names.varied[network.label]:
+            shown.append((printable(network.label), ("",) * len(frameworks), ""))
+        label = network.label
+        texts = tuple(values.get(name, MISSING) for name in frameworks)
+        leader = _leader(contests.get(network), titles, marks, single=SINGLE if named else "")
+        shown.append((names.of(network), texts, leader))
+    last = ("Fastest" if named else f"Ahead{SINGLE}") if own else ""
+    return Table(title, tuple(printable(titles.get(name, name)) for name in frameworks), last, tuple(shown))
 
 
 def _leader(contest: Contest | None, titles: Mapping[str, str], marks: Marks, single: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from kit.analysis.sweeps import value_of, value_words, varied_fields
 from kit.execution import tuned_settings
 from kit.model.formatting import format_about, format_count, format_duration
 from kit.model.plan import Plan
@@ -27,6 +28,7 @@ class LaunchReport:
         self._phase, self._progress = phase, progress
         self._several_devices = len({launch.cell.device for launch in plan.launches}) > 1
         self._scenarios = catalog.scenarios()
+        self._varied = varied_fields((launch.cell for launch in plan.launches), self._scenarios)
         self._titles = {name: framework.title for name, framework in catalog.frameworks().items()}
         self._pace = Pace()
         self._coming: list[tuple[Request, float]] = []  # with typical seconds
@@ -58,7 +60,9 @@ class LaunchReport:
         """Return the name of a cell, for example `mnist-cnn in PyTorch on the GPU`. Only what differs is named."""
         what = "Ceilings" if cell.scenario == CEILINGS else cell.label
         where = f" on {DEVICES[cell.device]}" if self._several_devices else ""
-        details = [part for part, usual in ((cell.lane, "stock"), (cell.precision, "fp32")) if part != usual]
+        details: list[str] = [part for part, usual in ((cell.lane, "stock"), (cell.precision, "fp32")) if part != usual]
+        fields = self._varied.get(cell.label, ())
+        details += [value_words(field, value_of(cell, field, self._scenarios)) for field in fields]
         return ", ".join([f"{what} in {self._titles.get(cell.framework, cell.framework)}{where}", *details])
 
     def outcome(self) -> Outcome:

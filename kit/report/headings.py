@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from kit.analysis.gpu_answer import missing_gpu
 from kit.analysis.pairing import Measure
-from kit.analysis.summaries import Contest, too_few
+from kit.analysis.summaries import Contest, contest_noun, too_few
 from kit.model.formatting import DEVICES, format_count
 from kit.report import text
 from kit.report.section import ReportInput
@@ -43,8 +43,7 @@ def _winners(source: ReportInput, contests: Sequence[Contest]) -> str:
 
 
 def _winners_of(source: ReportInput, contests: Sequence[Contest]) -> str:
-    networks = len({contest.leader.cell.label for contest in contests}) == len(contests)
-    total = format_count(len(contests), "network" if networks else "comparison")
+    total = format_count(len(contests), contest_noun(contests))
     leaders = [contest for contest in contests if contest.named]
     single = all(contest.unknown for contest in contests)
     counts = Counter(contest.leader.cell.framework for contest in (contests if single else leaders))
@@ -70,5 +69,5 @@ def gpu_heading(source: ReportInput) -> str:
     low, high = text.ratio(min(ratios.values())), text.ratio(max(ratios.values()))
     extent = low if low == high else f"{low} to {high}"
     slower = [source.network(source.rows[row][0].cell) for row, ratio in ratios.items() if ratio < 1]
-    loses = f"; slower for {text.listed(slower)}" if slower else ""
+    loses = f"; slower for {text.listed(list(dict.fromkeys(slower)))}" if slower else ""
     return f"Training on the GPU runs at {extent} the speed of the CPU, best cell against best cell{loses}"

@@ -7,12 +7,29 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kit.analysis.intervals import Interval
 from kit.report.scales import PADDING, Scale, log_scale
 from kit.report.strips import Tick, ticks
 
+LOG_FROM = 10.0
+MAX_VALUES = 12  # ticks of `value_chart`
+FIRST_SPOT_Y, NEXT_SPOT_Y = 8, 10  # px
 MAX_POINTS = 240  # of a line: about one per two pixels
 
 Points = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class PointMark:
+    """A measured point of a line. at, y: its position from the top left. text: what a pointer shows.
+
+    whisker: top and bottom of its interval.
+    """
+
+    at: float
+    y: float
+    text: str
+    whisker: tuple[float, float] | None
 
 
 @dataclass(frozen=True)
@@ -20,33 +37,23 @@ class Line:
     """One line. points: the value of the attribute `points` of a polyline in a box of 100 × 100, from the top left.
 
     framework: decides the color, or "" for the color of text. dash: number of the dash pattern, 0 for a solid line.
-    outline: path of the marks of published figures, which are hollow and gray; "" for measured values.
+    device: of the marks, or "" for a line without marks. outline: of the marks of published figures, which are hollow
+    and gray; "" for measured values.
     """
 
     name: str
     points: str
     framework: str = ""
     dash: int = 0
-    outline: str = ""
-
-
-@dataclass(frozen=True)
-class Marker:
-    """One value that has a mark. at, top: position from the left and from the top. text: what a pointer shows.
-
-    framework, outline: as in Line.
-    """
-
-    at: float
-    top: float
-    text: str
-    framework: str = ""
+    device: str = ""
+    marks: tuple[PointMark, ...] = ()
     outline: str = ""
 
 
 @dataclass(frozen=True)
 class SpotMark:
-    """A marked value of x, with the ends of its uncertainty. y: of its mark, in pixels from the top."""
+    """A marked value of x. at, low, high: positions of the value and of the ends of its uncertainty. y: of the mark, in
+    pixels from the top. text: what a pointer shows."""
 
     at: float
     low: float
@@ -66,24 +73,12 @@ class LineChart:
     lines: tuple[Line, ...]
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
-    markers: tuple[Marker, ...] = ()
     spots: tuple[SpotMark, ...] = ()
 
-
-@dataclass(frozen=True)
-class Series:
-    """The values of one line. points: pairs of x and y, in ascending order of x. outline: as in Line.
-
-    marked: whether each value has a mark. Published figures always have one. alone: whether there is no line.
-    """
-
-    name: str
-    points: Points
-    framework: str = ""
-    dash: int = 0
-    outline: str = ""
-    marked: bool = False
-    alone: bool = False
+    @property
+    def marked(self) -> bool:
+        """Return whether there is a mark above the lines."""
+        return bool(self.spots) or any(line.marks for line in self.lines)
 
 
 @dataclass(frozen=True)
@@ -97,6 +92,24 @@ class Spot:
     framework: str
 
 
+@dataclass(frozen=True)
+class Series:
+    """The values of one line. points: pairs of x and y, in ascending order of x.
+
+    device: where the points were measured. If it is given, each point has a mark. intervals: of the points' y. outline:
+    see Line. alone: whether the marks have no line.
+    """
+
+    name: str
+    points: Points
+    framework: str = ""
+    dash: int = 0
+    device: str = ""
+    intervals: Sequence[Interval | None] = ()
+    outline: str = ""
+    alone: bool = False
+
+
 def line_chart(
     title: str,
     x_title: str,
@@ -105,54 +118,105 @@ def line_chart(
     *,
     zero: bool = True,
     top: float | None = None,
-    log: tuple[bool, bool] = (False, False),
     spots: Sequence[Spot] = (),
-    x_values: Sequence[float] = (),
 ) -> LineChart:
     """Return the chart of series that have at least one point.
 
     y_text: formats a value of y. zero: whether the y axis starts at 0. top: its end; None for a round value above all.
-    log: whether the scales of x and y are logarithmic; values are then above 0. x_values: those that have a tick; empty
-    for round ones.
+    spots: values of x to mark.
     """
-    xs = [*(x for one in series for x, _ in one.points), *x_values]
+    xs = [x for one in series for x, _ in one.points]
     ys = [y for one in series for _, y in one.points]
     across, up = _scale(xs, padded=False), _scale([*ys, 0.0] if zero else ys, padded=not zero)
-    if log[0] and across.low > 0:
-        across = Scale(across.low, across.high, log=True)
-    if log[1] and min(ys) > 0:
-        up = log_scale(ys)
-    elif zero and up.high > 0:
+    if zero and up.high > 0:
         up = Scale(up.low, top or _round_up(up.high))
-    x_ticks = tuple((across.at(value), f"{value:,.4g}") for value in x_values)
+    return _chart(title, x_title, series, y_text, across, up, ticks(across, lambda value: f"{value:,.4g}", 5), spots)
+
+
+def value_chart(
+    title: str,
+    x_title: str,
+    series: Sequence[Series],
+    y_text: Callable[[float], str],
+    *,
+    doubling: bool,
+    zero: bool = True,
+    spots: Sequence[Spot] = (),
+) -> LineChart:
+    """Return the chart of speeds over a few values, which are the ticks of x. All numbers are above 0.
+
+    doubling: whether x is logarithmic. zero: whether the y axis starts at 0. If a value is more than LOG_FROM times
+    another one, it is logarithmic, because lines near 0 would look flat. spots: values of x to mark.
+    """
+    values = sorted({x for one in series for x, _ in one.points})
+    ends = [end for one in series for found in one.intervals if found for end in (found.low, found.high)]
+    ys = [*(y for one in series for _, y in one.points), *ends]
+    if doubling:
+        room = (values[-1] / values[0]) ** PADDING
+        across = Scale(values[0] / room, values[-1] * room, log=True)
+    else:
+        across = _scale(values, padded=True)
+    up = Scale(0.0, _round_up(max(ys))) if zero else _scale(ys, padded=True)
+    up = log_scale(ys) if max(ys) > LOG_FROM * min(ys) else up
+    thin = values[:: -(-len(values) // MAX_VALUES)]
+    x_ticks = tuple((across.at(value), f"{value:,.0f}") for value in thin)
+    return _chart(title, x_title, series, y_text, across, up, x_ticks, spots)
+
+
+def _chart(
+    title: str,
+    x_title: str,
+    series: Sequence[Series],
+    y_text: Callable[[float], str],
+    across: Scale,
+    up: Scale,
+    x_ticks: tuple[Tick, ...],
+    spots: Sequence[Spot],
+) -> LineChart:
     return LineChart(
         title=title,
         label=f"{title}. " + " ".join(_words(one, y_text) for one in series),
         x_title=x_title,
         lines=tuple(
-            Line(s.name, "" if s.alone else polyline(s.points, across, up), s.framework, s.dash, s.outline)
+            Line(
+                name=s.name,
+                points="" if s.alone else polyline(s.points, across, up),
+                framework=s.framework,
+                dash=s.dash,
+                device=s.device,
+                marks=_marks(s, across, up, y_text),
+                outline=s.outline,
+            )
             for s in series
         ),
-        x_ticks=x_ticks or ticks(across, lambda value: f"{value:,.4g}", 5),
+        x_ticks=x_ticks,
         y_ticks=ticks(up, y_text, 4),
-        markers=tuple(
-            Marker(across.at(x), round(100 - up.at(y), 2), f"{s.name}: {y_text(y)}", s.framework, s.outline)
-            for s in series
-            if s.marked or s.outline
-            for x, y in s.points
-        ),
         spots=tuple(
             SpotMark(
                 at=across.at(spot.value),
                 low=across.at(spot.low),
                 high=across.at(spot.high),
-                y=8 + 10 * index,
+                y=FIRST_SPOT_Y + NEXT_SPOT_Y * index,
                 text=spot.text,
                 framework=spot.framework,
             )
             for index, spot in enumerate(spots)
         ),
     )
+
+
+def _marks(series: Series, across: Scale, up: Scale, y_text: Callable[[float], str]) -> tuple[PointMark, ...]:
+    if not (series.device or series.outline):
+        return ()
+    intervals = series.intervals or [None] * len(series.points)
+    found = []
+    for (x, y), interval in zip(series.points, intervals, strict=True):
+        words = f"{series.name}, {x:,.0f}: {y_text(y)}"
+        if interval:
+            words += f", 95 % interval {y_text(interval.low)} to {y_text(interval.high)}"
+        whisker = (100 - up.at(interval.high), 100 - up.at(interval.low)) if interval else None
+        found.append(PointMark(across.at(x), round(100 - up.at(y), 2), words, whisker))
+    return tuple(found)
 
 
 def polyline(points: Points, across: Scale, up: Scale) -> str:

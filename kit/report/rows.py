@@ -120,7 +120,8 @@ class Rows:
 class Quantity:
     """A measured quantity of a cell. words, unit: for example `training speed` and `images/s`.
 
-    published: figures of the studies for the network, batch size and device of a cell. details: of a cell's network.
+    published: figures of the studies for the network, batch size and device of a cell. depends_on_batch: whether the
+    training's batch size is a detail of the network.
     """
 
     words: str
@@ -129,7 +130,7 @@ class Quantity:
     interval: Callable[[CellSummary], Interval | None]
     spread: Callable[[CellSummary], Spread | None]
     published: Callable[[Cell], Sequence[PublishedSpeed]] = lambda cell: ()
-    details: Callable[[Cell], str] = lambda cell: cell.label
+    depends_on_batch: bool = False
 
 
 def configuration_words(cell: Cell) -> str:
@@ -143,11 +144,6 @@ def configuration_key(cell: Cell) -> tuple[object, ...]:
     """Return the key that sorts rows of a network: the CPU first, then the usual lane and precision."""
     lane, precision = (cell.lane != "stock", cell.lane), (cell.precision != "fp32", cell.precision)
     return (cell.device != "cpu", cell.device, cell.devices, lane, precision)
-
-
-def network_details(cell: Cell) -> str:
-    """Return the id of a cell's network, and the batch size."""
-    return f"{cell.label} · batch {cell.batch}"
 
 
 def unsteady_cells(source: ReportInput) -> dict[str, str]:
@@ -211,7 +207,7 @@ class _Maker:
         cell = ordered[0][0].cell
         return Network(
             name=self.source.network(cell),
-            details=self.quantity.details(cell),
+            details=self.source.details(cell, batch=self.quantity.depends_on_batch),
             rows=tuple(self._row(cells) for cells in ordered),
         )
 

@@ -1,6 +1,5 @@
 """Define a section of the report and the input from which every section is made."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,6 +9,7 @@ from kit.analysis.measured_launch import MeasuredLaunch, measured_launches
 from kit.analysis.pairing import Measure
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary, Contest, Ratio, RatioKind, contests, ratios, short_names
+from kit.analysis.sweeps import Field, value_of, value_words, values_of, varied_fields
 from kit.model.record import Record
 from kit.model.run import Run
 from kit.planning.studies import Study
@@ -17,6 +17,9 @@ from kit.report.marks import sort_key
 from scenarios.catalog import scenario_of
 from scenarios.contract.cell import Cell
 from scenarios.contract.result import Result
+from scenarios.spec import hidden_layers
+
+SUFFIXES: Mapping[Field, str] = {"batch": "b", "workers": "workers", "hidden_layers": "hidden"}
 
 
 @dataclass(frozen=True)
@@ -44,15 +47,21 @@ class ReportInput:
     def rows(self) -> dict[str, list[CellSummary]]:
         """Return the measured cells that are compared with each other.
 
-        The key is the scenario with its variant, and with the batch size if the scenario was measured at several.
+        The key is the scenario with its variant, and with each number of which the scenario was measured at several:
+        `mnist-cnn/b64`. The rows of a scenario are in the order of these numbers.
         """
-        batches = Counter(label for label, _ in {(s.cell.label, s.cell.batch) for s in self.measured})
-        rows: dict[str, list[CellSummary]] = {}
-        for summary in self.measured:
-            cell = summary.cell
-            name = cell.label if batches[cell.label] == 1 else f"{cell.label}/b{cell.batch}"
-            rows.setdefault(name, []).append(summary)
+        scenarios, rows = self.analysis.scenarios, dict[str, list[CellSummary]]()
+        labels = list(dict.fromkeys(summary.cell.label for summary in self.measured))
+        for summary in sorted(self.measured, key=lambda s: (labels.index(s.cell.label), values_of(s.cell, scenarios))):
+            numbers = ((field, value_of(summary.cell, field, scenarios)) for field in self.varied[summary.cell.label])
+            suffixes = (f"/{SUFFIXES[field]}{'default' if value is None else value}" for field, value in numbers)
+            rows.setdefault("".join([summary.cell.label, *suffixes]), []).append(summary)
         return rows
+
+    @cached_property
+    def varied(self) -> dict[str, tuple[Field, ...]]:
+        """Return what varies among the measured cells of each scenario, by its label."""
+        return varied_fields((summary.cell for summary in self.measured), self.analysis.scenarios)
 
     @cached_property
     def _ratios(self) -> dict[Measure, list[Ratio]]:
@@ -104,9 +113,29 @@ class ReportInput:
         return {cell.key: name for cell, name in zip(cells, short_names(cells), strict=True)}
 
     def network(self, cell: Cell) -> str:
-        """Return the title of a cell's network, or its id if the network is unknown or has changed since the run."""
+        """Return the title of a cell's network, or its id if the network is unknown or has changed since the run.
+
+        It says the number of hidden layers if this number varies, or if it is not that of the scenario.
+        """
         scenario = scenario_of(cell, self.analysis.scenarios)
-        return scenario.title if scenario else cell.label
+        if scenario is None:
+            return cell.network
+        if cell.hidden_layers is None and "hidden_layers" in self.varied.get(cell.label, ()):
+            return f"{scenario.title}, {value_words('hidden_layers', hidden_layers(scenario))}"
+        return scenario.title
+
+    def details(self, cell: Cell, *, batch: bool = True) -> str:
+        """Return the id of a cell's network, with the batch size and the loader workers: `catdog-cnn · batch 32`.
+
+        batch: False to name the batch size only if it varies. Workers are named if they were chosen.
+        """
+        fields = self.varied.get(cell.label, ())
+        parts = [cell.label]
+        if batch or "batch" in fields:
+            parts.append(value_words("batch", cell.batch))
+        if cell.workers is not None or "workers" in fields:
+            parts.append(value_words("workers", cell.workers))
+        return " · ".join(parts)
 
     def name(self, key: str) -> str:
         """Return the name of a cell in this report."""

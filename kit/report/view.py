@@ -82,7 +82,7 @@ def _lede(source: ReportInput) -> str:
     """Return what was measured, in one sentence."""
     if not source.measured:
         return "Nothing was measured."
-    count = format_count(len({summary.cell.label for summary in source.measured}), "network")
+    count = format_count(len({summary.cell.network for summary in source.measured}), "network")
     names = text.listed([source.framework_title(framework) for framework in source.frameworks])
     lanes = {summary.cell.lane for summary in source.measured}
     settings = {

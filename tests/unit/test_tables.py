@@ -117,7 +117,7 @@ def test_there_is_a_table_for_each_device_lane_and_precision() -> None:
 
 def test_cells_that_differ_in_the_batch_size_have_rows() -> None:
     analysis = analyzed(record(request(), 500.0), record(request(batch=128), 600.0))
-    assert [line.split()[:2] for line in shown(analysis)[2:]] == [["mnist-cnn", "b64"], ["mnist-cnn", "b128"]]
+    assert [line[:13].rstrip() for line in shown(analysis)[2:]] == ["mnist-cnn", "  batch 64", "  batch 128"]
 
 
 def test_all_of_many_rows_are_shown() -> None:

@@ -21,7 +21,6 @@ from kit.report.rows import (
     Value,
     configuration_key,
     configuration_words,
-    network_details,
     unsteady_cells,
 )
 from kit.report.scales import Scale, log_scale
@@ -100,7 +99,7 @@ class _Maker:
             best = Call(text.ratio(found)) if (found := self.source.best_gpu_ratio(label, measure)) else None
             for index, key in enumerate(sorted(groups)):
                 rows.append(self._row(measure, groups[key], None if index else best, several=len(pairs) > 1))
-        details = network_details(cell) if Measure.TRAINING in pairs else cell.label
+        details = self.source.details(cell, batch=Measure.TRAINING in pairs)
         return Network(self.source.network(cell), details, tuple(rows))
 
     def _row(self, measure: Measure, ratios: Sequence[Ratio], best: Call | None, *, several: bool) -> Row:

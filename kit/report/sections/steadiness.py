@@ -119,7 +119,7 @@ def _rows(source: ReportInput, launches: Sequence[LaunchWindows], frameworks: Se
             found.append(
                 SparkRow(
                     name=source.network(cell),
-                    details=f"{cell.label} · batch {cell.batch} · {words}",
+                    details=f"{source.details(cell)} · {words}",
                     cells=tuple(
                         tuple(
                             _spark(source, launch, several=counts[launch.cell.key] > 1)

@@ -96,7 +96,7 @@ def _data(source: ReportInput) -> StepsData | None:
             networks.append(
                 NetworkSteps(
                     name=source.network(own[0].cell),
-                    details=f"{own[0].cell.label} · batch {own[0].cell.batch}",
+                    details=source.details(own[0].cell),
                     bars=tuple(_bar(source, c, diagnoses[c.key], unsteady.get(c.key, "")) for c in own),
                     changes=_changes(source, own, diagnoses, changes),
                 )

@@ -8,7 +8,7 @@ from kit.analysis.spread import Spread, training_spread
 from kit.analysis.summaries import CellSummary
 from kit.report.headings import training_heading
 from kit.report.published import published_speeds
-from kit.report.rows import Quantity, Rows, network_details, quantity_rows
+from kit.report.rows import Quantity, Rows, quantity_rows
 from kit.report.section import ReportInput, Section
 
 
@@ -41,8 +41,8 @@ def _data(source: ReportInput) -> TrainingData | None:
         value=lambda cell: cell.images_per_s,
         interval=lambda cell: cell.interval,
         spread=spread,
-        published=published_speeds,
-        details=network_details,
+        published=lambda cell: published_speeds(cell, source.studies, source.analysis.scenarios),
+        depends_on_batch=True,
     )
     single = all(cell.launches == 1 for cell in source.measured)
     return TrainingData(

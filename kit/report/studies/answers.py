@@ -10,7 +10,7 @@ from kit.analysis.gpu_answer import missing_gpu
 from kit.analysis.overfitting import overfitting_epoch
 from kit.analysis.study_speedup import judge_speedups
 from kit.analysis.study_values import StudyValues
-from kit.analysis.sweeps import curves
+from kit.analysis.sweeps import curves, value_words
 from kit.model.formatting import DEVICES
 from kit.planning.studies import Study
 from kit.planning.study_files import Axis, Conclusion, StudyPart
@@ -63,7 +63,7 @@ def _cpu_time(part: PartSource) -> str:
     _, place, one, value = min((each for each in times if each[1] == first), key=lambda each: each[0])
     took = value_text(MEASURES["training_s"], value)
     return (
-        f"{part.source.network(place)} trains for {took} on the {DEVICES[place.device]} in {one.title}; the speedup of "
+        f"{part.network(place)} trains for {took} on the {DEVICES[place.device]} in {one.title}; the speedup of "
         f"a GPU is not known: {why}"
     )
 
@@ -74,13 +74,17 @@ def _flattening(part: PartSource) -> str:
     found = curves(part.summaries, records, scenarios, axis)
     if not found:
         return "Not measured: the curve has fewer than two values"
-    words = {"batch": "batch size", "workers": "number of workers", "hidden_layers": "number of hidden layers"}[axis]
     parts = []
-    for curve in found:
-        flat, name = curve.flattening, part.source.series(curve.cells[0])
-        still = flat.value == curve.values[-1]
-        parts.append(f"{name} {'beyond ' * still}{flat.value}")
-    return f"Further steps gain less than 5 % from this {words} on: {text.listed(parts)}"
+    for device in dict.fromkeys(curve.cells[0].cell.device for curve in found):
+        own = [curve for curve in found if curve.cells[0].cell.device == device]
+        flat = sorted(curve.flattening.value for curve in own if curve.flattening.value < curve.values[-1])
+        extent = f"flat from {value_words(axis, flat[0])}{f' to {flat[-1]}' * (flat[-1] > flat[0])} on" if flat else ""
+        rising = f"not flat up to {own[0].values[-1]}" + f" in {len(own) - len(flat)} of {len(own)} curves" * bool(flat)
+        words = text.listed([extent] * bool(flat) + [rising] * (len(flat) < len(own)))
+        parts.append(f"on the {DEVICES[device]}, the speed is {words}")
+    single = " (single launches)" if any(curve.single for curve in found) else ""
+    sentence = "; ".join(parts)
+    return f"{sentence[0].upper()}{sentence[1:]}{single}"
 
 
 def _overfitting(part: PartSource) -> str:
@@ -121,7 +125,7 @@ def _accuracy(part: PartSource) -> str:
     published = [next((f.value for f in part.figures_at(measure, place)), None) for place in places]
     ladder = make_ladder(means, published)
     low, high = (
-        f"{text.percent(means[i], 1)} ({part.source.network(places[i])})" for i in (ladder.lowest, ladder.highest)
+        f"{text.percent(means[i], 1)} ({part.network(places[i])})" for i in (ladder.lowest, ladder.highest)
     )
     order = f"; {ladder.agreeing} of {ladder.pairs} pairs are in the published order" if ladder.pairs else ""
     return f"Validation accuracy from {low} to {high}{order}" if len(means) > 1 else f"Validation accuracy of {low}"

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from kit.analysis.overfitting import overfitting_epoch
 from kit.analysis.study_values import QUALITY
-from kit.analysis.sweeps import Curve, curves
+from kit.analysis.sweeps import GAIN, Curve, curves, value_words
+from kit.model.formatting import format_percent as percent
 from kit.planning.study_measures import MEASURES
-from kit.report.line_charts import LineChart, Series, Spot, line_chart
+from kit.report.line_charts import LineChart, Series, Spot, line_chart, value_chart
 from kit.report.marks import SHAPES
 from kit.report.rows import configuration_words
-from kit.report.studies.part_source import WORDS, PartSource, SeriesKey
+from kit.report.sections.sweeps import AXES
+from kit.report.studies.part_source import PartSource, SeriesKey
 from scenarios.contract.cell import Cell
 
 TRIANGLE, DIAMOND, SQUARE = SHAPES[3], SHAPES[1], SHAPES[2]  # of published figures
@@ -40,7 +42,8 @@ def sweep_charts(part: PartSource) -> StudyCharts | None:
             series = [*_measured(part, measure, places), *_published(part, measure, places)]
             if not any(one.framework for one in series):
                 continue
-            spots = _flattening(part, label, device) if MEASURES[measure].speed else []
+            grows = MEASURES[measure].speed and part.part.x != "hidden_layers"  # more layers never train faster
+            spots = _flattening(part, label, device) if grows else []
             charts.append(_sweep_chart(part, measure, places[0], series, spots))
             findings += [spot.text for spot in spots]
     return StudyCharts(tuple(charts), tuple(dict.fromkeys(findings))) if charts else None
@@ -53,17 +56,8 @@ def _sweep_chart(
     assert x
     device = "GPU" if place.device == "cuda" else configuration_words(place)
     several = len({other.label for other in part.places}) > 1
-    title = f"{of.title}, {device}" + f", {part.source.network(place)}" * several
-    return line_chart(
-        title,
-        "batch size" if x == "batch" else WORDS[x],
-        series,
-        of.text,
-        zero=False,
-        log=(x != "hidden_layers", of.speed),
-        spots=spots,
-        x_values=sorted({value for one in series for value, _ in one.points}),
-    )
+    title = f"{of.title}, {device}" + f", {part.network(place)}" * several
+    return value_chart(title, AXES[x], series, of.text, doubling=x != "hidden_layers", zero=of.speed, spots=spots)
 
 
 def _measured(part: PartSource, measure: str, places: Sequence[Cell]) -> list[Series]:
@@ -72,7 +66,7 @@ def _measured(part: PartSource, measure: str, places: Sequence[Cell]) -> list[Se
         values = ((_x(part, place), part.value(place, one, measure)) for place in places)
         points = sorted((x, value.value) for x, value in values if x is not None and value)
         if points:
-            found.append(Series(one.title, points, one.framework, marked=True))
+            found.append(Series(one.title, points, one.framework, device="cuda"))  # filled: measured here
     return found
 
 
@@ -105,15 +99,16 @@ def _flattening(part: PartSource, label: str, device: str) -> list[Spot]:
 
 def _spot(part: PartSource, curve: Curve) -> Spot:
     flat, cell = curve.flattening, curve.cells[0].cell
-    assert part.part.x
-    words = "batch" if part.part.x == "batch" else WORDS[part.part.x]
-    name = part.source.series(curve.cells[0])
+    name = f"{part.source.framework_title(cell.framework)}, {configuration_words(cell)}"
     low, high = flat.earliest or flat.value, flat.latest or flat.value
-    known = f"95 % interval {low} to {high}" if flat.earliest else "one launch per value, so without an interval"
+    known = "single launches, so without an interval"
+    if flat.earliest:
+        known = f"95 % interval: {low}" + f" to {high}" * (low != high)
+    at = value_words(curve.field, flat.value)
     if flat.value == curve.values[-1]:
-        text = f"{name}: the speed still rises at the largest value, {words} {flat.value} ({known})."
+        text = f"{name}: not flat up to {at} ({known})."
     else:
-        text = f"{name}: from {words} {flat.value} on, each further step gains less than 5 % ({known})."
+        text = f"{name}: flat from {at} on, where each further step gains less than {percent(GAIN)} ({known})."
     return Spot(flat.value, low, high, text, cell.framework)
 
 

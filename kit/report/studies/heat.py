@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kit.analysis.sweeps import value_words
 from kit.planning.study_measures import MEASURES
 from kit.report.rows import configuration_words
-from kit.report.studies.part_source import WORDS, PartSource, SeriesKey, value_text
+from kit.report.studies.part_source import PartSource, SeriesKey, value_text
 from kit.report.studies.tables import published_text
 from scenarios.contract.cell import Cell
 
@@ -26,8 +27,6 @@ class HeatMap:
 
     title: str
     framework: str
-    x_title: str
-    y_title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[HeatCell, ...]], ...]
 
@@ -62,10 +61,6 @@ def _heat_map(part: PartSource, measure: str, places: list[Cell], one: SeriesKey
     return HeatMap(
         title=f"{one.title}, {configuration_words(places[0])}: {MEASURES[measure].title.lower()}",
         framework=one.framework,
-        x_title=WORDS.get(x, x),
-        y_title=WORDS.get(y, y),
-        columns=tuple("default" if column is None else str(column) for column in columns),
-        rows=tuple(
-            ("default" if row is None else str(row), tuple(cell((column, row)) for column in columns)) for row in rows
-        ),
+        columns=tuple(value_words(x, column) for column in columns),
+        rows=tuple((value_words(y, row), tuple(cell((column, row)) for column in columns)) for row in rows),
     )

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from kit.analysis.study_values import StudyValue, StudyValues
 from kit.analysis.summaries import CellSummary
-from kit.analysis.sweeps import value_of
+from kit.analysis.sweeps import FIELDS, Field, value_of, value_words
 from kit.planning.studies import Study
 from kit.planning.study_cells import place_of
 from kit.planning.study_figures import Figure
@@ -18,9 +18,6 @@ from kit.report.marks import sort_key
 from kit.report.rows import configuration_words
 from kit.report.section import ReportInput
 from scenarios.contract.cell import Cell, Lane, Precision
-
-WORDS = {"workers": "workers", "hidden_layers": "hidden layers"}
-
 
 @dataclass(frozen=True)
 class SeriesKey:
@@ -108,6 +105,11 @@ class PartSource:
         """Return the value of a varied field at a place."""
         return value_of(place, axis, self.source.analysis.scenarios)
 
+    def network(self, place: Cell) -> str:
+        """Return the title of a place's network, without a number of hidden layers."""
+        scenario = self.source.analysis.scenarios.get(place.scenario, {}).get(place.variant)
+        return scenario.title if scenario else place.label
+
     def label(self, place: Cell, *, without: Sequence[str] = ()) -> str:
         """Return what distinguishes a place from the other places of the part.
 
@@ -115,16 +117,21 @@ class PartSource:
         """
         parts = []
         if len({other.label for other in self.places}) > 1:
-            parts.append(self.source.network(replace(place, hidden_layers=None)))
+            parts.append(self.network(place))
         if "device" not in without:
             parts.append(configuration_words(place))
-        if "batch" not in without and len({other.batch for other in self.places}) > 1:
-            parts.append(f"batch {place.batch}")
-        for axis in ("workers", "hidden_layers"):
-            if axis not in without and len({getattr(other, axis) for other in self.places}) > 1:
-                value = self.x_of(place, axis)
-                parts.append(f"default {WORDS[axis]}" if value is None else f"{value} {WORDS[axis]}")
+        parts += [value_words(f, self.x_of(place, f)) for f in FIELDS if f in self.varied and f not in without]
         return " · ".join(parts)
+
+    @cached_property
+    def varied(self) -> list[Field]:
+        """Return the fields that vary among the places of a network."""
+        return [
+            field
+            for field in FIELDS
+            if len({(place.label, getattr(place, field)) for place in self.places})
+            > len({place.label for place in self.places})
+        ]
 
 
 def value_text(measure: StudyMeasure, value: StudyValue | None, missing: str = "–") -> str:

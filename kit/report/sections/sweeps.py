@@ -1,0 +1,185 @@
+"""Training speed over the batch size, the loader workers or the hidden layers, where a scenario has several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kit.analysis.sweeps import FIELDS, GAIN, Curve, Field, curves, value_words
+from kit.model.formatting import format_count
+from kit.report import text
+from kit.report.elements import Table
+from kit.report.line_charts import LineChart, Series, value_chart
+from kit.report.marks import sort_key
+from kit.report.rows import configuration_key, configuration_words
+from kit.report.section import ReportInput, Section
+
+MAX_CHARTS = 12
+AXES: dict[Field, str] = {"batch": "batch size", "workers": "loader workers", "hidden_layers": "hidden layers"}
+
+
+@dataclass(frozen=True)
+class SweepChart:
+    """The lines over one field, and the same values as a table."""
+
+    lines: LineChart
+    table: Table
+
+
+@dataclass(frozen=True)
+class SweepsData:
+    """The content. devices, whiskers: what the charts have. omitted: number of charts that are not drawn.
+
+    flattening: whether a curve is over a field of which more can help. single: whether one has too few launches for an
+    interval. gain: see `GAIN`.
+    """
+
+    heading: str
+    charts: tuple[SweepChart, ...]
+    devices: tuple[str, ...]
+    whiskers: bool
+    flattening: bool
+    single: bool
+    omitted: int
+    gain: str = text.percent(GAIN)
+
+
+def _data(source: ReportInput) -> SweepsData | None:
+    groups = _groups(source)
+    if not groups:
+        return None
+    shown = [curve for group in groups for curve in group]
+    cells = [cell for curve in shown for cell in curve.cells]
+    growing = [curve for curve in shown if curve.field != "hidden_layers"]
+    return SweepsData(
+        heading=_heading(shown),
+        charts=tuple(_chart(source, group) for group in groups[:MAX_CHARTS]),
+        devices=tuple(sorted({cell.cell.device for cell in cells})),
+        whiskers=any(cell.interval for cell in cells),
+        flattening=bool(growing),
+        single=any(curve.single for curve in growing),
+        omitted=max(0, len(groups) - MAX_CHARTS),
+    )
+
+
+def _groups(source: ReportInput) -> list[list[Curve]]:
+    """Return the curves of each chart: of one scenario over one field, at the same values of the other fields.
+
+    If several fields vary, one with the most values is drawn for each value of the others. The curves over another one
+    are drawn only if they fit in one chart, because the rest would show the same cells again.
+    """
+    found: dict[tuple[str, Field], dict[tuple[object, ...], list[Curve]]] = {}
+    for field in FIELDS:
+        for curve in curves(source.measured, source.run.records, source.analysis.scenarios, field):
+            cell = curve.cells[0].cell
+            others = tuple(getattr(cell, other) or 0 for other in FIELDS if other != field)
+            found.setdefault((cell.label, field), {}).setdefault(others, []).append(curve)
+    groups = []
+    for label in dict.fromkeys(label for label, _ in found):
+        own = {field: charts for (name, field), charts in found.items() if name == label}
+        main = max(own, key=lambda field: max(len(c.values) for group in own[field].values() for c in group))
+        for field, charts in own.items():
+            if field == main or len(charts) == 1:
+                groups += [group for _, group in sorted(charts.items())]
+    return groups
+
+
+def _chart(source: ReportInput, group: Sequence[Curve]) -> SweepChart:
+    field = group[0].field
+    first = group[0].cells[0].cell
+    ordered = sorted(group, key=lambda c: (*configuration_key(c.cells[0].cell), sort_key(c.cells[0].cell.framework)))
+    others = [other for other in source.varied[first.label] if other != field]
+    title = ", ".join([_title(source, group[0]), *(value_words(o, getattr(first, o)) for o in others)])
+    styles = list(dict.fromkeys((c.cells[0].cell.lane, c.cells[0].cell.precision) for c in ordered))
+    series = [
+        Series(
+            name=_name(source, curve),
+            points=[(value, cell.images_per_s or 0.0) for value, cell in zip(curve.values, curve.cells, strict=True)],
+            framework=curve.cells[0].cell.framework,
+            dash=styles.index((curve.cells[0].cell.lane, curve.cells[0].cell.precision)) % 4,
+            device=curve.cells[0].cell.device,
+            intervals=[cell.interval for cell in curve.cells],
+        )
+        for curve in ordered
+    ]
+    lines = value_chart(title, AXES[field], series, text.number_short, doubling=field == "batch")
+    return SweepChart(lines, _table(title, field, ordered, [one.name for one in series]))
+
+
+def _title(source: ReportInput, curve: Curve) -> str:
+    """Return the title of a network. If the number of layers varies, that of the scenario itself."""
+    cell = curve.cells[0].cell
+    if curve.field != "hidden_layers":
+        return source.network(cell)
+    scenario = source.analysis.scenarios.get(cell.scenario, {}).get(cell.variant)
+    return scenario.title if scenario else cell.label
+
+
+def _name(source: ReportInput, curve: Curve) -> str:
+    cell = curve.cells[0].cell
+    name = f"{source.framework_title(cell.framework)} {configuration_words(cell)}"
+    return name if curve.field == "hidden_layers" else f"{name}: {_flat(curve)}"
+
+
+def _flat(curve: Curve) -> str:
+    """Return where a curve flattens: `flat from 256 (128 to 512)`."""
+    found, last = curve.flattening, curve.values[-1]
+    words = f"flat from {found.value:,}" if found.value < last else f"not flat up to {last:,}"
+    if found.earliest is None or found.latest is None or found.earliest == found.latest:
+        return words
+    until = f"{found.latest:,}" if found.latest < last else f"more than {curve.values[-2]:,}"
+    return f"{words} ({found.earliest:,} to {until})"
+
+
+def _table(title: str, field: Field, group: Sequence[Curve], names: Sequence[str]) -> Table:
+    columns = [dict(zip(curve.values, curve.cells, strict=True)) for curve in group]
+    rows = []
+    for value in sorted({value for curve in group for value in curve.values}):
+        cells = [column.get(value) for column in columns]
+        speeds = (text.estimate(cell.images_per_s, cell.interval) if cell else text.MISSING for cell in cells)
+        rows.append((f"{value:,}", *speeds))
+    return Table(
+        caption=f"{title}: training images/s",
+        headers=(AXES[field].capitalize(), *names),
+        rows=tuple(rows),
+        numeric=tuple(range(1, len(names) + 1)),
+    )
+
+
+def _heading(shown: Sequence[Curve]) -> str:
+    """Return what larger values bring, in one sentence without a period."""
+    parts = []
+    for field in FIELDS:
+        if own := [curve for curve in shown if curve.field == field]:
+            words = _slower(own) if field == "hidden_layers" else _gains(field, own)
+            parts.append(f"{words}{' (single launches)' if any(curve.single for curve in own) else ''}")
+    heading = "; ".join(parts)
+    return heading[0].upper() + heading[1:]
+
+
+def _gains(field: Field, own: Sequence[Curve]) -> str:
+    flat = sorted(c.flattening.value for c in own if c.flattening.value < c.values[-1])
+    lasts = sorted({curve.values[-1] for curve in own if curve.flattening.value == curve.values[-1]})
+    highest = (
+        f"{AXES[field]} {lasts[-1]:,}" if field == "batch" and lasts else f"{lasts[-1]:,} workers" if lasts else ""
+    )
+    if not flat:
+        return f"training is not flat up to {highest}"
+    low, high = f"{flat[0]:,}", f"{flat[-1]:,}"
+    extent = low if low == high else f"{low} to {high} (depending on network, framework and device)"
+    subject = f"batches larger than {extent}" if field == "batch" else f"more than {extent} workers"
+    words = f"{subject} gain less than {text.percent(GAIN)} a step"
+    return f"{words} in {len(flat)} of {format_count(len(own), 'curve')}, the others are not flat" if lasts else words
+
+
+def _slower(own: Sequence[Curve]) -> str:
+    fewest, most = min(curve.values[0] for curve in own), max(curve.values[-1] for curve in own)
+    ratios = [curve.whole.ratio for curve in own]
+    low, high = f"{text.number(min(ratios), 2)}", text.ratio(max(ratios))
+    extent = high if text.ratio(min(ratios)) == high else f"{low} to {high}"
+    return f"with {value_words('hidden_layers', most)}, training runs at {extent} the speed with {fewest:,}"
+
+
+SECTION = Section(
+    25, "sweeps", "Sweeps", _data, "sweeps.html", question="How does the speed depend on what was varied?"
+)
