@@ -124,9 +124,7 @@ def _accuracy(part: PartSource) -> str:
     places, means = [*values], [statistics.fmean(own) for own in values.values()]
     published = [next((f.value for f in part.figures_at(measure, place)), None) for place in places]
     ladder = make_ladder(means, published)
-    low, high = (
-        f"{text.percent(means[i], 1)} ({part.network(places[i])})" for i in (ladder.lowest, ladder.highest)
-    )
+    low, high = (f"{text.percent(means[i], 1)} ({part.network(places[i])})" for i in (ladder.lowest, ladder.highest))
     order = f"; {ladder.agreeing} of {ladder.pairs} pairs are in the published order" if ladder.pairs else ""
     return f"Validation accuracy from {low} to {high}{order}" if len(means) > 1 else f"Validation accuracy of {low}"
 

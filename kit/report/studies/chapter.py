@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,13 +46,14 @@ class Shown:
 class Chapter:
     """The content of a chapter.
 
-    heading: the answer. legend: the measured frameworks. facts: label and text of what a reader must know of the study.
+    heading: the answer. legend: the measured frameworks. missing: what the shown parts lack. facts: label and text of
+    what a reader must know of the study.
     """
 
     heading: str
     title: str
-    name: str
     legend: tuple[str, ...]
+    missing: tuple[Lack, ...]
     parts: tuple[Shown, ...]
     facts: tuple[tuple[str, str], ...]
     differs: tuple[str, ...]
@@ -71,19 +72,25 @@ MAKERS: Mapping[Kind, tuple[str, Callable[[PartSource], Any]]] = {
     "gpu": ("table", gpu_table),
     "devices": ("table", devices_table),
 }
+CHARTED = ("bars", "dots", "lines", "heat")  # kinds whose values can also stand in a table
 
 
 def make_chapter(source: ReportInput, study: Study) -> Chapter:
     """Return the chapter of a study."""
     values, file = StudyValues(source.analysis), study.file
-    hardware = f"CPU: {file.hardware.cpu}. GPU: {file.hardware.cuda}"
+    parts = [_shown(PartSource(source, study, part, values)) for part in file.parts]
+    missing = {lack.text: lack for shown in parts if shown.form for lack in shown.lacks}
     return Chapter(
         heading=answer(source, study, values),
         title=file.title,
-        name=study.name,
         legend=tuple(source.frameworks),
-        parts=tuple(_shown(PartSource(source, study, part, values)) for part in file.parts),
-        facts=(("Published", file.source), ("Software", f"{file.software}."), ("Hardware", f"{hardware}.")),
+        missing=tuple(missing.values()),
+        parts=tuple(parts),
+        facts=(
+            ("Published", file.source),
+            ("Software", f"{file.software}."),
+            ("Hardware", f"CPU: {file.hardware.cpu}. GPU: {file.hardware.cuda}."),
+        ),
         differs=tuple(file.differences),
         choices=tuple(file.choices),
     )
@@ -95,37 +102,48 @@ def _shown(part: PartSource) -> Shown:
         return Shown(of.title, "", None, (Lack(of.text, of.command),))
     form, make = MAKERS[of.kind]
     content = make(part) or None
-    charted = content is not None and of.kind in {"lines", "bars", "dots", "heat"}
     return Shown(
         title=of.title,
         form=form if content is not None else "",
         content=content,
         lacks=_lacks(part, empty=content is None),
-        figures=figures_table(part) if charted else None,
+        figures=figures_table(part) if content is not None and of.kind in CHARTED else None,
     )
 
 
 def _lacks(part: PartSource, *, empty: bool) -> tuple[Lack, ...]:
-    """Return what keeps the part from being complete."""
-    command, needs = part.study.command, part.part.needs
-    found = []
-    trained = any(part.values.curve(summary) for summary in part.summaries)
-    if "epochs" in needs and not trained:
-        found.append(Lack("Accuracies and learning curves need whole epochs.", f"{command} --profile full"))
-    elif "epochs" in needs and all(s.synthetic for s in part.summaries):
-        found.append(Lack("The run used synthetic data, whose accuracy says nothing about the published one."))
+    """Return what keeps a part from being complete. empty: whether it has nothing to show."""
     devices = {summary.cell.device for summary in part.summaries}
-    if "cuda" not in devices and any(place.device == "cuda" for place in part.places):
-        why = missing_gpu(part.source.analysis, part.source.measured).removesuffix(".")
-        found.append(Lack(f"Not measured on a GPU: {why}.", f"{command} --device cuda"))
     own = [place for place in part.study.places_of(part.part) if place.device in devices or place.device == "cpu"]
     missing = [place for place in own if not any(part.summary(place, one) for one in part.series)]
+    found = [*_quality_lacks(part)]
+    if "cuda" not in devices and any(place.device == "cuda" for place in part.places):
+        why = missing_gpu(part.source.analysis, part.source.measured).removesuffix(".")
+        found.append(Lack(f"Not measured on a GPU: {why}.", _command(part, "--device cuda")))
     if missing and len(missing) == len(own):
-        found.append(Lack("No cell of this part was measured.", command))
+        found.append(Lack("No cell of this part was measured.", _command(part)))
     elif missing:
-        found.append(Lack(f"Not measured: {', '.join(map(part.label, missing))}.", command))
+        found.append(Lack(f"Not measured: {', '.join(map(part.label, missing))}.", _command(part)))
     if several := sorted({place.devices for place in part.places if place.devices > 1}):
-        found.append(Lack(f"kit cannot measure {' or '.join(map(str, several))} GPUs yet. The figures are published."))
+        found.append(Lack(f"kit cannot measure {' or '.join(map(str, several))} GPUs. Their figures are published."))
     if empty and not found:
-        found.append(Lack("The run has no measurement for this part.", f"{command} --profile quick"))
+        found.append(
+            Lack("The profile of the run does not measure this part.", f"{part.study.command} --profile quick")
+        )
     return tuple(found)
+
+
+def _quality_lacks(part: PartSource) -> Iterator[Lack]:
+    """Yield why accuracies and losses are missing."""
+    if "epochs" not in part.part.needs or not part.summaries:
+        return
+    if not any(part.values.curve(summary) for summary in part.summaries):
+        yield Lack("Accuracies and learning curves need whole epochs.", f"{part.study.command} --profile full")
+    elif all(summary.synthetic for summary in part.summaries):
+        yield Lack("The data are synthetic, so accuracies say nothing about the published ones.")
+
+
+def _command(part: PartSource, *more: str) -> str:
+    """Return the command that measures the part in the profile of the run, or in the full one if it needs epochs."""
+    profile = "full" if "epochs" in part.part.needs else part.source.run.plan.profile
+    return " ".join([part.study.command, *more, *([] if profile == "quick" else ["--profile", profile])])

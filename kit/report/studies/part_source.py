@@ -19,6 +19,7 @@ from kit.report.rows import configuration_words
 from kit.report.section import ReportInput
 from scenarios.contract.cell import Cell, Lane, Precision
 
+
 @dataclass(frozen=True)
 class SeriesKey:
     """What is compared with the published figures: one framework in one lane and precision, with its title."""
