@@ -17,7 +17,7 @@ from kit.report.studies.charts import learning_charts, sweep_charts
 from kit.report.studies.heat import heat_maps
 from kit.report.studies.part_source import PartSource
 from kit.report.studies.strips import study_rows
-from kit.report.studies.tables import causes_table, devices_table, figures_table, gpu_table
+from kit.report.studies.tables import causes_table, devices_table, figures_tables, gpu_table
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class Lack:
 class Shown:
     """A table or chart of the chapter. form: which macro draws the content, or "" if there is none.
 
-    figures: the same values as a table, for charts that have no text of their own.
+    figures: the same values as tables, for charts.
     """
 
     title: str
     form: str
     content: Any
     lacks: tuple[Lack, ...]
-    figures: Table | None = None
+    figures: tuple[Table, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Chapter:
 
 # Kind of a part to the form of its content, and the function that makes it.
 MAKERS: Mapping[Kind, tuple[str, Callable[[PartSource], Any]]] = {
-    "table": ("table", figures_table),
+    "table": ("table", figures_tables),
     "bars": ("rows", study_rows),
     "dots": ("rows", study_rows),
     "lines": ("charts", sweep_charts),
@@ -107,7 +107,7 @@ def _shown(part: PartSource) -> Shown:
         form=form if content is not None else "",
         content=content,
         lacks=_lacks(part, empty=content is None),
-        figures=figures_table(part) if content is not None and of.kind in CHARTED else None,
+        figures=figures_tables(part) if content is not None and of.kind in CHARTED else (),
     )
 
 

@@ -11,7 +11,7 @@ from kit.analysis.sweeps import GAIN, Curve, curves, value_words
 from kit.model.formatting import format_percent as percent
 from kit.planning.study_measures import MEASURES
 from kit.report.line_charts import LineChart, Series, Spot, line_chart, value_chart
-from kit.report.marks import SHAPES
+from kit.report.marks import SHAPES, sort_key
 from kit.report.rows import configuration_words
 from kit.report.sections.sweeps import AXES
 from kit.report.studies.part_source import PartSource, SeriesKey
@@ -56,7 +56,7 @@ def _sweep_chart(
     assert x
     device = "GPU" if place.device == "cuda" else configuration_words(place)
     several = len({other.label for other in part.places}) > 1
-    title = f"{of.title}, {device}" + f", {part.network(place)}" * several
+    title = f"{of.title}, {device}" + f", {part.variant(place)}" * several
     return value_chart(title, AXES[x], series, of.text, doubling=x != "hidden_layers", zero=of.speed, spots=spots)
 
 
@@ -94,7 +94,7 @@ def _flattening(part: PartSource, label: str, device: str) -> list[Spot]:
     own = [s for s in part.summaries if (s.cell.label, s.cell.device) == (label, device)]
     assert part.part.x
     found = curves(own, part.source.run.records, part.source.analysis.scenarios, part.part.x)
-    return [_spot(part, curve) for curve in found]
+    return [_spot(part, curve) for curve in sorted(found, key=lambda curve: sort_key(curve.cells[0].cell.framework))]
 
 
 def _spot(part: PartSource, curve: Curve) -> Spot:

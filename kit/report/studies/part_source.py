@@ -9,6 +9,7 @@ from functools import cached_property
 from kit.analysis.study_values import StudyValue, StudyValues
 from kit.analysis.summaries import CellSummary
 from kit.analysis.sweeps import FIELDS, Field, value_of, value_words
+from kit.planning.selection import DEFAULT_VARIANT
 from kit.planning.studies import Study
 from kit.planning.study_cells import place_of
 from kit.planning.study_figures import Figure
@@ -106,6 +107,11 @@ class PartSource:
         """Return the value of a varied field at a place."""
         return value_of(place, axis, self.source.analysis.scenarios)
 
+    def variant(self, place: Cell) -> str:
+        """Return what distinguishes a place's network: its variant, or its title if scenarios differ."""
+        several = len({other.scenario for other in self.places}) > 1
+        return self.network(place) if several else place.variant or DEFAULT_VARIANT
+
     def network(self, place: Cell) -> str:
         """Return the title of a place's network, without a number of hidden layers."""
         scenario = self.source.analysis.scenarios.get(place.scenario, {}).get(place.variant)
@@ -118,7 +124,7 @@ class PartSource:
         """
         parts = []
         if len({other.label for other in self.places}) > 1:
-            parts.append(self.network(place))
+            parts.append(self.variant(place))
         if "device" not in without:
             parts.append(configuration_words(place))
         parts += [value_words(f, self.x_of(place, f)) for f in FIELDS if f in self.varied and f not in without]
