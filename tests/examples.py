@@ -14,6 +14,7 @@ from kit.model.record import Record
 from kit.model.run import Run
 from kit.planning import catalog
 from scenarios import spec
+from scenarios.catalog import scenario_of
 from scenarios.contract.cell import CEILINGS, Cell
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import Budget, Request
@@ -102,9 +103,11 @@ def request(of: Cell | None = None, **changes: Any) -> Request:
     of: by default mnist-cnn with torch on the CPU. changes: fields of the request or of its cell.
     """
     of = of or cell()
-    spec_digest = spec.digest(catalog.scenarios()[of.scenario][of.variant])
-    base = Request(of, 1, spec_digest, 0, 2, "synthetic", Budget(seconds=6, test_images=1000))
-    return change(base, **changes)
+    of_cell = {name: changes.pop(name) for name in CELL_FIELDS if name in changes}
+    of = replace(of, **of_cell)
+    scenario = scenario_of(of, catalog.scenarios())  # none has the cell of a probe
+    digest = spec.digest(scenario) if scenario else ""
+    return change(Request(of, 1, digest, 0, 2, "synthetic", Budget(seconds=6, test_images=1000)), **changes)
 
 
 def change(launch_request: Request, **changes: Any) -> Request:
@@ -151,6 +154,7 @@ def result(launch_request: Request, images_per_s: float = 1000.0, epochs: int = 
                 loader="example",
                 denormals="kept",
                 nodes={cell.device: 4},
+                workers=cell.workers,
             ),
             versions={"python": "3.11", cell.framework: "1.0"},
             data_kind=launch_request.data,

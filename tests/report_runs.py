@@ -10,6 +10,7 @@ from kit.model.machine import Machine
 from kit.model.plan import Plan, PlannedLaunch
 from kit.model.record import HostSamples, Record
 from kit.model.run import Run
+from kit.planning import catalog
 from scenarios.contract.cell import CEILINGS, Cell, Device
 from scenarios.contract.reasons import Code, Status
 from scenarios.contract.request import Request
@@ -46,6 +47,22 @@ def three_launches() -> Run:
 def large(launches: int) -> Run:
     """Return a run of 36 cells, half of them on a GPU, with this many launches each."""
     return _measured(_cells(("cpu", "cuda")), launches)
+
+
+def sweeps(launches: int) -> Run:
+    """Return a run with batch sizes on both devices, loader workers, and hidden layers, which flatten differently."""
+    cells = [
+        replace(examples.cell(scenario, framework, device), **{field: value})
+        for scenario, field, values in (
+            ("mnist-cnn-dropout", "batch", (32, 64, 128, 256, 512, 1024, 2048)),
+            ("catdog-cnn", "workers", (1, 2, 4)),
+            ("fashion-mlp", "hidden_layers", (1, 3, None)),
+        )
+        for framework in FRAMEWORKS
+        for device in (("cpu", "cuda") if field == "batch" else ("cpu",))
+        for value in values
+    ]
+    return _measured(cells, launches)
 
 
 def failed() -> Run:
@@ -108,7 +125,15 @@ def _speed(of: Cell, launch: int) -> float:
     """Return images/s. On the GPU the order of the frameworks is another one, and launches differ less."""
     factor = FRAMEWORKS[of.framework]
     speed = CPU_IMAGES_PER_S[of.scenario] * (factor if of.device == "cpu" else 1.8 - factor)
+    speed *= _swept(of)
     return speed * _gain(of) * (1 + (0.01 if of.device == "cpu" else 0.003) * _noise(launch, of))
+
+
+def _swept(of: Cell) -> float:
+    """Return the factor of the values that `sweeps` varies. A batch has a fixed cost, which is higher on the GPU."""
+    fixed, usual = 12 if of.device == "cpu" else 400, catalog.scenarios()[of.scenario][of.variant].batch
+    batch = of.batch / (of.batch + fixed) * (usual + fixed) / usual
+    return batch * min(of.workers or 2, 2) / 2 * 5 / (of.hidden_layers or 5)
 
 
 def _gain(of: Cell) -> float:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import shlex
 import statistics
+from collections.abc import Sequence
 
 from kit.analysis.answer import Fact, Level, NextLevel, Reliability
 from kit.analysis.intervals import MIN_LAUNCHES
 from kit.analysis.launch_windows import UNSTEADY
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary
+from kit.analysis.sweeps import value_of
 from kit.model.formatting import format_count, format_duration, format_percent
 from kit.model.run import Run
+from scenarios.catalog import Scenarios, scenario_of
+from scenarios.contract.cell import Cell
 
 # What a reader may do with a run of each level.
 MEANINGS = {
@@ -37,7 +41,7 @@ def reliability(analysis: RunAnalysis) -> Reliability:
         return Reliability(None, (), None)
     unsteady = unsteady_cells(analysis)
     level = _level(analysis.run, measured, steady=not unsteady)
-    return Reliability(level, _facts(measured, len(unsteady)), _next(analysis.run, level), MEANINGS[level])
+    return Reliability(level, _facts(measured, len(unsteady)), _next(analysis, level), MEANINGS[level])
 
 
 def _level(run: Run, measured: list[CellSummary], *, steady: bool) -> Level:
@@ -81,16 +85,16 @@ def _steady(unsteady: int, cells: int) -> str:
     return f"{unsteady} of {cells} cells {'was' if unsteady == 1 else 'were'} not steady"
 
 
-def _next(run: Run, level: Level) -> NextLevel | None:
+def _next(analysis: RunAnalysis, level: Level) -> NextLevel | None:
     if level is Level.PUBLICATION:
         return None
-    command = " ".join(["kit run", *_selection(run)])
+    command = " ".join(["kit run", *_selection(analysis.run, analysis.scenarios)])
     if level is Level.WORKS:
         return NextLevel(Level.FIRST_LOOK, command, "first speeds")
     if level is Level.COMPARISON:
         note = "on an idle machine with real data (kit data fetch)"
         return NextLevel(Level.PUBLICATION, f"{command} --profile standard", note)
-    seconds = MIN_LAUNCHES * _round_s(run)
+    seconds = MIN_LAUNCHES * _round_s(analysis.run)
     note = f"at least {MIN_LAUNCHES} launches per cell, {format_duration(seconds)} or more"
     return NextLevel(Level.COMPARISON, f"{command} --profile standard", note)
 
@@ -105,7 +109,20 @@ def _round_s(run: Run) -> float:
     return sum(statistics.median(own) + longer_s for own in seconds.values())
 
 
-def _selection(run: Run) -> list[str]:
+def _numbers(cells: Sequence[Cell], scenarios: Scenarios) -> dict[str, list[str]]:
+    """Return the values of the options that replace a number of a scenario or a framework, if they were given."""
+    usual = {cell: scenario.batch for cell in cells if (scenario := scenario_of(cell, scenarios))}
+    batches = any(cell.batch != usual.get(cell, cell.batch) for cell in cells)
+    depths = any(cell.hidden_layers for cell in cells)
+    given: dict[str, list[int | None]] = {
+        "batch": [cell.batch for cell in cells if batches],
+        "workers": [cell.workers for cell in cells],
+        "hidden-layers": [value_of(cell, "hidden_layers", scenarios) for cell in cells if depths],
+    }
+    return {option: [str(value) for value in values if value is not None] for option, values in given.items()}
+
+
+def _selection(run: Run, scenarios: Scenarios) -> list[str]:
     """Return options that select the cells of a run again."""
     cells = [launch.cell for launch in run.plan.launches] or [record.cell for record in run.records]
     kinds: dict[str, list[str]] = {
@@ -115,6 +132,7 @@ def _selection(run: Run) -> list[str]:
         "device": [cell.device for cell in cells],
         "lane": [cell.lane for cell in cells],
         "precision": [cell.precision for cell in cells],
+        **_numbers(cells, scenarios),
     }
     defaults = {"variant": {"default"}, "lane": {"stock"}, "precision": {"fp32"}}
     complete = {"scenario": 6, "framework": 3, "device": 2}

@@ -157,7 +157,8 @@ def _plan_against(selection: Selection, options: Options, engine: Engine, agains
     """Return the plans of the run and of its base."""
     _require_same_place(engine, against)
     records = paired_runs.ok_records(against)
-    cells = narrow_cells(selection, paired_runs.cells(against, records), against.plan.run)
+    earlier = paired_runs.cells(against, records)
+    cells = narrow_cells(selection, earlier, catalog.scenarios(), against.plan.run)
     fixed = replace(
         options, rounds=find_profile(options.profile).launches if options.rounds is None else options.rounds
     )

@@ -7,7 +7,7 @@ from typing import TypeVar, get_args
 from kit.model.environment import Framework
 from kit.model.errors import UsageError, unknown
 from kit.planning.catalog import DEVICES
-from scenarios.catalog import Scenarios
+from scenarios.catalog import Scenarios, scenario_of
 from scenarios.contract.cell import Cell, Lane, Precision
 from scenarios.spec import DATASETS, Scenario, hidden_layers, loads_photos, with_hidden_layers
 
@@ -114,12 +114,17 @@ def _hidden_layers(selection: Selection, scenario: Scenario) -> list[int | None]
     return [None if count == hidden_layers(scenario) else count for count in wanted] or [None]
 
 
-def narrow_cells(selection: Selection, cells: Sequence[Cell], run: str) -> list[Cell]:
+def narrow_cells(selection: Selection, cells: Sequence[Cell], scenarios: Scenarios, run: str) -> list[Cell]:
     """Return the cells that have the selected names. A default of the selection selects everything.
 
     run: whose cells these are. Raise UsageError if a selected name has no cell.
     """
-    parts: tuple[tuple[str, Sequence[str | int] | None, Callable[[Cell], str | int]], ...] = (
+
+    def depth(cell: Cell) -> int | None:
+        scenario = scenario_of(cell, scenarios)
+        return hidden_layers(scenario) if scenario else None
+
+    parts: tuple[tuple[str, Sequence[str | int] | None, Callable[[Cell], str | int | None]], ...] = (
         ("--scenario", selection.scenarios, lambda cell: cell.scenario),
         ("--variant", selection.variants, lambda cell: cell.variant or DEFAULT_VARIANT),
         ("--framework", selection.frameworks, lambda cell: cell.framework),
@@ -127,8 +132,8 @@ def narrow_cells(selection: Selection, cells: Sequence[Cell], run: str) -> list[
         ("--lane", selection.lanes, lambda cell: cell.lane),
         ("--precision", selection.precisions, lambda cell: cell.precision),
         ("--batch", selection.batches, lambda cell: cell.batch),
-        ("--workers", selection.workers, lambda cell: cell.workers or 0),
-        ("--hidden-layers", selection.hidden_layers, lambda cell: cell.hidden_layers or 0),
+        ("--workers", selection.workers, lambda cell: cell.workers),
+        ("--hidden-layers", selection.hidden_layers, depth),
     )
     chosen = [cell for cell in cells if all(wanted is None or name(cell) in wanted for _, wanted, name in parts)]
     for among, suffix in ((cells, ""), (chosen, " and the other selected names")):

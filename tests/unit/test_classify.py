@@ -177,6 +177,16 @@ def test_evidence_that_contradicts_the_request_is_missing_proof(context, ready, 
     assert message in record.reason.message
 
 
+def test_the_evidence_must_show_the_requested_loader_workers(context, ready):
+    asked = examples.request(scenario="catdog-cnn", workers=4)
+    proven = examples.result(asked).evidence
+    fewer = replace(proven, placement=replace(proven.placement, workers=2))
+    assert run(context, replace(ready, request=asked), result_worker(evidence=proven)).ok
+    record = run(context, replace(ready, request=asked), result_worker(evidence=fewer))
+    assert record.reason.code is Code.MISSING_PROOF
+    assert "4 loader workers, but 2" in record.reason.message
+
+
 @pytest.mark.parametrize(("precision", "tf32"), [("fp32", True), ("fp32", None), ("tf32", False)])
 def test_on_a_gpu_the_tf32_probe_must_match_the_precision(context, ready, precision, tf32):
     ready = replace(ready, request=examples.request(device="cuda", precision=precision))

@@ -102,7 +102,7 @@ def _chart(source: ReportInput, group: Sequence[Curve]) -> SweepChart:
         )
         for curve in ordered
     ]
-    lines = value_chart(title, AXES[field], series, text.number_short, doubling=field == "batch")
+    lines = value_chart(title, AXES[field], series, text.number, doubling=field == "batch")
     return SweepChart(lines, _table(title, field, ordered, [one.name for one in series]))
 
 
@@ -159,17 +159,14 @@ def _heading(shown: Sequence[Curve]) -> str:
 
 def _gains(field: Field, own: Sequence[Curve]) -> str:
     flat = sorted(c.flattening.value for c in own if c.flattening.value < c.values[-1])
-    lasts = sorted({curve.values[-1] for curve in own if curve.flattening.value == curve.values[-1]})
-    highest = (
-        f"{AXES[field]} {lasts[-1]:,}" if field == "batch" and lasts else f"{lasts[-1]:,} workers" if lasts else ""
-    )
     if not flat:
-        return f"training is not flat up to {highest}"
+        return f"training is not flat up to {value_words(field, max(curve.values[-1] for curve in own))}"
     low, high = f"{flat[0]:,}", f"{flat[-1]:,}"
-    extent = low if low == high else f"{low} to {high} (depending on network, framework and device)"
+    extent = low if low == high else f"{low} to {high}"
     subject = f"batches larger than {extent}" if field == "batch" else f"more than {extent} workers"
     words = f"{subject} gain less than {text.percent(GAIN)} a step"
-    return f"{words} in {len(flat)} of {format_count(len(own), 'curve')}, the others are not flat" if lasts else words
+    rest = len(flat) < len(own)
+    return f"{words} in {len(flat)} of {format_count(len(own), 'curve')}, the others are not flat" if rest else words
 
 
 def _slower(own: Sequence[Curve]) -> str:

@@ -1,0 +1,231 @@
+"""Runs in which a number varies: names and order of their cells, the curves, and where these flatten."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kit.analysis.answers import answers
+from kit.analysis.comparison import compare, group_means
+from kit.analysis.pairing import Measure
+from kit.analysis.reliability import reliability
+from kit.analysis.run_analysis import RunAnalysis, analyze_run
+from kit.analysis.summaries import contests, short_names, summarize
+from kit.analysis.sweeps import Curve, Field, curves
+from kit.cli import side_by_side, tables
+from kit.cli.tables import Marks
+from kit.model.errors import UsageError
+from kit.model.record import Record
+from kit.model.run import Run
+from kit.planning import catalog
+from kit.planning.selection import MAX_WORKERS, Selection, narrow_cells, select_cells
+from kit.report.section import ReportInput
+from kit.report.sections.sweeps import SECTION
+from scenarios.contract.cell import Cell
+from scenarios.spec import Dense, digest, with_hidden_layers
+from tests import campaigns, examples, report_runs
+
+SCENARIOS = catalog.scenarios()
+TITLES = {"torch": "PyTorch", "tensorflow": "TensorFlow", "onnxruntime": "ONNX Runtime"}
+BATCHES = (32, 64, 128, 256)
+
+
+def cell(field: Field, value: int | None, scenario: str = "mnist-cnn", **changes: Any) -> Cell:
+    return replace(examples.cell(scenario), **{field: value}, **changes)
+
+
+def measured(cells: Sequence[Cell], speeds: Sequence[Sequence[float]]) -> list[Record]:
+    """Return the records of cells. speeds: of each cell in each round."""
+    return [
+        examples.record(examples.request(of, launch=launch), speed)
+        for of, own in zip(cells, speeds, strict=True)
+        for launch, speed in enumerate(own, start=1)
+    ]
+
+
+def analyzed(records: Sequence[Record]) -> RunAnalysis:
+    return analyze_run(examples.run(records), SCENARIOS)
+
+
+def curve(speeds: Sequence[Sequence[float]]) -> Curve:
+    """Return the curve over the batch size. speeds: of each batch size in each round."""
+    records = measured([cell("batch", batch) for batch in BATCHES], speeds)
+    (found,) = curves(summarize(examples.run(records)), records, SCENARIOS, "batch")
+    return found
+
+
+def noisy(speeds: Sequence[float], noise: float, seed: int, rounds: int = 5) -> list[list[float]]:
+    generator = random.Random(seed)
+    return [[speed * (1 + generator.gauss(0, noise)) for _ in range(rounds)] for speed in speeds]
+
+
+@pytest.mark.parametrize(
+    ("speeds", "value", "earliest", "latest"),
+    [
+        ((100, 200, 300, 306), 128, 128, 128),
+        ((100, 102, 99, 101), 32, 32, 32),
+        ((100, 101, 200, 204), 128, 128, 128),  # a plateau before a gain is not the end
+        ((100, 200, 300, 330), 256, 256, 256),
+    ],
+)
+def test_a_curve_flattens_where_all_further_steps_gain_little(
+    speeds: tuple[float, ...], value: int, earliest: int, latest: int
+) -> None:
+    found = curve(noisy(speeds, 0.002, seed=1)).flattening
+    assert (found.value, found.earliest, found.latest) == (value, earliest, latest)
+
+
+def test_steps_whose_gain_is_unclear_widen_the_interval() -> None:
+    found = curve(noisy((100, 200, 212, 214), 0.03, seed=1)).flattening
+    assert (found.earliest, found.latest) == (64, 256)
+    assert found.value in BATCHES[1:]
+
+
+def test_paired_steps_are_not_widened_by_a_machine_that_changes_its_speed() -> None:
+    machine = (1.0, 1.3, 1.0, 1.3, 0.8)
+    found = curve([[speed * factor for factor in machine] for speed in (100, 200, 300, 303)])
+    assert (found.flattening.earliest, found.flattening.latest) == (128, 128)
+    assert found.cells[0].interval
+    assert found.cells[0].interval.half_width > 0.2
+
+
+def test_a_single_launch_has_an_estimate_without_an_interval() -> None:
+    found = curve([[100], [200], [300], [306]])
+    assert found.single
+    assert (found.flattening.value, found.flattening.earliest, found.flattening.latest) == (128, None, None)
+
+
+def test_the_interval_has_the_true_point_in_95_percent_of_runs() -> None:
+    true, runs = (100, 130, 150, 153), 400  # the point is 128
+    found = [curve(noisy(true, 0.04, seed)).flattening for seed in range(runs)]
+    held = sum((f.earliest or 0) <= 128 <= (f.latest or 0) for f in found)
+    assert held >= 0.94 * runs
+    assert sum(f.earliest == f.latest for f in found) < runs / 2, "the noise should leave doubt"
+
+
+def test_cells_of_different_values_are_no_contest() -> None:
+    one, other = cell("workers", 1, "catdog-cnn"), cell("workers", 2, "catdog-cnn", framework="tensorflow")
+    records = measured([one, other, replace(one, framework="tensorflow")], [[100, 101], [200, 202], [150, 151]])
+    (contest,) = contests(summarize(examples.run(records)), records)
+    assert {summary.cell.workers for summary in contest.cells} == {1}
+
+
+def test_group_means_join_the_values_of_a_sweep() -> None:
+    records = measured([cell("hidden_layers", n, "fashion-mlp") for n in (1, 2, 3)], [[100, 101, 102]] * 3)
+    base, new = (Run(examples.plan([]), examples.machine(), records) for _ in range(2))
+    (mean,) = group_means(compare(base, new, Measure.TRAINING))
+    assert (mean.group, mean.cells) == ("torch/cpu/stock/fp32", 3)
+
+
+def test_rows_of_a_comparison_are_in_the_order_of_the_values() -> None:
+    cells = [cell("hidden_layers", n, "fashion-mlp", batch=batch) for batch in (128, 32) for n in (10, None, 2)]
+    run = examples.run(measured(cells, [[100]] * 6))
+    section = side_by_side.comparison_section(compare(run, run, Measure.TRAINING), [run, run], 1, Measure.TRAINING)
+    names = [row[0].rstrip("*") for row in section.rows]
+    assert names == [
+        f"fashion-mlp/torch/cpu/b{batch}{depth}" for depth in ("/hidden2", "", "/hidden10") for batch in (32, 128)
+    ]
+    assert short_names([cell("workers", 4, "catdog-cnn")]) == ["catdog-cnn/torch/cpu"]
+
+
+def test_the_scenarios_own_number_of_layers_has_no_suffix() -> None:
+    selection = Selection(("fashion-mlp",), frameworks=("torch",), devices=("cpu",), hidden_layers=(1, 5))
+    one, five = select_cells(selection, SCENARIOS, campaigns.FRAMEWORKS)
+    assert [one.key[-8:], five.key[-4:]] == ["/hidden1", "/b32"]
+    assert narrow_cells(replace(selection, hidden_layers=(5,)), [one, five], SCENARIOS, "r1") == [five]
+    with pytest.raises(UsageError, match="no ok launch of a cell with --hidden-layers 3"):
+        narrow_cells(replace(selection, hidden_layers=(3,)), [one, five], SCENARIOS, "r1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"workers": (2,)}, "--workers applies to scenarios that load photos, but mnist-cnn"),
+        ({"scenarios": ("catdog-cnn",), "workers": (MAX_WORKERS + 1,)}, "--workers must be between 1 and 256"),
+        ({"scenarios": ("cifar-mlp",), "hidden_layers": (2,)}, "cifar-mlp has no equal hidden layers"),
+        ({"hidden_layers": (0,)}, "--hidden-layers must be between 1 and 100"),
+    ],
+)
+def test_numbers_that_a_scenario_cannot_have_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        select_cells(replace(Selection(("mnist-cnn",)), **changes), SCENARIOS, campaigns.FRAMEWORKS)
+
+
+def test_hidden_layers_change_the_network_its_digest_and_its_title() -> None:
+    scenario = SCENARIOS["fashion-mlp"][""]
+    two = with_hidden_layers(scenario, 2)
+    assert [layer.units for layer in two.layers if isinstance(layer, Dense)] == [500, 500, 10]
+    assert two.title == f"{scenario.title}, 2 hidden layers"
+    assert digest(two) != digest(scenario) == digest(with_hidden_layers(scenario, 5))
+
+
+def test_networks_with_other_hidden_layers_are_analyzed_by_their_own_layers() -> None:
+    analysis = analyzed(measured([cell("hidden_layers", n, "fashion-mlp") for n in (1, None)], [[1000]] * 2))
+    assert analysis.scenarios == SCENARIOS, "a cell with its own layers does not mean that the scenario has changed"
+    one, five = (diagnosis.intensity for diagnosis in analysis.diagnoses)
+    assert one
+    assert five
+    assert one != pytest.approx(five, rel=0.01)
+    source = ReportInput(analysis, TITLES)
+    assert [source.network(summary.cell)[-15:] for summary in source.measured] == [" 1 hidden layer", "5 hidden layers"]
+
+
+def test_answers_count_networks_not_values() -> None:
+    cells = [cell("batch", batch, framework=name) for batch in (64, 128) for name in ("torch", "tensorflow")]
+    analysis = analyzed(measured(cells, [[1000, 1010], [500, 505], [1200, 1212], [600, 606]]))
+    found = answers(analysis, TITLES)
+    assert "mnist-cnn at 1,210 images/s" in found.speed.headline
+    assert "2 comparisons" in found.framework.headline
+    following = reliability(analysis).next
+    assert following
+    assert "--batch 64 --batch 128" in following.command
+
+
+def test_a_table_has_a_row_for_each_value_within_80_columns() -> None:
+    analysis = analyze_run(report_runs.sweeps(2), SCENARIOS)
+    table, *_ = tables.tables(analysis, TITLES, Marks(frozenset(), frozenset()), {})
+    lines = table.lines(80)
+    assert max(map(len, lines)) <= 80
+    names = [line.partition("  " if line[0] != " " else "   ")[0].rstrip() for line in lines[2:]]
+    assert [name for name in names if not name.startswith(" ")] == ["catdog-cnn", "fashion-mlp", "mnist-cnn-dropout"]
+    assert [name.strip() for name in names[1:4]] == ["1 worker", "2 workers", "4 workers"]
+    assert [name.strip() for name in names[5:8]] == ["1 hidden layer", "3 hidden layers", "5 hidden layers"]
+    assert [name.strip() for name in names[9:]] == [f"batch {2**n}" for n in range(5, 12)]
+
+
+def test_the_report_has_a_chart_for_each_scenario_and_field() -> None:
+    data = SECTION.data(ReportInput(analyze_run(report_runs.sweeps(3), SCENARIOS), TITLES))
+    by_axis = {chart.lines.x_title: chart for chart in data.charts}
+    assert set(by_axis) == {"batch size", "loader workers", "hidden layers"}
+    batches, workers = by_axis["batch size"], by_axis["loader workers"]
+    assert {(line.framework, line.device) for line in batches.lines.lines} == {
+        (name, device) for name in TITLES for device in ("cpu", "cuda")
+    }
+    places = [mark.at for mark in batches.lines.lines[0].marks]
+    steps = [after - before for before, after in itertools.pairwise(places)]
+    assert steps == pytest.approx([steps[0]] * 6, abs=0.02), "doubled values are equally far apart"
+    assert all(mark.whisker and mark.whisker[0] < mark.y < mark.whisker[1] for mark in batches.lines.lines[0].marks)
+    assert [row[0] for row in workers.table.rows] == ["1", "2", "4"]
+    assert "more than 2 workers gain less than 5 % a step" in data.heading
+    assert "with 5 hidden layers, training runs at 0.20× the speed with 1" in data.heading
+    assert "single launches" not in data.heading
+    once = SECTION.data(ReportInput(analyze_run(report_runs.sweeps(1), SCENARIOS), TITLES))
+    assert once.heading.count("(single launches)") == 3
+
+
+def test_two_fields_at_once_have_a_chart_for_each_value_of_one() -> None:
+    cells = [cell("workers", n, "catdog-cnn", batch=batch) for n in (1, 2, 4) for batch in (32, 64)]
+    data = SECTION.data(ReportInput(analyzed(measured(cells, [[100 * place] for place in range(1, 7)])), TITLES))
+    assert [(chart.lines.x_title, chart.lines.title[-8:]) for chart in data.charts] == [
+        ("loader workers", "batch 32"),
+        ("loader workers", "batch 64"),
+    ]
+
+
+def test_a_run_without_a_sweep_has_no_chart() -> None:
+    assert SECTION.data(ReportInput(analyzed(measured([cell("workers", None)], [[1.0]])), TITLES)) is None
