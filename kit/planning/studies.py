@@ -57,6 +57,11 @@ class Study:
         """Return the command that repeats the study."""
         return f"kit run --study {self.name}"
 
+    def uses(self, scenario: str, variant: str) -> bool:
+        """Return whether the study has cells of a variant of a scenario. variant: "" for the default one."""
+        networks = {(place.scenario, place.variant) for places in self.places.values() for place in places}
+        return (scenario, variant) in networks
+
     def places_of(self, part: StudyPart) -> dict[Cell, int]:
         """Return the places that a part shows, with their epochs."""
         return {place: count for name in part.cells or self.places for place, count in self.places[name].items()}

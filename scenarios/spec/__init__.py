@@ -179,7 +179,6 @@ class Scenario:
 
     name: str
     title: str
-    study: str
     dataset: str
     image: tuple[int, int, int]
     layers: tuple[Layer, ...]
@@ -301,7 +300,7 @@ def without_randomness(scenario: Scenario) -> Scenario:
 
 
 def digest(scenario: Scenario) -> str:
-    """Return the SHA-256 (hex) of every field that changes what is computed, that is all but title and study."""
+    """Return the SHA-256 (hex) of every field that changes what is computed, that is all but the title."""
 
     def tagged(part: object) -> dict[str, object]:
         return {"type": type(part).__name__, **asdict(part)}  # type: ignore[call-overload]
@@ -310,6 +309,5 @@ def digest(scenario: Scenario) -> str:
         "layers": [tagged(layer) for layer in scenario.layers],
         "optimizer": tagged(scenario.optimizer),
     }
-    for name in ("title", "study"):
-        del fields[name]
+    del fields["title"]
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()

@@ -114,14 +114,15 @@ def _extent(epochs: list[int]) -> str:
 def _accuracy(part: PartSource) -> str:
     """Return the lowest and the highest accuracy of the variants, as means over frameworks and devices."""
     measure = "best_accuracy"
-    values: dict[Cell, list[float]] = {}
+    compared = {figure.place.label for figure in part.figures} or {place.label for place in part.places}
+    values: dict[str, tuple[Cell, list[float]]] = {}
     for place in part.places:
-        for one in part.series:
+        for one in part.series if place.label in compared else ():
             if value := part.value(place, one, measure):
-                values.setdefault(place, []).append(value.value)
+                values.setdefault(place.label, (place, []))[1].append(value.value)
     if not values:
         return NO_EPOCHS
-    places, means = [*values], [statistics.fmean(own) for own in values.values()]
+    places, means = [place for place, _ in values.values()], [statistics.fmean(own) for _, own in values.values()]
     published = [next((f.value for f in part.figures_at(measure, place)), None) for place in places]
     ladder = make_ladder(means, published)
     low, high = (f"{text.percent(means[i], 1)} ({part.network(places[i])})" for i in (ladder.lowest, ladder.highest))
