@@ -27,7 +27,7 @@ def show_(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Study. `kit study list` shows all.")],
     as_json: options.Json = False,
 ) -> None:
-    """Show a study: its question, cells, tables and charts, times, and published figures."""
+    """Show a study: its cells, tables, charts, times and published figures."""
     from kit.cli import study_pages
     from kit.planning import studies
 

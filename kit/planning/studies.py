@@ -31,6 +31,7 @@ from scenarios.contract.cell import Cell
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 REMEDY = "Correct the file. scenarios/studies/mnist-cpu-vs-gpu.toml is an example."
+UNION = ("float", "list[float]")  # pydantic's names of the two forms of a figure, which are no keys
 TABLES: Mapping[str, type[BaseModel]] = {
     "cells": StudyCells,
     "parts": StudyPart,
@@ -146,7 +147,7 @@ def _located(file: Path, text: str, fault: Fault) -> UsageError:
 def _first(error: ValidationError) -> Fault:
     """Return the first fault of a file, with what exists instead of an unknown name."""
     found = error.errors(include_url=False)[0]
-    path = found["loc"]
+    path = tuple(part for part in found["loc"] if part not in UNION)
     name = next((part for part in reversed(path) if isinstance(part, str)), "file")
     if found["type"] == "extra_forbidden":
         fields = TABLES.get(str(path[0]), StudyFile) if len(path) > 1 else StudyFile

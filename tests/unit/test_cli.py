@@ -37,7 +37,7 @@ def test_planning_imports_nothing_that_only_results_need() -> None:
     assert not {"pandas", "jinja2"} & set(modules)
 
 
-COMMANDS = ["doctor", "list", "data", "plan", "build", "run", "report", "compare", "gate", "settings", "clean"]
+COMMANDS = ["doctor", "list", "data", "study", "plan", "build", "run", "report", "compare", "gate", "settings", "clean"]
 DATA_COMMANDS = ["data fetch", "data add", "data verify", "data list"]
 
 
