@@ -38,7 +38,8 @@ def study_run(
     records = [_record(cell, n, count, epochs, data) for cell, count in found.items() for n in range(1, launches + 1)]
     planned = [PlannedLaunch(cell=r.cell, launch=r.launch, named=True) for r in records]
     plan = examples.plan(planned).model_copy(update={"studies": [name], "profile": "full" if epochs else "quick"})
-    return Run(plan, records[0].machine, sorted(records, key=lambda record: (record.key, record.launch)))
+    machine = next((r.machine for r in records if r.machine.gpus), records[0].machine)
+    return Run(plan, machine, sorted(records, key=lambda record: (record.key, record.launch)))
 
 
 def _record(cell: Cell, launch: int, count: int | None, epochs: bool, data: DataKind) -> Record:
