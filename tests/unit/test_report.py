@@ -19,7 +19,7 @@ from kit.model.errors import DiskError, UsageError
 from kit.model.plan import PlannedLaunch
 from kit.model.record import HostSamples
 from kit.model.run import Run, UnusableFile
-from kit.planning import catalog
+from kit.planning import catalog, studies
 from kit.report import sections, text
 from kit.report.marks import make_marks
 from kit.report.render import render, write_report
@@ -524,7 +524,7 @@ def as_json(part):
 def test_the_content_of_all_sections_is_unchanged():
     """Write the golden file with `KIT_UPDATE_GOLDEN=1 python -m pytest tests/unit/test_report.py`, then review it."""
     titles = {name: f.title for name, f in catalog.frameworks().items()}
-    view = make_view(analyze_run(example_run.run(), catalog.scenarios()), titles)
+    view = make_view(analyze_run(example_run.run(), catalog.scenarios()), titles, studies.load_all())
     assert set(data_of(view)) == {
         s.anchor for s in discover() if isinstance(s, Section)
     }  # the example fills every section
