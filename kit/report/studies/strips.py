@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from kit.analysis.study_values import StudyValue
 from kit.planning.study_figures import Figure
 from kit.planning.study_measures import MEASURES, StudyMeasure
-from kit.report.elements import Table
 from kit.report.scales import PADDING, Scale
 from kit.report.strips import Dot, PublishedDot, Strip, Tick, dot_y, span, strip_height, ticks
 from kit.report.studies.part_source import PartSource, SeriesKey, value_text
@@ -106,9 +105,3 @@ def _row(
         zone=0.0 if bars else None,
     )
     return StudyRow(label, strip, texts, published)
-
-
-def as_table(rows: StudyRows) -> Table:
-    """Return the same values as a table."""
-    own = [(row.label, "; ".join(value for _, value in row.values), row.published) for row in rows.rows]
-    return Table(("", "Here", "Published"), tuple(own), caption=rows.title)
