@@ -13,6 +13,7 @@ from kit.cli.host import app as host_app
 from kit.cli.measure import app as measure_app
 from kit.cli.predict import app as predict_app
 from kit.cli.predict import weights_app
+from kit.cli.study import app as study_app
 from kit.cli.upkeep import app as upkeep_app
 from kit.execution.interrupts import interrupts
 from kit.model.errors import KitError
@@ -47,6 +48,7 @@ def _main(
 PARTS = (
     (host_app, None),
     (data_app, "data"),
+    (study_app, "study"),
     (measure_app, None),
     (compare_app, None),
     (predict_app, None),

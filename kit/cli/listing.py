@@ -9,7 +9,7 @@ from kit.datasets.service import status
 from kit.model.environment import Environment
 from kit.model.errors import DataError
 from kit.model.formatting import format_bytes
-from kit.planning import catalog
+from kit.planning import catalog, studies
 from kit.planning.selection import DEFAULT_VARIANT
 from scenarios.spec import DATASETS, Scenario, digest
 
@@ -30,13 +30,18 @@ def scenarios() -> Listing:
         Column("Data set"),
         Column("Batch", number=True),
         Column("Epochs", number=True),
-        Column("Study"),
+        Column("Studies"),
     )
+    known = studies.load_all().values()
     found = [scenario for variants in catalog.scenarios().values() for scenario in variants.values()]
+    used = [[study.name for study in known if study.uses(s.name, s.variant)] for s in found]
     return Listing(
-        [_entry(scenario) for scenario in found],
+        [_entry(scenario) | {"studies": names} for scenario, names in zip(found, used, strict=True)],
         columns,
-        [[s.name, s.variant or DEFAULT_VARIANT, s.dataset, str(s.batch), str(s.epochs), s.study] for s in found],
+        [
+            [s.name, s.variant or DEFAULT_VARIANT, s.dataset, str(s.batch), str(s.epochs), ", ".join(names)]
+            for s, names in zip(found, used, strict=True)
+        ],
     )
 
 

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Options that contradict --study, which has its own scenarios, variants and sweeps.
+NOT_WITH_STUDY = ("everything", "scenario", "variant", "batch", "workers", "hidden_layers", "against")
+FLAGS = {"everything": "--all"}  # of fields with another name
+
 DEFAULT_ENGINE, DEFAULT_OUT = "auto", Path("reports")
 
 KINDS = {"device": cell.Device, "lane": cell.Lane, "precision": cell.Precision, "kind of data": DataChoice}
@@ -76,6 +80,10 @@ class Measuring:
     variant: Annotated[list[str] | None, option(SELECT, "NAME", "Variant of a scenario, or `default`. Repeatable.")] = (
         None
     )
+    study: Annotated[
+        list[str] | None, option(SELECT, "NAME", "Cells, chapter and epochs of a published study. Repeatable.")
+    ] = None
+    all_studies: Annotated[bool, option(SELECT, None, "Select all studies.", flag="--all-studies")] = False
     framework: Frameworks = None
     device: Devices = None
     lane: Annotated[
@@ -155,10 +163,14 @@ class Measuring:
     )
 
     def selection(self) -> Selection:
-        """Return the selection. An option that was not given is None."""
+        """Return the selection. An option that was not given is None.
+
+        Raise UsageError for options that a study does not allow.
+        """
         from kit.planning.selection import Selection
 
         return Selection(
+            studies=self._studies(),
             scenarios=_given(self.scenario),
             variants=_given(self.variant),
             frameworks=_given(self.framework),
@@ -169,6 +181,23 @@ class Measuring:
             workers=_given(self.workers),
             hidden_layers=_given(self.hidden_layers),
         )
+
+    def _studies(self) -> tuple[str, ...] | None:
+        """Return the names of the selected studies, None without them."""
+        if not (self.study or self.all_studies):
+            return None
+        from kit.model.errors import UsageError
+        from kit.planning import studies
+
+        asked = "--all-studies" if self.all_studies else "--study"
+        given = {name: getattr(self, name) for name in NOT_WITH_STUDY} | {"study": self.all_studies and self.study}
+        for name in (name for name, value in given.items() if value):
+            flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
+            raise UsageError(
+                f"{asked} selects the cells of the study, so {flag} does not apply.",
+                f"Remove {flag}. A study can be narrowed with --framework and --device.",
+            )
+        return tuple(studies.load_all()) if self.all_studies else _given(self.study)
 
     def options(self) -> Options:
         """Return how to run the selection. Raise UsageError if the file of settings is not valid."""

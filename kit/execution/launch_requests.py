@@ -25,7 +25,7 @@ def measuring(
     environment_digest: str,
 ) -> Request:
     """Return the request to measure a planned launch. settings: of the tuned lane; empty in the stock lane."""
-    limits = budget(find_profile(plan.profile), plan.epochs, scenario)
+    limits = budget(find_profile(plan.profile), plan.epochs or launch.epochs, scenario)
     whole_epochs = limits.epochs is not None
     return Request(
         cell=launch.cell,

@@ -24,7 +24,7 @@ from kit.model.formatting import format_about, format_bytes, format_count, forma
 from kit.model.machine import Machine
 from kit.model.plan import Plan, PlannedLaunch
 from kit.model.progress import PlainProgress, Progress, Silent, Tee
-from kit.planning import catalog
+from kit.planning import catalog, studies
 from kit.planning.catalog import find_scenario
 from kit.planning.estimates import DOWNLOAD_BYTES_PER_S, Estimate, estimate
 from kit.planning.plan import Options, make_plan, plan_cells
@@ -115,6 +115,7 @@ def prepare(selection: Selection, options: Options, sources: Sources, against: R
         options = replace(options, engine=against.plan.engine)
     engine, note = registry.choose(options.engine, options.environment, sources)
     scenarios, frameworks = catalog.scenarios(), catalog.frameworks()
+    known = studies.load(scenarios, frameworks)  # a wrong file is an error now, not after the measurements
     interpreter = interpreters.find(options.environment) if options.environment else ""
     resolved = replace(options, engine=engine.name, environment=interpreter)
     if against is not None:
@@ -124,7 +125,7 @@ def prepare(selection: Selection, options: Options, sources: Sources, against: R
         return _prepared(
             engine, note if kind == options.data else f"{note} All use {kind} data, as {run} did.", *paired
         )
-    plan = make_plan(selection, resolved, scenarios, frameworks, run=new_run_id(), created_at=now())
+    plan = make_plan(selection, resolved, scenarios, frameworks, run=new_run_id(), created_at=now(), studies=known)
     return _prepared(engine, note, plan)
 
 

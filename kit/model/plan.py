@@ -23,6 +23,7 @@ MAX_ROUNDS = 1000
 
 # The id of a run is also the name of its folder and of files.
 RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]
+Epochs = Annotated[int, Field(ge=1, le=MAX_EPOCHS)]
 Seconds = Annotated[float, Field(ge=MIN_S, le=MAX_S)]
 # An image's id, or a hash of packages. It never names another place, because a plan may come from a stranger.
 Digest = Annotated[str, Field(pattern=r"^(sha256:)?[0-9a-f]{1,64}$")]
@@ -40,12 +41,14 @@ class PlannedLaunch(Part):
     """One launch of a plan.
 
     launch: number among the launches of the cell, from 1. named: the user named this device, so a cell that cannot run
-    is an error and not a skipped record.
+    is an error and not a skipped record. epochs: of the full profile, if a study trains another number than the
+    scenario has. Plan.epochs overrides it.
     """
 
     cell: Annotated[Cell, Contract(Cell)]
     launch: Annotated[int, Field(ge=1, le=MAX_LAUNCHES)]
     named: bool
+    epochs: Epochs | None = None
 
     @property
     def key(self) -> str:
@@ -85,7 +88,7 @@ class Plan(Document):
     or None. rounds: number of launches of each cell, after which the standard profile adds no more; None for the number
     of the profile. environments: digest by `framework/device` of environments that an earlier run used and that this
     run uses again. The others are those of today's packages. keep_weights: whether launches with whole epochs keep the
-    weights of their last and their best epoch.
+    weights of their last and their best epoch. studies: names of the studies that the run repeats.
     """
 
     run: RunId
@@ -95,7 +98,7 @@ class Plan(Document):
     environment: str
     seed: Annotated[int, Field(ge=0, le=MAX_SEED)]
     data: DataChoice
-    epochs: Annotated[int, Field(ge=1, le=MAX_EPOCHS)] | None
+    epochs: Epochs | None
     timeout_s: Seconds
     memory_bytes: Annotated[int, Field(ge=MIN_MEMORY_BYTES, le=MAX_MEMORY_BYTES)] | None
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] | None
@@ -109,6 +112,7 @@ class Plan(Document):
     rounds: Annotated[int, Field(ge=1, le=MAX_ROUNDS)] | None = None
     environments: dict[str, Digest] = Field(default_factory=dict)
     keep_weights: bool = True
+    studies: list[RunId] = Field(default_factory=list)
 
     def earlier_environment(self, key: EnvironmentKey) -> str | None:
         """Return the digest of the environment of an earlier run that the plan uses again, or None."""

@@ -254,8 +254,8 @@ def estimate(
 
 
 def planned_seconds(launch: PlannedLaunch, profile: Profile, epochs: int | None, scenarios: Scenarios) -> float:
-    """Return typical seconds of a planned launch."""
+    """Return typical seconds of a planned launch. epochs: of the plan."""
     scenario = find_scenario(launch, scenarios)
-    limit = budget(profile, epochs, scenario)
+    limit = budget(profile, epochs or launch.epochs, scenario)
     cell = launch.cell
     return launch_seconds(scenario, cell.framework, cell.device, cell.batch, limit, first=launch.launch == 1)

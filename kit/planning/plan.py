@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from kit.model.data_choice import DataChoice
 from kit.model.environment import Framework
@@ -24,6 +25,7 @@ from kit.model.plan import (
 from kit.planning.estimates import planned_seconds
 from kit.planning.profiles import MAX_TUNE_S, Profile, find_profile
 from kit.planning.selection import Selection, select_cells
+from kit.planning.studies import Study, select_studies
 from scenarios.catalog import Scenarios
 from scenarios.contract.cell import Cell
 from scenarios.contract.ranges import MAX_SEED
@@ -74,20 +76,33 @@ def make_plan(
     *,
     run: str,
     created_at: str,
+    studies: Mapping[str, Study] = MappingProxyType({}),
 ) -> Plan:
-    """Return the plan of a run. run: id of the run. created_at: UTC, ISO 8601.
+    """Return the plan of a run. run: id of the run. created_at: UTC, ISO 8601. studies: those that can be selected.
 
     Raise UsageError for an unknown name, for a number out of range, and for options that contradict each other.
     """
-    cells = select_cells(selection, scenarios, frameworks)
     named = selection.devices is not None
-    return plan_cells(cells, options, scenarios, named=named, run=run, created_at=created_at)
+    if selection.studies is None:
+        cells = select_cells(selection, scenarios, frameworks)
+        return plan_cells(cells, options, scenarios, named=named, run=run, created_at=created_at)
+    epochs = select_studies(selection, studies, scenarios, frameworks)
+    plan = plan_cells([*epochs], options, scenarios, named=named, run=run, created_at=created_at, epochs=epochs)
+    return plan.model_copy(update={"studies": [*dict.fromkeys(selection.studies)]})
 
 
 def plan_cells(
-    cells: Sequence[Cell], options: Options, scenarios: Scenarios, *, named: bool, run: str, created_at: str
+    cells: Sequence[Cell],
+    options: Options,
+    scenarios: Scenarios,
+    *,
+    named: bool,
+    run: str,
+    created_at: str,
+    epochs: Mapping[Cell, int | None] = MappingProxyType({}),
 ) -> Plan:
-    """Return the plan of a run of these cells. named: whether a cell that cannot run is an error.
+    """Return the plan of a run of these cells. named: whether a cell that cannot run is an error. epochs: of the full
+    profile, for cells whose number is not that of the scenario.
 
     Raise UsageError for a number out of range, and for options that contradict each other.
     """
@@ -99,8 +114,10 @@ def plan_cells(
             f"The selection has {count:,} launches, but a run has at most {MAX_LAUNCHES:,}.",
             "Select fewer cells or rounds.",
         )
+    whole = profile.budget is None and options.epochs is None  # launches train the scenario's or the study's epochs
     launches = [
-        PlannedLaunch(cell=cell, launch=number, named=named) for number, cell in _order(cells, rounds, options.seed)
+        PlannedLaunch(cell=cell, launch=number, named=named, epochs=epochs.get(cell) if whole else None)
+        for number, cell in _order(cells, rounds, options.seed)
     ]
     longest = max(planned_seconds(launch, profile, options.epochs, scenarios) for launch in launches)
     pinned = _pinned(options, cells)

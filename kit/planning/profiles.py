@@ -48,7 +48,7 @@ def find_profile(name: str) -> Profile:
 
 
 def budget(profile: Profile, epochs: int | None, scenario: Scenario) -> Budget:
-    """Return how much a launch of this scenario measures. epochs: overrides the number in the full profile."""
+    """Return how much a launch of this scenario measures. epochs: of the full profile; None for the scenario's."""
     return profile.budget or Budget(epochs=epochs or scenario.epochs)
 
 

@@ -23,7 +23,8 @@ class Selection:
     """What the user selected, by name.
 
     None is the default: all scenarios and frameworks, default variants, both devices, the stock lane, fp32, and the
-    batch size, hidden layers and loader workers of each scenario and framework.
+    batch size, hidden layers and loader workers of each scenario and framework. studies: instead of scenarios, variants
+    and sweeps, see `kit.planning.studies`.
     """
 
     scenarios: tuple[str, ...] | None = None
@@ -35,6 +36,7 @@ class Selection:
     batches: tuple[int, ...] | None = None
     workers: tuple[int, ...] | None = None
     hidden_layers: tuple[int, ...] | None = None
+    studies: tuple[str, ...] | None = None
 
 
 def pick(kind: str, wanted: Sequence[str] | None, known: Sequence[T], default: Sequence[T]) -> list[T]:

@@ -13,6 +13,7 @@ from kit.report.strips import Tick, ticks
 
 LOG_FROM = 10.0
 MAX_VALUES = 12  # ticks of `value_chart`
+FIRST_SPOT_Y, NEXT_SPOT_Y = 8, 10  # px
 MAX_POINTS = 240  # of a line: about one per two pixels
 
 Points = Sequence[tuple[float, float]]
@@ -36,7 +37,8 @@ class Line:
     """One line. points: the value of the attribute `points` of a polyline in a box of 100 × 100, from the top left.
 
     framework: decides the color, or "" for the color of text. dash: number of the dash pattern, 0 for a solid line.
-    device: of the marks, or "" for a line without marks.
+    device: of the marks, or "" for a line without marks. outline: of the marks of published figures, which are hollow
+    and gray; "" for measured values.
     """
 
     name: str
@@ -45,6 +47,20 @@ class Line:
     dash: int = 0
     device: str = ""
     marks: tuple[PointMark, ...] = ()
+    outline: str = ""
+
+
+@dataclass(frozen=True)
+class SpotMark:
+    """A marked value of x. at, low, high: positions of the value and of the ends of its uncertainty. y: of the mark, in
+    pixels from the top. text: what a pointer shows."""
+
+    at: float
+    low: float
+    high: float
+    y: int
+    text: str
+    framework: str
 
 
 @dataclass(frozen=True)
@@ -57,13 +73,31 @@ class LineChart:
     lines: tuple[Line, ...]
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
+    spots: tuple[SpotMark, ...] = ()
+
+    @property
+    def marked(self) -> bool:
+        """Return whether there is a mark above the lines."""
+        return bool(self.spots) or any(line.marks for line in self.lines)
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A value of x that a chart marks. low, high: ends of its uncertainty."""
+
+    value: float
+    low: float
+    high: float
+    text: str
+    framework: str
 
 
 @dataclass(frozen=True)
 class Series:
     """The values of one line. points: pairs of x and y, in ascending order of x.
 
-    device: where the points were measured. If it is given, each point has a mark. intervals: of the points' y.
+    device: where the points were measured. If it is given, each point has a mark. intervals: of the points' y. outline:
+    see Line. alone: whether the marks have no line.
     """
 
     name: str
@@ -72,6 +106,8 @@ class Series:
     dash: int = 0
     device: str = ""
     intervals: Sequence[Interval | None] = ()
+    outline: str = ""
+    alone: bool = False
 
 
 def line_chart(
@@ -82,26 +118,35 @@ def line_chart(
     *,
     zero: bool = True,
     top: float | None = None,
+    spots: Sequence[Spot] = (),
 ) -> LineChart:
     """Return the chart of series that have at least one point.
 
     y_text: formats a value of y. zero: whether the y axis starts at 0. top: its end; None for a round value above all.
+    spots: values of x to mark.
     """
     xs = [x for one in series for x, _ in one.points]
     ys = [y for one in series for _, y in one.points]
     across, up = _scale(xs, padded=False), _scale([*ys, 0.0] if zero else ys, padded=not zero)
     if zero and up.high > 0:
         up = Scale(up.low, top or _round_up(up.high))
-    return _chart(title, x_title, series, y_text, across, up, ticks(across, lambda value: f"{value:,.4g}", 5))
+    return _chart(title, x_title, series, y_text, across, up, ticks(across, lambda value: f"{value:,.4g}", 5), spots)
 
 
 def value_chart(
-    title: str, x_title: str, series: Sequence[Series], y_text: Callable[[float], str], *, doubling: bool
+    title: str,
+    x_title: str,
+    series: Sequence[Series],
+    y_text: Callable[[float], str],
+    *,
+    doubling: bool,
+    zero: bool = True,
+    spots: Sequence[Spot] = (),
 ) -> LineChart:
     """Return the chart of speeds over a few values, which are the ticks of x. All numbers are above 0.
 
-    doubling: whether x is logarithmic. The y axis starts at 0. If a value is more than LOG_FROM times another one, it
-    is logarithmic, because lines near 0 would look flat.
+    doubling: whether x is logarithmic. zero: whether the y axis starts at 0. If a value is more than LOG_FROM times
+    another one, it is logarithmic, because lines near 0 would look flat. spots: values of x to mark.
     """
     values = sorted({x for one in series for x, _ in one.points})
     ends = [end for one in series for found in one.intervals if found for end in (found.low, found.high)]
@@ -111,10 +156,11 @@ def value_chart(
         across = Scale(values[0] / room, values[-1] * room, log=True)
     else:
         across = _scale(values, padded=True)
-    up = log_scale(ys) if max(ys) > LOG_FROM * min(ys) else Scale(0.0, _round_up(max(ys)))
+    up = Scale(0.0, _round_up(max(ys))) if zero else _scale(ys, padded=True)
+    up = log_scale(ys) if max(ys) > LOG_FROM * min(ys) else up
     thin = values[:: -(-len(values) // MAX_VALUES)]
     x_ticks = tuple((across.at(value), f"{value:,.0f}") for value in thin)
-    return _chart(title, x_title, series, y_text, across, up, x_ticks)
+    return _chart(title, x_title, series, y_text, across, up, x_ticks, spots)
 
 
 def _chart(
@@ -125,22 +171,42 @@ def _chart(
     across: Scale,
     up: Scale,
     x_ticks: tuple[Tick, ...],
+    spots: Sequence[Spot],
 ) -> LineChart:
     return LineChart(
         title=title,
         label=f"{title}. " + " ".join(_words(one, y_text) for one in series),
         x_title=x_title,
         lines=tuple(
-            Line(s.name, polyline(s.points, across, up), s.framework, s.dash, s.device, _marks(s, across, up, y_text))
+            Line(
+                name=s.name,
+                points="" if s.alone else polyline(s.points, across, up),
+                framework=s.framework,
+                dash=s.dash,
+                device=s.device,
+                marks=_marks(s, across, up, y_text),
+                outline=s.outline,
+            )
             for s in series
         ),
         x_ticks=x_ticks,
         y_ticks=ticks(up, y_text, 4),
+        spots=tuple(
+            SpotMark(
+                at=across.at(spot.value),
+                low=across.at(spot.low),
+                high=across.at(spot.high),
+                y=FIRST_SPOT_Y + NEXT_SPOT_Y * index,
+                text=spot.text,
+                framework=spot.framework,
+            )
+            for index, spot in enumerate(spots)
+        ),
     )
 
 
 def _marks(series: Series, across: Scale, up: Scale, y_text: Callable[[float], str]) -> tuple[PointMark, ...]:
-    if not series.device:
+    if not (series.device or series.outline):
         return ()
     intervals = series.intervals or [None] * len(series.points)
     found = []

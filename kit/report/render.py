@@ -8,7 +8,7 @@ import jinja2
 from kit.analysis.run_analysis import RunAnalysis
 from kit.model.errors import DiskError, UsageError
 from kit.model.formatting import printable
-from kit.planning import catalog
+from kit.planning import catalog, studies
 from kit.report import sections
 from kit.report.text import unbroken
 from kit.report.view import View, make_view
@@ -28,7 +28,7 @@ def write_report(target: Path, analysis: RunAnalysis) -> Path:
     if not is_free_or_report(target):
         raise UsageError(f"{target} exists and is not a report.", "Choose another file with --out.")
     titles = {name: framework.title for name, framework in catalog.frameworks().items()}
-    html = render(make_view(analysis, titles))
+    html = render(make_view(analysis, titles, studies.load_all()))
     with disk_errors(target, "Choose another file with `kit report --out`."):
         write_atomic(target, html.encode(errors="replace"))  # records may contain lone surrogates
     return target

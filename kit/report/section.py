@@ -1,7 +1,7 @@
 """Define a section of the report and the input from which every section is made."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ from kit.analysis.summaries import CellSummary, Contest, Ratio, RatioKind, conte
 from kit.analysis.sweeps import Field, value_of, value_words, values_of, varied_fields
 from kit.model.record import Record
 from kit.model.run import Run
+from kit.planning.studies import Study
 from kit.report.marks import sort_key
 from scenarios.catalog import scenario_of
 from scenarios.contract.cell import Cell
@@ -23,10 +24,14 @@ SUFFIXES: Mapping[Field, str] = {"batch": "b", "workers": "workers", "hidden_lay
 
 @dataclass(frozen=True)
 class ReportInput:
-    """The input of all sections. titles: name of a framework to its display name."""
+    """The input of all sections.
+
+    titles: name of a framework to its display name. studies: the published studies by name.
+    """
 
     analysis: RunAnalysis
     titles: Mapping[str, str]
+    studies: Mapping[str, Study] = field(default_factory=dict)
 
     @property
     def run(self) -> Run:
@@ -175,7 +180,7 @@ class Section:
     is folded at the end of the report. Its summary is its title, and `data.summary` as small print if there is one.
     """
 
-    position: int
+    position: float
     anchor: str
     title: str
     data: Callable[[ReportInput], Any]
@@ -186,3 +191,14 @@ class Section:
     def folded(self) -> bool:
         """Return whether the section is folded."""
         return not self.question
+
+
+@dataclass(frozen=True)
+class Chapters:
+    """Sections whose number depends on the run. A module of `kit.report.sections` may define them as SECTION.
+
+    position: of the first one, which sorts them among the other sections.
+    """
+
+    position: int
+    sections: Callable[[ReportInput], tuple[Section, ...]]

@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from kit.analysis.answer import Answers, Level, Reliability
@@ -12,11 +13,12 @@ from kit.analysis.reliability import reliability
 from kit.analysis.run_analysis import RunAnalysis
 from kit.model.errors import DiskError
 from kit.model.formatting import format_count
+from kit.planning.studies import Study
 from kit.report import sections, text
 from kit.report.failure import Failure, find_failure
 from kit.report.marks import Mark, make_marks
 from kit.report.notices import Line, notices
-from kit.report.section import ReportInput, Section
+from kit.report.section import Chapters, ReportInput, Section
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,17 @@ class View:
         return tuple((level.value, index <= last, index == last) for index, level in enumerate(Level))
 
 
-def make_view(analysis: RunAnalysis, titles: Mapping[str, str]) -> View:
-    """Return the content of the report of one run. titles: name of a framework to its display name."""
-    run, source = analysis.run, ReportInput(analysis, titles)
+def make_view(
+    analysis: RunAnalysis, titles: Mapping[str, str], studies: Mapping[str, Study] = MappingProxyType({})
+) -> View:
+    """Return the content of the report of one run.
+
+    titles: name of a framework to its display name. studies: the published studies by name.
+    """
+    run, source = analysis.run, ReportInput(analysis, titles, studies)
     failure = find_failure(source)
-    found = [(section, section.data(source)) for section in discover()]
+    every = [s for found in discover() for s in (found.sections(source) if isinstance(found, Chapters) else (found,))]
+    found = [(section, section.data(source)) for section in every]
     shown = [(section, data) for section, data in found if data is not None]
     frameworks = {launch.cell.framework for launch in run.plan.launches} | {r.cell.framework for r in run.records}
     return View(
@@ -84,10 +92,10 @@ def _lede(source: ReportInput) -> str:
     return f"{count}, trained and served in {names} {settings}."
 
 
-def discover() -> list[Section]:
+def discover() -> list[Section | Chapters]:
     """Return the SECTION of each module of `kit.report.sections`, by position. Raise DiskError if there is none."""
     names = [module.name for module in pkgutil.iter_modules(sections.__path__)]
     if not names:  # `iter_modules` finds no module in a folder that it cannot read
         raise DiskError(f"{sections.__path__[0]} cannot be read.", "Check the permissions of kit's installed files.")
-    found: list[Section] = [importlib.import_module(f"{sections.__name__}.{name}").SECTION for name in names]
+    found: list[Section | Chapters] = [importlib.import_module(f"{sections.__name__}.{name}").SECTION for name in names]
     return sorted(found, key=lambda section: section.position)

@@ -17,7 +17,6 @@ EXTRA: tuple[Layer, ...] = (Conv(64, padding="same", init="he_normal"),) * 30
 SCENARIO = Scenario(
     name="catdog-cnn",
     title="CNN on photos of cats and dogs",
-    study="catdog-depth",
     dataset="cats-dogs",
     image=(64, 64, 3),
     layers=(*BLOCK_32, *BLOCK_32, *HEAD),

@@ -5,7 +5,6 @@ from scenarios.spec import Adam, Conv, Dense, Flatten, MaxPool, Scenario
 SCENARIO = Scenario(
     name="cifar-cnn",
     title="CNN on CIFAR-10",
-    study="cifar-epochs",
     dataset="cifar-10",
     image=(32, 32, 3),
     layers=(

@@ -7,7 +7,6 @@ from scenarios.spec import Dense, Flatten, Scenario, Sgd
 SCENARIO = Scenario(
     name="cifar-mlp",
     title="Dense network on CIFAR-10",
-    study="mlp-cpu-vs-gpu",
     dataset="cifar-10",
     image=(32, 32, 3),
     layers=(Flatten(), Dense(3000), Dense(1000), Dense(10, activation="softmax")),

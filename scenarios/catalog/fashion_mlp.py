@@ -13,7 +13,6 @@ def network(hidden_layers: int, output: Activation) -> tuple[Layer, ...]:
 SCENARIO = Scenario(
     name="fashion-mlp",
     title="Dense network on Fashion-MNIST",
-    study="mlp-cpu-vs-gpu",
     dataset="fashion-mnist",
     image=(28, 28, 1),
     layers=network(hidden_layers=5, output="softmax"),

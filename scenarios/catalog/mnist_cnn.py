@@ -5,7 +5,6 @@ from scenarios.spec import Adam, Conv, Dense, Flatten, MaxPool, Scenario
 SCENARIO = Scenario(
     name="mnist-cnn",
     title="Small CNN on MNIST",
-    study="mnist-cpu-vs-gpu",
     dataset="mnist",
     image=(28, 28, 1),
     layers=(

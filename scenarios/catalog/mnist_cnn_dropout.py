@@ -7,7 +7,6 @@ from scenarios.spec import Adadelta, Conv, Dense, Dropout, Flatten, MaxPool, Sce
 SCENARIO = Scenario(
     name="mnist-cnn-dropout",
     title="CNN with dropout on MNIST",
-    study="mnist-batch-sweep",
     dataset="mnist",
     image=(28, 28, 1),
     layers=(

@@ -184,7 +184,6 @@ class Scenario:
 
     name: str
     title: str
-    study: str
     dataset: str
     image: tuple[int, int, int]
     layers: tuple[Layer, ...]
@@ -307,8 +306,8 @@ def without_randomness(scenario: Scenario) -> Scenario:
 
 
 def digest(scenario: Scenario) -> str:
-    """Return the SHA-256 (hex) of every field that changes what is computed: all but title and study, and scaling only
-    if the set has photos."""
+    """Return the SHA-256 (hex) of every field that changes what is computed: all but the title, and scaling only if the
+    set has photos."""
 
     def tagged(part: object) -> dict[str, object]:
         return {"type": type(part).__name__, **asdict(part)}  # type: ignore[call-overload]
@@ -318,6 +317,6 @@ def digest(scenario: Scenario) -> str:
         "optimizer": tagged(scenario.optimizer),
     }
     unused = () if DATASETS[scenario.dataset].shape is None else ("scaling",)
-    for name in ("title", "study", *unused):
+    for name in ("title", *unused):
         del fields[name]
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()

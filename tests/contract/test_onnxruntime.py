@@ -43,7 +43,6 @@ def scenario(*layers, image=(11, 13, 3), loss="categorical", optimizer=GRADIENT,
     return Scenario(
         name="example",
         title="Example",
-        study="none",
         dataset="mnist",
         image=image,
         layers=layers,

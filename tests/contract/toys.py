@@ -60,7 +60,6 @@ def toy(
     return Scenario(
         name="toy",
         title="Toy",
-        study="",
         dataset=dataset,
         image=image,
         layers=(*layers, Dense(units, activation=output)),

@@ -53,7 +53,6 @@ from scenarios.spec import Dense, Flatten, Scenario, Sgd
 SCENARIO = Scenario(
     name="{name}",
     title="MLP with {units} hidden units",
-    study="",
     dataset="mnist",
     image=(28, 28, 1),
     layers=(Flatten(), Dense({units}), Dense(10, activation="softmax")),

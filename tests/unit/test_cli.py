@@ -42,6 +42,7 @@ COMMANDS = [
     "doctor",
     "list",
     "data",
+    "study",
     "plan",
     "build",
     "run",

@@ -1,4 +1,4 @@
-"""Test extensions: add a scenario, a framework, an engine and a report section by copying the files of `tests/example`.
+"""Test extensions: a scenario, a study, a framework, an engine and a report section are files of `tests/example`.
 
 The real worker also runs on that example. Its adapter uses NumPy, so the interpreter of the tests can run it.
 """
@@ -6,13 +6,14 @@ The real worker also runs on that example. Its adapter uses NumPy, so the interp
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from scenarios.contract.reasons import Code, Status
-from tests.workers import SMOKE, copy_assets, copy_of_kit, request_of, work
+from tests.workers import HERE, SMOKE, copy_assets, copy_of_kit, request_of, work
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,22 @@ def test_a_scenario_framework_engine_and_section_are_added_by_new_files_only(kit
     report = (record_file.parents[1] / "index.html").read_text()
     assert "tiny-cnn" in report
     assert "Launches in this example" in report
+
+
+def test_a_study_and_its_scenario_run_to_a_chapter_by_new_files_only(kit, tmp_path):
+    assert "tiny-sweep" in kit("study", "list").stdout
+    narrowed = ("--study", "tiny-sweep", "--framework", "plain", "--profile", "smoke", "--data", "synthetic")
+    finished = kit("run", *narrowed, *HERE, "--out", str(tmp_path / "out"))
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    (plan_file,) = (tmp_path / "out").glob("*/plan.json")
+    plan = json.loads(plan_file.read_text())
+    assert plan["studies"] == ["tiny-sweep"]
+    assert [launch["cell"]["batch"] for launch in plan["launches"]] == [32, 64]
+    report = (plan_file.parent / "index.html").read_text()
+    chapter = report.partition('<section id="study-tiny-sweep"')[2].partition("</section>")[0]
+    assert "Does a larger batch train faster?" in chapter
+    assert "published: a made-up CPU" in chapter
+    assert re.search(r"On the CPU, the speed is (flat from|not flat up to) ", chapter)
 
 
 def test_the_worker_reports_its_phases_and_whole_epochs(assets, tmp_path):

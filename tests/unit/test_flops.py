@@ -52,7 +52,6 @@ def net(layers, units=2, image=(12, 10, 3)):
     return Scenario(
         name="net",
         title="",
-        study="",
         dataset="mnist",
         image=image,
         layers=(*layers, Flatten(), Dense(units, activation="linear")),

@@ -9,7 +9,7 @@ import pytest
 from kit.analysis.run_analysis import analyze_run
 from kit.model.plan import PlannedLaunch
 from kit.model.run import Run
-from kit.planning import catalog
+from kit.planning import catalog, studies
 from kit.report import headings
 from kit.report.published import published_speeds
 from kit.report.section import ReportInput
@@ -79,9 +79,10 @@ def test_a_gpu_that_was_not_measured_gives_the_reason_of_its_skipped_cells():
 
 
 def test_published_speeds_belong_to_the_same_network_batch_size_and_device():
-    (speed,) = published_speeds(cell("cifar-cnn", device="cuda"))
+    known = studies.load_all(), catalog.scenarios()
+    (speed,) = published_speeds(cell("cifar-cnn", device="cuda"), *known)
     assert speed.note == "6,493 images/s, Tesla T4, study cifar-epochs"  # 50 epochs of 50,000 images in 385.03 s
-    (swept,) = published_speeds(replace(cell("mnist-cnn-dropout"), batch=2048))
+    (swept,) = published_speeds(replace(cell("mnist-cnn-dropout"), batch=2048), *known)
     assert swept.images_per_s == pytest.approx(600_000 / 506.80)
     for other in ({"batch": 33}, {"lane": "tuned"}, {"precision": "bf16"}):
-        assert not published_speeds(replace(cell("cifar-cnn", device="cuda"), **other))
+        assert not published_speeds(replace(cell("cifar-cnn", device="cuda"), **other), *known)

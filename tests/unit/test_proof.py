@@ -27,7 +27,6 @@ EXAMPLE = Path(__file__).parents[1] / "example/scenarios/frameworks/plain/adapte
 SCENARIO = Scenario(
     name="small",
     title="",
-    study="",
     dataset="mnist",
     image=(8, 8, 1),
     layers=(Conv(3), MaxPool(2), Flatten(), Dense(4, activation="softmax")),

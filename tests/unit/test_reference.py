@@ -35,7 +35,6 @@ def scenario(
     return Scenario(
         name="small",
         title="",
-        study="",
         dataset="mnist",
         image=image,
         layers=(*layers, Dense(units, activation=output)),

@@ -12,6 +12,7 @@ from kit.report.marks import sort_key
 from kit.report.rows import configuration_key, configuration_words, unsteady_cells
 from kit.report.section import ReportInput, Section
 from scenarios.catalog import scenario_of
+from scenarios.contract.cell import Cell
 from scenarios.contract.result import MIN_P99_SAMPLES
 from scenarios.spec import DATASETS, Scenario
 
@@ -120,18 +121,18 @@ def _networks(source: ReportInput) -> Table:
         scenario = scenario_of(cell, source.analysis.scenarios)
         data = "synthetic" if all(c.synthetic for c in cells) else "real"
         data = "real and synthetic" if data == "real" and any(c.synthetic for c in cells) else data
-        rows.append((label, source.network(cell), data, str(cell.batch), *_facts(scenario)))
+        rows.append((label, source.network(cell), data, str(cell.batch), *_facts(scenario), _studies(source, cell)))
     return Table(
         caption="The networks",
-        headers=("Network", "Title", "Data", "Batch", "Images", "Optimizer", "Loss", "Study"),
+        headers=("Network", "Title", "Data", "Batch", "Images", "Optimizer", "Loss", "Studies"),
         rows=tuple(rows),
         numeric=(3,),
     ).limited()
 
 
-def _facts(scenario: Scenario | None) -> tuple[str, str, str, str]:
+def _facts(scenario: Scenario | None) -> tuple[str, str, str]:
     if scenario is None:
-        return ("changed since the run", "", "", "")
+        return ("changed since the run", "", "")
     optimizer, name = scenario.optimizer, type(scenario.optimizer).__name__
     dataset = DATASETS[scenario.dataset]
     scaled = f", photos scaled by {SCALING[scenario.scaling]}" if dataset.shape is None else ""
@@ -139,8 +140,11 @@ def _facts(scenario: Scenario | None) -> tuple[str, str, str, str]:
         f"{dataset.title}, {'×'.join(map(str, scenario.image))}{scaled}",
         f"{OPTIMIZERS.get(name, name)}, learning rate {optimizer.learning_rate:g}",
         f"{scenario.loss} cross-entropy from {scenario.output.activation.replace('linear', 'logits')}",
-        scenario.study or text.MISSING,
     )
+
+
+def _studies(source: ReportInput, cell: Cell) -> str:
+    return ", ".join(s.name for s in source.studies.values() if s.uses(cell.scenario, cell.variant)) or text.MISSING
 
 
 SECTION = Section(100, "figures", "All figures", _data, "figures.html")

@@ -41,7 +41,7 @@ def _data(source: ReportInput) -> TrainingData | None:
         value=lambda cell: cell.images_per_s,
         interval=lambda cell: cell.interval,
         spread=spread,
-        published=published_speeds,
+        published=lambda cell: published_speeds(cell, source.studies, source.analysis.scenarios),
         depends_on_batch=True,
     )
     single = all(cell.launches == 1 for cell in source.measured)

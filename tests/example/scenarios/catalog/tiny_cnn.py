@@ -7,7 +7,6 @@ from scenarios.spec import Adam, Conv, Dense, Dropout, Flatten, MaxPool, Scenari
 SCENARIO = Scenario(
     name="tiny-cnn",
     title="Tiny CNN on MNIST",
-    study="example",
     dataset="mnist",
     image=(28, 28, 1),
     layers=(

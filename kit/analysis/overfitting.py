@@ -1,0 +1,34 @@
+"""Find the epoch at which overfitting begins. No input or output.
+
+A network overfits from the epoch on after which its validation loss rises while it still trains. So the beginning is
+the epoch of the lowest validation loss (L. Prechelt, Early Stopping - But When?, 1998, measures overfitting by the loss
+relative to this minimum), but only if the loss rises in a trend after it. A loss that merely fluctuates around a flat
+minimum also has a lowest value.
+
+The trend is tested with Mann's test for the epochs after the lowest one: Kendall's rank correlation of loss and epoch,
+one-sided, 5 % (H. B. Mann, Nonparametric Tests Against Trend, Econometrica 13, 1945). The lowest epoch itself does not
+count, because it was chosen for its low value. Four epochs that all rise are the fewest that can show a trend. The test
+takes the epochs as independent. Neighbors share their weights, so it finds a trend too often rather than too rarely.
+"""
+
+from collections.abc import Sequence
+
+from scipy.stats import kendalltau
+
+LEVEL = 0.05
+MIN_EPOCHS = 4  # after the lowest one; 1 / 4! is the smallest p value
+
+
+def overfitting_epoch(losses: Sequence[float]) -> int | None:
+    """Return the epoch at which overfitting begins, from 1, or None if the losses do not show it.
+
+    losses: validation loss after each epoch, in nats.
+    """
+    if not losses:
+        return None
+    lowest = min(range(len(losses)), key=losses.__getitem__)
+    after = losses[lowest + 1 :]
+    if len(after) < MIN_EPOCHS:
+        return None
+    trend = kendalltau(range(len(after)), after, alternative="greater")
+    return lowest + 1 if trend.pvalue < LEVEL else None

@@ -1,0 +1,128 @@
+"""Compute the values that a study shows of measured cells. No input or output.
+
+`kit.planning.study_measures` lists the measures. A training time is that of whole epochs, or is projected from the
+steady speed. Accuracies and losses come from whole epochs on real data only: synthetic data says nothing about the real
+task. What a GPU did is the mean of the host's samples while the cell trained.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kit.analysis.intervals import Interval
+from kit.analysis.measured_launch import measured_launches
+from kit.analysis.run_analysis import RunAnalysis
+from kit.analysis.summaries import CellSummary, ratios
+from scenarios.contract.result import Epoch
+
+GPU_SERIES = {
+    "gpu_use": r"gpu\d+_use",
+    "gpu_power_w": r"gpu\d+_power_w",
+    "gpu_temperature_c": r"gpu\d+_temperature_c",
+    "gpu_memory_gib": r"gpu\d+_memory_gib",
+}
+QUALITY: dict[str, Callable[[Epoch], float]] = {
+    "train_loss": lambda epoch: epoch.train_loss,
+    "train_accuracy": lambda epoch: epoch.train_accuracy,
+    "test_loss": lambda epoch: epoch.test_loss,
+    "test_accuracy": lambda epoch: epoch.test_accuracy,
+}
+
+
+@dataclass(frozen=True)
+class StudyValue:
+    """A measured value. low, high: ends of its 95 % interval over launches, None if there is none.
+
+    projected: computed from the steady speed, because fewer whole epochs were trained. epochs: the number after which
+    an accuracy or loss was measured, if it is smaller than that of the study; else None.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    projected: bool = False
+    epochs: int | None = None
+
+
+class StudyValues:
+    """The values of the cells of one run."""
+
+    def __init__(self, analysis: RunAnalysis) -> None:
+        self._analysis = analysis
+        self._speedups = {
+            ratio.numerator.key: ratio
+            for ratio in ratios(analysis.cells, analysis.run.records)
+            if ratio.kind == "device"
+        }
+
+    def find(self, summary: CellSummary, measure: str, epochs: int, epoch: int | None = None) -> StudyValue | None:
+        """Return the value of a measure of a cell, or None if it was not measured.
+
+        epochs: those of the study. epoch: number of the epoch that is asked for, from 1; None for the end.
+        """
+        if not summary.launches:
+            return None
+        if measure in QUALITY or measure == "best_accuracy":
+            return None if summary.synthetic else self._quality(summary, measure, epochs, epoch)
+        if measure in GPU_SERIES:
+            return self._gpu(summary, GPU_SERIES[measure])
+        if measure == "speedup":
+            ratio = self._speedups.get(summary.key)
+            return _with_interval(ratio.ratio, ratio.interval) if ratio else None
+        if measure == "cpu_use":
+            cores = summary.cpu_cores
+            return None if cores is None else StudyValue(cores / self._analysis.run.machine.cpus)
+        return self._speed(summary, measure, epochs, epoch)
+
+    def curve(self, summary: CellSummary) -> list[Epoch]:
+        """Return the whole epochs of the first ok launch of a cell."""
+        first = next(record for record in self._analysis.run.by_cell[summary.key] if record.ok)
+        assert first.result
+        assert first.result.training
+        return first.result.training.epochs
+
+    def _speed(self, summary: CellSummary, measure: str, epochs: int, epoch: int | None) -> StudyValue | None:
+        if summary.images_per_s is None or summary.epoch_s is None:
+            return None
+        curve = self.curve(summary)
+        if measure == "images_per_s":
+            return _with_interval(summary.images_per_s, summary.interval)
+        if measure == "step_ms":
+            return _of_speed(1000 * summary.cell.batch / summary.images_per_s, summary.interval)
+        if epoch is not None:
+            return StudyValue(curve[epoch - 1].seconds) if epoch <= len(curve) else None
+        if measure == "training_s" and len(curve) >= epochs:
+            return StudyValue(sum(each.seconds for each in curve[:epochs]))
+        count = 1 if measure == "epoch_s" else epochs
+        projected = summary.projected or measure == "training_s"
+        found = _of_speed(count * summary.epoch_s, summary.interval)
+        return StudyValue(found.value, found.low, found.high, projected)
+
+    def _quality(self, summary: CellSummary, measure: str, epochs: int, epoch: int | None) -> StudyValue | None:
+        curve = self.curve(summary)[:epochs]
+        if not curve:
+            return None
+        early = len(curve) if len(curve) < epochs else None
+        if measure == "best_accuracy":
+            return StudyValue(max(each.test_accuracy for each in curve), epochs=early)
+        if epoch is not None and epoch < epochs:
+            return StudyValue(QUALITY[measure](curve[epoch - 1])) if epoch <= len(curve) else None
+        return StudyValue(QUALITY[measure](curve[-1]), epochs=early)
+
+    def _gpu(self, summary: CellSummary, pattern: str) -> StudyValue | None:
+        launches = measured_launches([r for r in self._analysis.run.by_cell[summary.key] if r.ok])
+        means = [statistics.fmean(samples) for launch in launches if (samples := launch.training_samples(pattern))]
+        return StudyValue(statistics.median(means)) if means else None
+
+
+def _with_interval(value: float, interval: Interval | None) -> StudyValue:
+    return StudyValue(value, interval.low, interval.high) if interval else StudyValue(value)
+
+
+def _of_speed(seconds: float, interval: Interval | None) -> StudyValue:
+    """Return a time. interval: of the speed that it was computed from."""
+    if interval is None:
+        return StudyValue(seconds)
+    return StudyValue(seconds, seconds * interval.estimate / interval.high, seconds * interval.estimate / interval.low)

@@ -1,0 +1,168 @@
+"""Define the files of `scenarios/studies`: one TOML file per published study.
+
+A study is a selection of cells, the tables and charts of a publication, and its figures. `kit.planning.studies` reads
+and checks the files.
+"""
+
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+
+from kit.model.plan import MAX_EPOCHS
+from kit.planning.selection import DEFAULT_VARIANT
+from kit.planning.study_measures import MEASURES, Need
+from scenarios.contract.cell import Device, Lane
+
+Kind = Literal["table", "bars", "dots", "lines", "curves", "heat", "causes", "gpu", "devices", "note"]
+Axis = Literal["batch", "workers", "hidden_layers"]
+Conclusion = Literal["speedup", "flattening", "overfitting", "accuracy"]
+Text = Annotated[str, Field(min_length=1)]
+Epochs = Annotated[int, Field(ge=1, le=MAX_EPOCHS)]
+Number = float | Annotated[list[float], Field(min_length=2, max_length=2)]  # a list: from, to
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+WITH_MEASURES = ("table", "bars", "dots", "lines", "heat")  # kinds of parts that need `measures`
+CURVES = ("train_loss", "test_loss", "train_accuracy", "test_accuracy", "best_accuracy")  # measures of `curves`
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class StudyCells(_Strict):
+    """A selection of cells of one scenario.
+
+    variants: `default` is the scenario itself. frameworks, devices: empty for all. batch, workers, hidden_layers: the
+    values of a sweep; empty for the scenario's and the framework's. epochs: of the full profile, if the study trains
+    another number than the scenario has.
+    """
+
+    scenario: str
+    variants: Annotated[list[str], Field(min_length=1)] = [DEFAULT_VARIANT]
+    frameworks: list[str] = []
+    devices: list[Device] = []
+    lanes: Annotated[list[Lane], Field(min_length=1)] = ["stock"]
+    batch: list[PositiveInt] = []
+    workers: list[PositiveInt] = []
+    hidden_layers: list[PositiveInt] = []
+    epochs: Epochs | None = None
+
+
+class StudyPart(_Strict):
+    """A table or chart.
+
+    kind: see `KINDS`. cells: names of the study's selections that it shows; empty for all. measures: see MEASURES; one
+    table column, or one chart, each. x, y: the varied fields on the axes. published: show the published figures of
+    these measures, too. text, command: what a `note` says instead of showing a measurement.
+    """
+
+    kind: Kind
+    title: Text
+    cells: list[str] = []
+    measures: list[str] = []
+    x: Axis | None = None
+    y: Axis | None = None
+    published: bool = False
+    text: str = ""
+    command: str = ""
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Return the measures that the part shows."""
+        return CURVES if self.kind == "curves" else tuple(self.measures)
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """Return what a run must have to fill the whole part. Nothing for a note."""
+        if self.kind == "note":
+            return ()
+        needs = {MEASURES[name].need for name in self.shown} | ({"gpu"} if self.kind == "gpu" else set())
+        return tuple(need for need in get_args(Need) if need in (needs or {"speed"}))
+
+    @model_validator(mode="after")
+    def _has_what_its_kind_needs(self) -> Self:
+        wanted = {
+            "measures": self.kind in WITH_MEASURES,
+            "x": self.kind in {"lines", "heat"},
+            "y": self.kind == "heat",
+            "text": self.kind == "note",
+        }
+        for name, needed in wanted.items():
+            if bool(getattr(self, name)) != needed:
+                raise ValueError(f"a part of kind {self.kind} {'needs' if needed else 'has no'} {name}")
+        return self
+
+
+class PublishedFigures(_Strict):
+    """One figure of the publication, or several over a varied field.
+
+    measure: see MEASURES. scenario, variant, device, devices, batch, workers, hidden_layers: of the cell. A device that
+    is left out means that the study does not name it, or that the measure compares both. A missing batch is the
+    scenario's. epoch: number of the epoch, from 1, or None for the end of the training. over, values: the field that
+    varies, and the figure for each of its values; instead of `value`. A figure is a number, or the two ends of a range.
+    hardware: if it is not that of the study.
+    """
+
+    measure: str
+    scenario: str
+    variant: str = DEFAULT_VARIANT
+    device: Device | None = None
+    devices: PositiveInt = 1
+    batch: PositiveInt | None = None
+    workers: PositiveInt | None = None
+    hidden_layers: PositiveInt | None = None
+    epoch: PositiveInt | None = None
+    value: Number | None = None
+    over: Axis | Literal["epoch", "variant"] | None = None
+    values: Annotated[dict[str, Number], Field(min_length=1)] | None = None
+    hardware: str = ""
+
+    @model_validator(mode="after")
+    def _has_one_form(self) -> Self:
+        if (self.value is None) == (self.values is None) or (self.values is None) != (self.over is None):
+            raise ValueError("a published figure has either `value`, or `over` and `values`")
+        if self.over not in {None, "variant"}:
+            for name in self.values or {}:
+                if not (name.isascii() and name.isdigit() and int(name)):
+                    raise ValueError(f"values has {name!r}, but {self.over} is a number of at least 1")
+        return self
+
+
+class Hardware(_Strict):
+    """The hardware of the published figures, by device."""
+
+    cpu: Text
+    cuda: Text
+
+
+class StudyFile(_Strict):
+    """The content of a study's file.
+
+    question: what the authors asked. conclusion: kind of the answer, computed from the measurements. source: where the
+    figures come from. software: of the study, with its age. time_includes_evaluation: whether published times include
+    the evaluation after each epoch; None if that is unknown, or if there is none. differs: what else differs from the
+    publication. choices: what the publication leaves open and the kit chose. cells: selections by name.
+    """
+
+    title: Text
+    question: Text
+    conclusion: Conclusion
+    source: Text
+    software: Text
+    time_includes_evaluation: bool | None = None
+    hardware: Hardware
+    differs: list[Text] = []
+    choices: list[Text] = []
+    cells: Annotated[dict[str, StudyCells], Field(min_length=1)]
+    parts: Annotated[list[StudyPart], Field(min_length=1)]
+    published: list[PublishedFigures] = []
+
+    @property
+    def differences(self) -> list[str]:
+        """Return how the kit's measurements differ from the publication, in sentences."""
+        included = {
+            True: ["Published times include the evaluation after each epoch. Times here are of the training alone."],
+            False: ["Times are of the training alone, as published."],
+            None: [],
+        }
+        return [*included[self.time_includes_evaluation], *self.differs]

@@ -1,0 +1,149 @@
+"""Make the chapter of a study: its answer, its tables and charts, and what was not run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kit.analysis.gpu_answer import missing_gpu
+from kit.analysis.study_values import StudyValues
+from kit.planning.studies import Study
+from kit.planning.study_files import Kind
+from kit.report.elements import Table
+from kit.report.section import ReportInput
+from kit.report.studies.answers import answer
+from kit.report.studies.charts import learning_charts, sweep_charts
+from kit.report.studies.heat import heat_maps
+from kit.report.studies.part_source import PartSource
+from kit.report.studies.strips import study_rows
+from kit.report.studies.tables import causes_table, devices_table, figures_tables, gpu_table
+
+
+@dataclass(frozen=True)
+class Lack:
+    """What a part lacks, and the command that measures it, or ""."""
+
+    text: str
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table or chart of the chapter. form: which macro draws the content, or "" if there is none.
+
+    figures: the same values as tables, for charts.
+    """
+
+    title: str
+    form: str
+    content: Any
+    lacks: tuple[Lack, ...]
+    figures: tuple[Table, ...] = ()
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """The content of a chapter.
+
+    heading: the answer. legend: the measured frameworks. missing: what the shown parts lack. facts: label and text of
+    what a reader must know of the study.
+    """
+
+    heading: str
+    title: str
+    legend: tuple[str, ...]
+    missing: tuple[Lack, ...]
+    parts: tuple[Shown, ...]
+    facts: tuple[tuple[str, str], ...]
+    differs: tuple[str, ...]
+    choices: tuple[str, ...]
+
+
+# Kind of a part to the form of its content, and the function that makes it.
+MAKERS: Mapping[Kind, tuple[str, Callable[[PartSource], Any]]] = {
+    "table": ("table", figures_tables),
+    "bars": ("rows", study_rows),
+    "dots": ("rows", study_rows),
+    "lines": ("charts", sweep_charts),
+    "curves": ("charts", learning_charts),
+    "heat": ("heat", heat_maps),
+    "causes": ("table", causes_table),
+    "gpu": ("table", gpu_table),
+    "devices": ("table", devices_table),
+}
+CHARTED = ("bars", "dots", "lines", "heat")  # kinds whose values can also stand in a table
+
+
+def make_chapter(source: ReportInput, study: Study) -> Chapter:
+    """Return the chapter of a study."""
+    values, file = StudyValues(source.analysis), study.file
+    parts = [_shown(PartSource(source, study, part, values)) for part in file.parts]
+    missing = {lack.text: lack for shown in parts if shown.form for lack in shown.lacks}
+    return Chapter(
+        heading=answer(source, study, values),
+        title=file.title,
+        legend=tuple(source.frameworks),
+        missing=tuple(missing.values()),
+        parts=tuple(parts),
+        facts=(
+            ("Published", file.source),
+            ("Software", f"{file.software}."),
+            ("Hardware", f"CPU: {file.hardware.cpu}. GPU: {file.hardware.cuda}."),
+        ),
+        differs=tuple(file.differences),
+        choices=tuple(file.choices),
+    )
+
+
+def _shown(part: PartSource) -> Shown:
+    of = part.part
+    if of.kind == "note":
+        return Shown(of.title, "", None, (Lack(of.text, of.command),))
+    form, make = MAKERS[of.kind]
+    content = make(part) or None
+    return Shown(
+        title=of.title,
+        form=form if content is not None else "",
+        content=content,
+        lacks=_lacks(part, empty=content is None),
+        figures=figures_tables(part) if content is not None and of.kind in CHARTED else (),
+    )
+
+
+def _lacks(part: PartSource, *, empty: bool) -> tuple[Lack, ...]:
+    """Return what keeps a part from being complete. empty: whether it has nothing to show."""
+    devices = {summary.cell.device for summary in part.summaries}
+    own = [place for place in part.study.places_of(part.part) if place.device in devices or place.device == "cpu"]
+    missing = [place for place in own if not any(part.summary(place, one) for one in part.series)]
+    found = [*_quality_lacks(part)]
+    if "cuda" not in devices and any(place.device == "cuda" for place in part.places):
+        why = missing_gpu(part.source.analysis, part.source.measured).removesuffix(".")
+        found.append(Lack(f"Not measured on a GPU: {why}.", _command(part, "--device cuda")))
+    if missing and len(missing) == len(own):
+        found.append(Lack("No cell of this part was measured.", _command(part)))
+    elif missing:
+        found.append(Lack(f"Not measured: {', '.join(map(part.label, missing))}.", _command(part)))
+    if several := sorted({place.devices for place in part.places if place.devices > 1}):
+        found.append(Lack(f"kit cannot measure {' or '.join(map(str, several))} GPUs. Their figures are published."))
+    if empty and not found:
+        found.append(
+            Lack("The profile of the run does not measure this part.", f"{part.study.command} --profile quick")
+        )
+    return tuple(found)
+
+
+def _quality_lacks(part: PartSource) -> Iterator[Lack]:
+    """Yield why accuracies and losses are missing."""
+    if "epochs" not in part.part.needs or not part.summaries:
+        return
+    if not any(part.values.curve(summary) for summary in part.summaries):
+        yield Lack("Accuracies and learning curves need whole epochs.", f"{part.study.command} --profile full")
+    elif all(summary.synthetic for summary in part.summaries):
+        yield Lack("The data are synthetic, so accuracies say nothing about the published ones.")
+
+
+def _command(part: PartSource, *more: str) -> str:
+    """Return the command that measures the part in the profile of the run, or in the full one if it needs epochs."""
+    profile = "full" if "epochs" in part.part.needs else part.source.run.plan.profile
+    return " ".join([part.study.command, *more, *([] if profile == "quick" else ["--profile", profile])])

@@ -1,0 +1,161 @@
+"""Make the line charts of a study: measures over a varied field, and learning curves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kit.analysis.overfitting import overfitting_epoch
+from kit.analysis.study_values import QUALITY
+from kit.analysis.sweeps import GAIN, Curve, curves, value_words
+from kit.model.formatting import format_percent as percent
+from kit.planning.study_measures import MEASURES
+from kit.report.line_charts import LineChart, Series, Spot, line_chart, value_chart
+from kit.report.marks import SHAPES, sort_key
+from kit.report.rows import configuration_words
+from kit.report.sections.sweeps import AXES
+from kit.report.studies.part_source import PartSource, SeriesKey
+from scenarios.contract.cell import Cell
+
+TRIANGLE, DIAMOND, SQUARE = SHAPES[3], SHAPES[1], SHAPES[2]  # of published figures
+OUTLINES = (TRIANGLE, SQUARE, DIAMOND)  # for one device, two, and more
+# Kind of a chart of learning curves to its measures: validation, training.
+LEARNING = {"Loss": ("test_loss", "train_loss"), "Accuracy": ("test_accuracy", "train_accuracy")}
+
+
+@dataclass(frozen=True)
+class StudyCharts:
+    """Line charts. findings: what they mark, one sentence each."""
+
+    charts: tuple[LineChart, ...]
+    findings: tuple[str, ...]
+
+
+def sweep_charts(part: PartSource) -> StudyCharts | None:
+    """Return one chart for each measure, network and kind of device over the varied field, or None without values."""
+    charts, findings = [], []
+    for measure in part.part.measures:
+        groups: dict[tuple[str, str], list[Cell]] = {}
+        for place in part.places:
+            groups.setdefault((place.label, place.device), []).append(place)
+        for (label, device), places in groups.items():
+            series = [*_measured(part, measure, places), *_published(part, measure, places)]
+            if not any(one.framework for one in series):
+                continue
+            grows = MEASURES[measure].speed and part.part.x != "hidden_layers"  # more layers never train faster
+            spots = _flattening(part, label, device) if grows else []
+            charts.append(_sweep_chart(part, measure, places[0], series, spots))
+            findings += [spot.text for spot in spots]
+    return StudyCharts(tuple(charts), tuple(dict.fromkeys(findings))) if charts else None
+
+
+def _sweep_chart(
+    part: PartSource, measure: str, place: Cell, series: Sequence[Series], spots: Sequence[Spot]
+) -> LineChart:
+    of, x = MEASURES[measure], part.part.x
+    assert x
+    device = "GPU" if place.device == "cuda" else configuration_words(place)
+    several = len({other.label for other in part.places}) > 1
+    title = f"{of.title}, {device}" + f", {part.variant(place)}" * several
+    return value_chart(title, AXES[x], series, of.text, doubling=x != "hidden_layers", zero=of.speed, spots=spots)
+
+
+def _measured(part: PartSource, measure: str, places: Sequence[Cell]) -> list[Series]:
+    found = []
+    for one in part.series:
+        values = ((_x(part, place), part.value(place, one, measure)) for place in places)
+        points = sorted((x, value.value) for x, value in values if x is not None and value)
+        if points:
+            found.append(Series(one.title, points, one.framework, device="cuda"))  # filled: measured here
+    return found
+
+
+def _published(part: PartSource, measure: str, places: Sequence[Cell]) -> list[Series]:
+    found = []
+    for devices in sorted({place.devices for place in places}):
+        own = [place for place in places if place.devices == devices]
+        figures = [(_x(part, place), figure) for place in own for figure in part.figures_at(measure, place)]
+        points = sorted((x, figure.value) for x, figure in figures if x is not None)
+        if points:
+            hardware = next((figure.hardware for _, figure in figures if figure.hardware), "")
+            name = f"published: {hardware}" if hardware else "published"
+            outline = OUTLINES[min(devices, len(OUTLINES)) - 1]
+            found.append(Series(name, points, dash=devices - 1, outline=outline))
+    return found
+
+
+def _x(part: PartSource, place: Cell) -> float | None:
+    assert part.part.x
+    return part.x_of(place, part.part.x)
+
+
+def _flattening(part: PartSource, label: str, device: str) -> list[Spot]:
+    """Return where the curve of each series flattens."""
+    own = [s for s in part.summaries if (s.cell.label, s.cell.device) == (label, device)]
+    assert part.part.x
+    found = curves(own, part.source.run.records, part.source.analysis.scenarios, part.part.x)
+    return [_spot(part, curve) for curve in sorted(found, key=lambda curve: sort_key(curve.cells[0].cell.framework))]
+
+
+def _spot(part: PartSource, curve: Curve) -> Spot:
+    flat, cell = curve.flattening, curve.cells[0].cell
+    name = f"{part.source.framework_title(cell.framework)}, {configuration_words(cell)}"
+    low, high = flat.earliest or flat.value, flat.latest or flat.value
+    known = "single launches, so without an interval"
+    if flat.earliest:
+        known = f"95 % interval: {low}" + f" to {high}" * (low != high)
+    at = value_words(curve.field, flat.value)
+    if flat.value == curve.values[-1]:
+        text = f"{name}: not flat up to {at} ({known})."
+    else:
+        text = f"{name}: flat from {at} on, where each further step gains less than {percent(GAIN)} ({known})."
+    return Spot(flat.value, low, high, text, cell.framework)
+
+
+def learning_charts(part: PartSource) -> StudyCharts | None:
+    """Return the learning curves of each place: loss and accuracy, with the epoch at which overfitting begins."""
+    charts, findings = [], []
+    for place in part.places:
+        cells = [(one, summary) for one in part.series if (summary := part.summary(place, one))]
+        trained = [(one, s, part.values.curve(s)) for one, s in cells if len(part.values.curve(s)) > 1]
+        if not trained:
+            continue
+        spots = [
+            spot for one, s, curve in trained if (spot := _overfitting(part, place, one, [e.test_loss for e in curve]))
+        ]
+        findings += [spot.text for spot in spots]
+        real = [s for _, s, _ in trained if not s.synthetic]
+        for kind, measures in LEARNING.items():
+            series = [
+                Series(f"{one.title}, {words}", [(e.index, QUALITY[measure](e)) for e in curve], one.framework, dash)
+                for one, _, curve in trained
+                for dash, (words, measure) in enumerate(zip(("validation", "training"), measures, strict=True))
+            ]
+            series += _published_epochs(part, place, measures) if real else []
+            title = f"{kind}, {part.label(place)}" + ", synthetic data" * (not real)
+            charts.append(line_chart(title, "epochs", series, MEASURES[measures[0]].text, zero=False, spots=spots))
+    return StudyCharts(tuple(charts), tuple(findings)) if charts else None
+
+
+def _published_epochs(part: PartSource, place: Cell, measures: tuple[str, str]) -> list[Series]:
+    """Return the published values of single epochs. measures: of validation and of training."""
+    found = []
+    for words, outline, names in (
+        ("validation", TRIANGLE, [measures[0], *["best_accuracy"] * (measures[0] == "test_accuracy")]),
+        ("training", DIAMOND, [measures[1]]),
+    ):
+        figures = [f for name in names for f in part.figures_at(name, place)]
+        points = sorted((f.epoch or part.places[place], f.value) for f in figures)
+        if points:
+            found.append(Series(f"published, {words}", points, outline=outline, alone=True))
+    return found
+
+
+def _overfitting(part: PartSource, place: Cell, one: SeriesKey, losses: Sequence[float]) -> Spot | None:
+    epoch, name = overfitting_epoch(losses), f"{one.title}, {part.label(place)}"
+    if epoch is None:
+        return None
+    text = (
+        f"{name}: overfitting begins after epoch {epoch}, with the lowest validation loss of {losses[epoch - 1]:.4g}."
+    )
+    return Spot(epoch, epoch, epoch, text, one.framework)

@@ -1,0 +1,149 @@
+"""Define what the tables and charts of one part of a study are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from kit.analysis.study_values import StudyValue, StudyValues
+from kit.analysis.summaries import CellSummary
+from kit.analysis.sweeps import FIELDS, Field, value_of, value_words
+from kit.planning.selection import DEFAULT_VARIANT
+from kit.planning.studies import Study
+from kit.planning.study_cells import place_of
+from kit.planning.study_figures import Figure
+from kit.planning.study_files import Axis, StudyPart
+from kit.planning.study_measures import MEASURES, StudyMeasure
+from kit.report.marks import sort_key
+from kit.report.rows import configuration_words
+from kit.report.section import ReportInput
+from scenarios.contract.cell import Cell, Lane, Precision
+
+
+@dataclass(frozen=True)
+class SeriesKey:
+    """What is compared with the published figures: one framework in one lane and precision, with its title."""
+
+    framework: str
+    lane: Lane
+    precision: Precision
+    title: str
+
+
+@dataclass(frozen=True)
+class PartSource:
+    """One part of a study with what a run measured of it."""
+
+    source: ReportInput
+    study: Study
+    part: StudyPart
+    values: StudyValues
+
+    @cached_property
+    def places(self) -> dict[Cell, int]:
+        """Return the places of the part with their epochs, and those that only the publication has (several GPUs)."""
+        own = dict(self.study.places_of(self.part))
+        for figure in self.figures:
+            near = next((count for place, count in own.items() if figure.is_near(place)), None)
+            if figure.named and near is not None and figure.place.device in {p.device for p in own}:
+                own.setdefault(figure.place, near)
+        return own
+
+    @cached_property
+    def figures(self) -> list[Figure]:
+        """Return the published figures that the part shows."""
+        own = self.study.places_of(self.part)
+        shown = self.part.shown if self.part.published else ()
+        return [figure for measure in shown for figure in self.study.published(measure, own)]
+
+    @cached_property
+    def summaries(self) -> list[CellSummary]:
+        """Return the measured cells of the part."""
+        return [summary for summary in self.source.measured if place_of(summary.cell) in self.places]
+
+    @cached_property
+    def series(self) -> list[SeriesKey]:
+        """Return the series that were measured, in the fixed order of the frameworks."""
+        found = {}
+        for summary in self.summaries:
+            cell = summary.cell
+            words = [cell.lane] * (cell.lane != "stock") + [cell.precision] * (cell.precision != "fp32")
+            title = " ".join([self.source.framework_title(cell.framework), *words])
+            found[cell.framework, cell.lane, cell.precision] = SeriesKey(
+                cell.framework, cell.lane, cell.precision, title
+            )
+        return [found[key] for key in sorted(found, key=lambda key: (sort_key(key[0]), key[1:]))]
+
+    def measured_at(self, measure: str) -> list[Cell]:
+        """Return the places at which a measure is defined. What a GPU does is defined only where one trains."""
+        on_gpu = MEASURES[measure].need == "gpu"
+        return [place for place in self.places if place.device == "cuda" or not on_gpu]
+
+    def figures_at(self, measure: str, place: Cell) -> list[Figure]:
+        """Return the published figures of a measure at a place."""
+        return [figure for figure in self.figures if figure.measure == measure and figure.is_at(place)]
+
+    def summary(self, place: Cell, series: SeriesKey) -> CellSummary | None:
+        """Return the cell of a series at a place, or None if it was not measured."""
+        return self._by_cell.get(
+            replace(place, framework=series.framework, lane=series.lane, precision=series.precision)
+        )
+
+    @cached_property
+    def _by_cell(self) -> dict[Cell, CellSummary]:
+        return {summary.cell: summary for summary in self.summaries}
+
+    def value(self, place: Cell, series: SeriesKey, measure: str, epoch: int | None = None) -> StudyValue | None:
+        """Return the value of a series at a place, or None if it was not measured."""
+        summary = self.summary(place, series)
+        return self.values.find(summary, measure, self.places[place], epoch) if summary else None
+
+    def has_values(self, measure: str) -> bool:
+        """Return whether a measure was measured at a place of the part."""
+        return any(self.value(place, one, measure) for place in self.measured_at(measure) for one in self.series)
+
+    def x_of(self, place: Cell, axis: Axis) -> int | None:
+        """Return the value of a varied field at a place."""
+        return value_of(place, axis, self.source.analysis.scenarios)
+
+    def variant(self, place: Cell) -> str:
+        """Return what distinguishes a place's network: its variant, or its title if scenarios differ."""
+        several = len({other.scenario for other in self.places}) > 1
+        return self.network(place) if several else place.variant or DEFAULT_VARIANT
+
+    def network(self, place: Cell) -> str:
+        """Return the title of a place's network, without a number of hidden layers."""
+        scenario = self.source.analysis.scenarios.get(place.scenario, {}).get(place.variant)
+        return scenario.title if scenario else place.label
+
+    def label(self, place: Cell, *, without: Sequence[str] = ()) -> str:
+        """Return what distinguishes a place from the other places of the part.
+
+        without: fields that the chart shows on an axis.
+        """
+        parts = []
+        if len({other.label for other in self.places}) > 1:
+            parts.append(self.variant(place))
+        if "device" not in without:
+            parts.append(configuration_words(place))
+        parts += [value_words(f, self.x_of(place, f)) for f in FIELDS if f in self.varied and f not in without]
+        return " · ".join(parts)
+
+    @cached_property
+    def varied(self) -> list[Field]:
+        """Return the fields that vary among the places of a network."""
+        return [
+            field
+            for field in FIELDS
+            if len({(place.label, getattr(place, field)) for place in self.places})
+            > len({place.label for place in self.places})
+        ]
+
+
+def value_text(measure: StudyMeasure, value: StudyValue | None, missing: str = "–") -> str:
+    """Return a measured value for people: `≈` if it is projected, and after how many epochs if these are too few."""
+    if value is None:
+        return missing
+    words = f"{'≈ ' * value.projected}{measure.text(value.value)}"
+    return f"{words} after {value.epochs} epochs" if value.epochs else words

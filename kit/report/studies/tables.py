@@ -1,0 +1,134 @@
+"""Make the tables of a study: published, here and ratio; causes; devices; and the state of the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kit.planning.study_figures import Figure
+from kit.planning.study_measures import MEASURES
+from kit.report import text
+from kit.report.elements import Table
+from kit.report.studies.part_source import PartSource, value_text
+from scenarios.contract.cell import Cell
+
+FEW_PLACES = 4  # CPU and GPU of two networks
+GPU_MEASURES = ("gpu_use", "gpu_power_w", "gpu_temperature_c", "gpu_memory_gib")
+
+
+def figures_tables(part: PartSource) -> tuple[Table, ...]:
+    """Return tables with one row for each place and published figure, or nothing if nothing was measured.
+
+    Each series has two columns: the value, and its ratio to the published one. With few places, all measures stand in
+    one table.
+    """
+    measures = [measure for measure in part.part.measures if part.has_values(measure) or part.figures]
+    if not any(part.has_values(measure) for measure in measures):
+        return ()
+    together = len(part.places) <= FEW_PLACES
+    groups = [measures] if together else [[measure] for measure in measures if part.has_values(measure)]
+    return tuple(_figures_table(part, group, named=together and len(measures) > 1) for group in groups)
+
+
+def _figures_table(part: PartSource, measures: Sequence[str], *, named: bool) -> Table:
+    """Return one table. named: whether each row names its measure."""
+    rows = []
+    for measure in measures:
+        for place in part.measured_at(measure):
+            figures: list[Figure | None] = [*part.figures_at(measure, place)]
+            rows += [_row(part, measure, place, figure, named=named) for figure in figures or [None]]
+    published = ["Published"] if part.figures else []
+    own = [header for one in part.series for header in (one.title, *(["ratio"] if part.figures else []))]
+    return Table(
+        caption=part.part.title if named else MEASURES[measures[0]].title,
+        headers=("", *published, *own),
+        rows=tuple(rows),
+        numeric=tuple(range(1, 1 + len(published) + len(own))),
+    ).limited()
+
+
+def _row(part: PartSource, measure: str, place: Cell, figure: Figure | None, *, named: bool) -> tuple[str, ...]:
+    of = MEASURES[measure]
+    epoch = figure.epoch if figure and measure != "best_accuracy" else None
+    label = [of.title] * named
+    label += [part.label(place)] if len(part.measured_at(measure)) > 1 or not label else []
+    label += [f"epoch {epoch}"] if epoch and epoch < part.places[place] else []
+    cells = []
+    if part.figures:
+        cells.append(published_text(figure) if figure else text.MISSING)
+    for one in part.series:
+        value = part.value(place, one, measure, epoch)
+        cells.append(value_text(of, value))
+        if part.figures:
+            cells.append(ratio_text(value.value / figure.value) if value and figure and figure.value else text.MISSING)
+    return (" · ".join(label), *cells)
+
+
+def published_text(figure: Figure) -> str:
+    """Return a published figure with its hardware, if the study names it."""
+    exact = MEASURES[figure.measure].exact(figure.low, figure.high)
+    named = figure.hardware and "not named" not in figure.hardware
+    return f"{exact} ({figure.hardware})" if named else exact
+
+
+def ratio_text(ratio: float) -> str:
+    """Return what was measured divided by what was published, with three digits near 1, where they decide."""
+    return f"{text.factor(ratio)}×"
+
+
+def causes_table(part: PartSource) -> tuple[Table, ...]:
+    """Return what limits each measured cell, with the evidence, or nothing if no cell has a diagnosis."""
+    found = {diagnosis.key: diagnosis for diagnosis in part.source.analysis.diagnoses}
+    rows = []
+    for place in part.places:
+        for one in part.series:
+            summary = part.summary(place, one)
+            if summary and (diagnosis := found.get(summary.key)):
+                label = diagnosis.label[:1].upper() + diagnosis.label[1:]
+                rows.append((f"{one.title} · {part.label(place)}", label, diagnosis.evidence))
+    if not rows:
+        return ()
+    return (Table(("Cell", "Limited by", "Evidence"), tuple(rows), caption=part.part.title).limited(),)
+
+
+def devices_table(part: PartSource) -> tuple[Table, ...]:
+    """Return the devices and builds that the frameworks report, one row for each framework and device."""
+    rows: dict[tuple[str, str], tuple[str, ...]] = {}
+    for record, result in part.source.results:
+        evidence, cell = result.evidence, record.cell
+        if not (record.ok and evidence) or (cell.framework, cell.device) in rows:
+            continue
+        if cell not in {summary.cell for summary in part.summaries}:
+            continue
+        placement = evidence.placement
+        versions = ", ".join(f"{name} {version}" for name, version in sorted(evidence.versions.items()))
+        nodes = ", ".join(f"{count} on {name}" for name, count in placement.nodes.items())
+        tf32 = {True: "yes", False: "no", None: text.MISSING}[placement.tf32]
+        title = part.source.framework_title(cell.framework)
+        rows[cell.framework, cell.device] = (
+            f"{title} · {cell.device}",
+            f"{placement.device} ({placement.device_name})",
+            placement.provider,
+            nodes,
+            tf32,
+            versions,
+        )
+    if not rows:
+        return ()
+    headers = ("Framework", "Device of the outputs", "Provider", "Nodes or parameters", "TF32", "Versions and build")
+    return (Table(headers, tuple(rows[key] for key in sorted(rows)), caption=part.part.title),)
+
+
+def gpu_table(part: PartSource) -> tuple[Table, ...]:
+    """Return what the GPU did while each network trained, with driver and CUDA version, or nothing without samples."""
+    machine, rows = part.source.run.machine, []
+    for place in part.places:
+        for one in part.series:
+            values = [part.value(place, one, measure) for measure in GPU_MEASURES]
+            if place.device == "cuda" and any(values):
+                name = " · ".join(filter(None, [one.title, part.label(place, without=("device",))]))
+                texts = (value_text(MEASURES[m], value) for m, value in zip(GPU_MEASURES, values, strict=True))
+                rows.append((name, *texts, machine.driver or text.MISSING, machine.cuda_driver or text.MISSING))
+    if not rows:
+        return ()
+    headers = ("", "Busy", "Power", "Temperature", "Memory", "Driver", "Newest CUDA of the driver")
+    return (Table(headers, tuple(rows), caption=f"{part.part.title}: means of the samples", numeric=(1, 2, 3, 4)),)

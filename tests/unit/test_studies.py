@@ -1,0 +1,244 @@
+"""Test the files of the studies: their lines, their faults, and the plans and commands made from them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from itertools import zip_longest
+
+import pytest
+
+from kit import assets
+from kit.model.environment import EnvironmentKey
+from kit.model.errors import UsageError
+from kit.planning import catalog, studies
+from kit.planning.plan import Options, make_plan
+from kit.planning.selection import Selection
+from kit.planning.study_cells import place_of
+from kit.planning.toml_lines import line_of
+from kit.report.published import published_speeds
+from tests.command import Kit
+from tests.examples import cell
+
+SCENARIOS, FRAMEWORKS = catalog.scenarios(), catalog.frameworks()
+STUDIES = studies.load_all()
+FILE = assets.ROOT / "scenarios/studies/mnist-cpu-vs-gpu.toml"
+
+# The comment at the end of a line is the path to the value that begins there.
+LINES = '''
+title = """
+[not.a.table]
+"""  # -
+top = 1  # top
+[plain]  # plain
+"quoted key" = [  # plain/quoted key
+    1,
+    2,
+]
+dotted.name = "x = 1"  # plain/dotted/name
+inline = { a = 1, b = { c = 2 } }  # plain/inline/b/c
+[cells.one]  # cells/one
+# comment = 3
+batch = [1, 2]  # cells/one/batch/1
+[[parts]]  # parts/0
+kind = "table"  # parts/0/kind
+[[parts.rows]]  # parts/0/rows/0
+[[parts.rows]]  # parts/0/rows/1
+x = 1  # parts/0/rows/1/x
+[[parts]]  # parts/1/missing
+[parts.rows.deep]  # parts/1/rows/deep
+'''
+
+
+def test_the_line_of_each_value_is_found():
+    marked = [
+        (line, path)
+        for line, text in enumerate(LINES.splitlines(), 1)
+        if (path := text.partition("  # ")[2]) not in "-"
+    ]
+    assert len(marked) == 14
+    for line, path in marked:
+        keys = [int(key) if key.isdigit() else key for key in path.split("/")]
+        assert line_of(LINES, keys) == line, path
+    assert line_of(LINES, ["nowhere"]) == line_of(LINES, []) == 1
+
+
+def read(tmp_path, old, new, base=FILE):
+    text = base.read_text()
+    assert old in text
+    file = tmp_path / base.name
+    file.write_text(text.replace(old, new, 1))
+    return file, lambda: studies.read(file, SCENARIOS, FRAMEWORKS)
+
+
+BAD = [
+    ('scenario = "mnist-cnn"', 'scenario = "mnist"', "Unknown scenario 'mnist'.", "Did you mean 'mnist-cnn'?"),
+    ("[cells.network]", '[cells.network]\nvariants = ["x"]', "Unknown variant of mnist-cnn 'x'.", "from: default."),
+    ("[cells.network]", '[cells.network]\nframeworks = ["jax"]', "Unknown framework 'jax'.", "torch"),
+    ("[cells.network]", '[cells.network]\ndevices = ["tpu"]', "Unknown devices 'tpu'.", "cpu, cuda"),
+    ("[cells.network]", "[cells.network]\nsize = 3", "Unknown field 'size'.", "batch"),
+    ("[cells.network]", "[cells.network]\nbatch = [70000]", "batch must be between 1 and 60,000", "batch"),
+    ("[cells.network]", "[cells.network]\nworkers = [2]", "workers applies to scenarios that load photos", "workers"),
+    ("[cells.network]", "[cells.network]\nepochs = 0", "greater than or equal to 1 (is 0)", "Correct the file."),
+    ('kind = "bars"', 'kind = "pie"', "Unknown kind 'pie'.", "bars, causes, curves"),
+    ('measures = ["epoch_s"]', 'measures = ["epoch"]', "Unknown measure 'epoch'.", "Did you mean 'epoch_s'?"),
+    ('measures = ["epoch_s"]', 'measures = ["epoch_s"]\ncells = ["x"]', "Unknown selection of cells 'x'.", "network"),
+    ('measures = ["epoch_s"]', "", "A part of kind table needs measures.", "Correct the file."),
+    ('measures = ["epoch_s"]', 'measures = ["epoch_s"]\nx = "batch"', "has no x.", "Correct the file."),
+    (
+        'measures = ["epoch_s"]',
+        'measures = ["epoch_s"]\npublished = true',
+        "asks for published figures of epoch_s, but its cells have none.",
+        "are of: cpu_use, speedup, test_accuracy, training_s.",
+    ),
+    ("value = 1.00", 'value = "fast"', "value: Input should be a valid number", "Correct the file."),
+    ("value = 1.00", "", "either `value`, or `over` and `values`", "Correct the file."),
+    ("value = 1.00", 'over = "batch"\nvalues = { x = 1 }', "Values has 'x', but batch is a number", "Correct"),
+    ("value = 1.00", 'over = "variant"\nvalues = { x = 1 }', "Unknown variant of mnist-cnn 'x'.", "default"),
+    ("value = 0.404", "value = 0.404\nepoch = 3", "cpu_use has no value for a single epoch.", "epoch_s"),
+    ('device = "cuda"\nvalue = 352.21', 'device = "cpu"\nvalue = 3', "of training_s is there twice.", "Remove one"),
+    ('conclusion = "speedup"', 'conclusion = "slow"', "Unknown conclusion 'slow'.", "accuracy, flattening"),
+    ('question = "Does', '# question = "Does', "The field question is missing.", "Correct the file."),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message", "remedy"), BAD)
+def test_a_fault_is_reported_with_file_line_and_what_exists(tmp_path, old, new, message, remedy):
+    file, load = read(tmp_path, old, new)
+    with pytest.raises(UsageError) as error:
+        load()
+    assert error.value.exit_code == 2
+    found = re.fullmatch(rf"{re.escape(str(file))}, line (\d+): (.*)", error.value.message)
+    assert found, error.value.message
+    assert message in found[2]
+    assert remedy in error.value.remedy
+    # The line is one of those that were changed, or the head of the table around it.
+    lines, line = file.read_text().splitlines(), int(found[1])
+    pairs = zip_longest(lines, FILE.read_text().splitlines())
+    first = next(number for number, (now, before) in enumerate(pairs, 1) if now != before)
+    head = max((n for n, text in enumerate(lines[:first], 1) if text.startswith("[")), default=1)
+    assert line in {head, *range(first, first + new.count("\n") + 1)}
+
+
+def test_a_syntax_error_and_a_wrong_name_name_the_file(tmp_path, monkeypatch):
+    file, load = read(tmp_path, 'title = "A', "title = A")
+    with pytest.raises(UsageError, match=rf"{re.escape(str(file))}: .*line 1"):
+        load()
+    folder = tmp_path / "scenarios/studies"
+    folder.mkdir(parents=True)
+    (folder / "Bad name.toml").write_text("")
+    monkeypatch.setattr(assets, "ROOT", tmp_path)
+    with pytest.raises(UsageError, match="small letters, digits and hyphens"):
+        studies.load(SCENARIOS, FRAMEWORKS)
+
+
+def test_the_studies_have_all_published_figures():
+    counts = {name: len(study.figures) for name, study in STUDIES.items()}
+    assert counts == {
+        "catdog-depth": 20,
+        "cifar-epochs": 17,
+        "mlp-cpu-vs-gpu": 1,
+        "mnist-batch-sweep": 3 * 3 * 7,
+        "mnist-cpu-vs-gpu": 6,
+    }
+    ladder = [f.value for f in STUDIES["catdog-depth"].figures if f.measure == "best_accuracy"]
+    assert ladder == [0.80, 0.84, 0.90, 0.85, 0.94]
+    (two,) = [f for f in STUDIES["mnist-batch-sweep"].figures if f.place.devices == 2 and f.value == 14.67]
+    assert (two.measure, two.place.batch, two.hardware) == ("training_s", 2048, "2× Tesla P100")
+
+
+def test_a_gpu_without_a_published_speed_gets_it_from_the_speedup():
+    (deep,) = published_speeds(cell("catdog-cnn", device="cuda", variant="deep"), STUDIES, SCENARIOS)
+    assert (deep.images_per_s, deep.hardware) == (300, "Tesla V100")  # 3 images/s on the CPU, about 100 times that
+    assert not published_speeds(cell("catdog-cnn", device="cuda", variant="128"), {}, SCENARIOS)
+
+
+def plan(names, profile="full", known=STUDIES, epochs=None, **narrowed):
+    return make_plan(
+        Selection(studies=names, **narrowed),
+        Options("fake", profile=profile, epochs=epochs),
+        SCENARIOS,
+        FRAMEWORKS,
+        run="r",
+        created_at="2026-01-01T00:00:00+00:00",
+        studies=known,
+    )
+
+
+def test_the_plan_of_several_studies_has_each_cell_once_with_the_most_epochs():
+    made = plan(tuple(STUDIES))
+    cells = [launch.cell for launch in made.launches]
+    assert len(cells) == len(set(cells)) == 42 + 6 + 84 + 54 + 6
+    assert made.studies == list(STUDIES)
+    by_key = {launch.key: launch.epochs for launch in made.launches}
+    assert by_key["cifar-cnn/torch/cuda/stock/fp32/b32"] == 50
+    assert by_key["cifar-cnn/torch/cpu/stock/fp32/b32"] is None  # 15, as in the scenario
+    assert by_key["catdog-cnn+deep/torch/cpu/stock/fp32/b32"] == 1
+    own = STUDIES["cifar-epochs"]
+    longer = replace(
+        own,
+        file=own.file.model_copy(update={"cells": {"more": own.file.cells["gpu"].model_copy(update={"epochs": 60})}}),
+    )
+    for order in (("cifar-epochs", "longer"), ("longer", "cifar-epochs")):
+        both = plan(order, known={"cifar-epochs": own, "longer": longer})
+        assert len(both.launches) == 6
+        assert {x.epochs for x in both.launches if x.cell.device == "cuda"} == {60}
+
+
+def test_epochs_of_a_study_are_only_for_the_full_profile_and_options_override_them():
+    assert {launch.epochs for launch in plan(("cifar-epochs",), "quick").launches} == {None}
+    overridden = plan(("cifar-epochs",), epochs=2)
+    assert overridden.epochs == 2
+    assert {launch.epochs for launch in overridden.launches} == {None}
+
+
+def test_options_narrow_a_study():
+    made = plan(("mnist-cpu-vs-gpu",), frameworks=("torch",), devices=("cpu",), lanes=("tuned",))
+    assert [launch.key for launch in made.launches] == ["mnist-cnn/torch/cpu/tuned/fp32/b64"]
+    assert made.launches[0].named
+    assert place_of(made.launches[0].cell) in STUDIES["mnist-cpu-vs-gpu"].places["network"]
+    with pytest.raises(UsageError, match="Unknown framework 'jax'"):
+        plan(("mnist-cpu-vs-gpu",), frameworks=("jax",))
+    with pytest.raises(UsageError, match="Unknown study 'x'"):
+        plan(("x",))
+    only_cpu = {
+        "s": replace(
+            STUDIES["cifar-epochs"],
+            file=STUDIES["cifar-epochs"].file.model_copy(
+                update={"cells": {"cpu": STUDIES["cifar-epochs"].file.cells["cpu"]}}
+            ),
+        )
+    }
+    with pytest.raises(UsageError, match="have no cell with the selected names"):
+        plan(("s",), known=only_cpu, devices=("cuda",))
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--all", "--scenario=mnist-cnn", "--variant=deep", "--batch=3", "--workers=2", "--hidden-layers=2", "--against=r"],
+)
+@pytest.mark.parametrize("study", ["--study=mnist-cpu-vs-gpu", "--all-studies"])
+def test_options_that_contradict_a_study_are_refused(kit: Kit, engine, study, option):
+    refused = kit("plan", study, option)
+    assert refused.code == 2
+    assert f"so {option.partition('=')[0]} does not apply" in refused.err
+
+
+def test_the_commands_of_studies(kit: Kit, engine):
+    assert engine.name
+    key: EnvironmentKey = ("torch", "cuda")
+    assert key in engine.refused
+    assert kit("run", "--study", "mnist-cpu-vs-gpu", "--resume", "r").code == 2
+    assert kit("plan", "--all-studies", "--study", "cifar-epochs").code == 2
+    planned = json.loads(kit("plan", "--study", "mnist-cpu-vs-gpu", "--device", "cpu", "--json", "--rounds", "1").out)
+    assert len(planned["launches"]) == 3
+    listed = json.loads(kit("study", "list", "--json").out)
+    assert [entry["name"] for entry in listed] == list(STUDIES)
+    for name in STUDIES:
+        shown, data = kit("study", "show", name).out, json.loads(kit("study", "show", name, "--json").out)
+        assert STUDIES[name].file.question in shown
+        assert f"kit run --study {name}" in shown
+        assert len(data["published"]) == len(STUDIES[name].figures)
+        assert set(data["seconds"]["full"]) == {"cpu", "cuda"}
+    assert kit("study", "show", "nowhere").code == 2

@@ -1,0 +1,237 @@
+"""Test the chapters of the report about studies: all measured, partly, and nothing, also with a GPU."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from kit.analysis.accuracy_ladder import make_ladder
+from kit.analysis.overfitting import overfitting_epoch
+from kit.analysis.run_analysis import analyze_run
+from kit.analysis.study_speedup import judge_speedups
+from kit.analysis.study_values import StudyValue
+from kit.model.run import Run
+from kit.planning import catalog, studies
+from kit.report.render import render
+from kit.report.section import ReportInput
+from kit.report.sections import studies as section
+from kit.report.studies.chapter import Chapter, make_chapter
+from kit.report.view import make_view
+from tests.study_runs import BEST_EPOCH, FLAT_BATCH, study_run
+
+STUDIES, SCENARIOS = studies.load_all(), catalog.scenarios()
+TITLES = {name: framework.title for name, framework in catalog.frameworks().items()}
+BOTH = ("cpu", "cuda")
+
+
+def chapter(name: str, run: Run | None = None, **kinds) -> Chapter:
+    source = ReportInput(analyze_run(run or study_run(name, **kinds), SCENARIOS), TITLES, STUDIES)
+    return make_chapter(source, STUDIES[name])
+
+
+def part(of: Chapter, title: str):
+    (found,) = [part for part in of.parts if part.title.startswith(title)]
+    return found
+
+
+def texts(of: Chapter, title: str) -> dict[str, tuple[str, ...]]:
+    """Return the rows of the first table of a part, by their label."""
+    return {row[0]: row[1:] for row in part(of, title).content[0].rows}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_each_part_is_filled_by_a_full_run_on_both_devices_except_for_notes(name):
+    shown = chapter(name, devices=BOTH, epochs=True)
+    empty = [part.title for part in shown.parts if not part.form]
+    assert empty == [part.title for part in STUDIES[name].file.parts if part.kind == "note"]
+    assert not shown.heading.startswith("Not measured")
+    assert [lack.text for lack in shown.missing] == (
+        ["kit cannot measure 2 GPUs. Their figures are published."] if name == "mnist-batch-sweep" else []
+    )
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_quick_run_on_the_cpu_fills_what_needs_only_speed_and_names_the_commands_of_the_rest(name):
+    shown, file = chapter(name), STUDIES[name].file
+    for of, made in zip(file.parts, shown.parts, strict=True):
+        speed = of.kind not in {"note", "gpu", "curves"} and "speed" in of.needs
+        assert bool(made.form) == speed, made.title
+        commands = [lack.command for lack in made.lacks]
+        if not speed and of.kind != "note":
+            assert f"kit run --study {name} " in commands[0]
+            assert ("--profile full" in commands[0]) == ("epochs" in of.needs)
+            on_gpu = any(place.device == "cuda" for place in STUDIES[name].places_of(of))
+            assert any("--device cuda" in command for command in commands) == on_gpu
+    assert any("Not measured on a GPU" in lack.text for lack in shown.missing)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_run_without_a_result_has_only_gray_parts(name):
+    run = study_run(name)
+    nothing = chapter(name, replace(run, records=[]))
+    assert nothing.heading == "Not measured: no cell of the study has a result"
+    assert not any(part.form for part in nothing.parts)
+    assert all(part.lacks[0].command for part in nothing.parts if "photos" not in part.title)
+
+
+def test_published_and_measured_figures_stand_next_to_their_ratio():
+    shown = chapter("mnist-cpu-vs-gpu", devices=BOTH, epochs=True)
+    rows = texts(shown, "The study's figures")
+    torch_s = 5 * 60_000 / 900  # 5 epochs at 900 images/s
+    *_, here, ratio = rows["Training time · CPU"]
+    assert rows["Training time · CPU"][0] == "350.68 s"
+    assert float(here.removesuffix(" s")) == pytest.approx(torch_s, rel=0.01)
+    assert float(ratio.removesuffix("×")) == pytest.approx(torch_s / 350.68, rel=0.01)
+    assert rows["GPU over CPU"] == ("1×", *("12.0×", "12×") * 3)
+    assert rows["CPU utilization · CPU"][0] == "40.4 %"
+    assert shown.heading.startswith("The GPU trains at 12× the speed of the CPU (published: 1×)")
+
+
+def test_times_are_projected_until_the_epochs_are_trained():
+    quick = texts(chapter("cifar-epochs"), "Time")
+    full = texts(chapter("cifar-epochs", devices=BOTH, epochs=True), "Time")
+    assert all(value.startswith("≈ ") for value in quick["Training time · CPU"][1::2])
+    assert not any("≈" in value for value in full["Training time · CPU"])
+    assert full["Training time · GPU"][0] == "385.03 s (Tesla T4)"  # 50 epochs
+    gpu_s = 50 * 50_000 / (900 * 12 * 32**0.5 / 8)
+    assert float(full["Training time · GPU"][-2].removesuffix(" s")) == pytest.approx(gpu_s, rel=0.01)
+    assert quick["Time per epoch · CPU · epoch 1"][1:] == ("–",) * 6  # no whole epoch was timed
+
+
+def test_learning_curves_mark_where_overfitting_begins():
+    shown = chapter("cifar-epochs", devices=BOTH, epochs=True)
+    charts = part(shown, "Learning curves").content
+    assert [chart.title for chart in charts.charts] == ["Loss, CPU", "Accuracy, CPU", "Loss, GPU", "Accuracy, GPU"]
+    assert all(len(chart.spots) == 3 for chart in charts.charts)
+    assert len(charts.findings) == 6
+    assert f"after epoch {BEST_EPOCH}, with the lowest validation loss of 0.9" in charts.findings[0]
+    loss, accuracy = charts.charts[:2]
+    assert {line.name: len(line.marks) for line in accuracy.lines if line.outline} == {
+        "published, validation": 3,  # epochs 1, 9 (the best) and 15
+        "published, training": 2,
+    }
+    assert loss.spots[0].at == pytest.approx(100 * (BEST_EPOCH - 1) / 14, abs=0.01)
+    assert shown.heading == (
+        f"Overfitting begins on the CPU after epoch {BEST_EPOCH} and on the GPU after epoch {BEST_EPOCH}, at the "
+        "lowest validation loss"
+    )
+
+
+def test_the_curve_over_the_batch_size_marks_where_it_flattens():
+    shown = chapter("mnist-batch-sweep", devices=BOTH, launches=5)
+    time, on_gpu = part(shown, "Training time").content.charts
+    assert [text for _, text in time.x_ticks] == ["32", "64", "128", "256", "512", "1,024", "2,048"]
+    at = {text: at for at, text in time.x_ticks}[str(FLAT_BATCH)]
+    assert {spot.at for spot in time.spots} == {at}
+    assert [line.name for line in time.lines] == [
+        "TensorFlow",
+        "ONNX Runtime",
+        "PyTorch",
+        "published: 2× Xeon E5-2670 v3",
+    ]
+    assert [line.name for line in on_gpu.lines][3:] == ["published: Tesla P100", "published: 2× Tesla P100"]
+    assert all(len(line.marks) == 7 for chart in (time, on_gpu) for line in chart.lines)
+    assert part(shown, "Training time").content.findings[0] == (
+        "TensorFlow, CPU: flat from batch 256 on, where each further step gains less than 5 % (95 % interval: 256)."
+    )
+    rows = {row[0]: row[1:] for row in part(shown, "Training time").figures[0].rows}
+    assert rows["2 GPUs · batch 2048"] == ("14.67 s (2× Tesla P100)", *["–"] * 6)
+
+
+def test_the_heat_map_has_workers_by_batch_size():
+    maps = part(chapter("catdog-depth"), "Loader workers").content
+    assert [made.framework for made in maps] == ["tensorflow", "onnxruntime", "torch"]
+    assert maps[0].columns == ("batch 32", "batch 64")
+    assert [name for name, _ in maps[0].rows] == ["1 worker", "2 workers", "4 workers"]
+    levels = [[value.level for value in values] for _, values in maps[2].rows]
+    assert levels[2][1] == 100
+    assert levels[0][0] == min(min(row) for row in levels)
+    assert [values[1].published for _, values in maps[0].rows] == ["", "", "64 images/s (desktop VM)"]
+
+
+def test_the_ladder_has_one_row_per_variant_with_its_published_accuracy():
+    shown = chapter("catdog-depth", epochs=True)
+    (ladder,) = part(shown, "Best validation accuracy").content
+    measured = [row for row in ladder.rows if row.values]
+    assert [row.label for row in measured] == [
+        f"{name} · CPU" for name in ("default", "conv", "conv-dropout", "no-augment", "128")
+    ]
+    assert [row.published for row in measured] == ["80 %", "84 %", "90 %", "85 %", "94 %"]
+    assert [framework for framework, _ in measured[0].values] == ["tensorflow", "onnxruntime", "torch"]
+    assert measured[0].strip.dots[0].at < measured[0].strip.published[0].at  # 74 % is below the published 80 %
+
+
+def test_synthetic_data_has_curves_but_no_accuracies():
+    shown = chapter("cifar-epochs", epochs=True, data="synthetic")
+    charts = part(shown, "Learning curves").content.charts
+    assert all("synthetic data" in chart.title for chart in charts)
+    assert not any(line.outline for chart in charts for line in chart.lines)
+    assert not part(shown, "Accuracy and loss").form
+    assert "synthetic" in part(shown, "Accuracy and loss").lacks[0].text
+    assert shown.heading == "Not measured: no cell trained whole epochs on real data"
+
+
+def test_a_single_framework_and_a_failed_cell_leave_the_rest():
+    run = study_run("mnist-batch-sweep", frameworks=("torch",))
+    kept = [record for record in run.records if record.cell.batch != 64]
+    shown = chapter("mnist-batch-sweep", replace(run, records=kept))
+    assert any(lack.text == "Not measured: CPU · batch 64." for lack in shown.missing)
+    assert len(part(shown, "Training time").content.charts[0].lines[0].marks) == 6
+
+
+def test_only_runs_of_studies_have_chapters_in_the_order_of_the_plan():
+    run = study_run("cifar-epochs")
+    both = run.plan.model_copy(update={"studies": ["mnist-cpu-vs-gpu", "cifar-epochs", "gone"]})
+    analysis = analyze_run(replace(run, plan=both), SCENARIOS)
+    view = make_view(analysis, TITLES, STUDIES)
+    found = [(of.anchor, data.heading) for of, data in view.open if of.anchor.startswith("study-")]
+    assert [anchor for anchor, _ in found] == ["study-mnist-cpu-vs-gpu", "study-cifar-epochs"]
+    assert found[0][1] == "Not measured: no cell of the study has a result"
+    html = render(view)
+    assert STUDIES["cifar-epochs"].file.question in html
+    assert "kit run --study cifar-epochs --profile full" in html
+    none = analyze_run(replace(run, plan=run.plan.model_copy(update={"studies": []})), SCENARIOS)
+    assert not section.SECTION.sections(ReportInput(none, TITLES, STUDIES))
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_page_of_a_study_escapes_texts_and_names_its_charts(name):
+    study = STUDIES[name]
+    hostile = replace(study, file=study.file.model_copy(update={"title": "<script>alert(1)</script>"}))
+    analysis = analyze_run(study_run(name, devices=BOTH, epochs=True), SCENARIOS)
+    html = render(make_view(analysis, TITLES, {name: hostile}))
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+    assert html.count('role="img"') == html.count('role="img" aria-label="') > 0
+
+
+@pytest.mark.parametrize(
+    ("losses", "epoch"),
+    [
+        ([1.5, 1.2, 1.0, 1.1, 1.2, 1.3, 1.4], 3),
+        ([1.5, 1.2, 1.0, 1.1, 1.2, 1.3], None),  # three rising epochs may be chance
+        ([1.0, 0.9, 0.8, 0.82, 0.81, 0.83, 0.80, 0.82, 0.81], None),  # it fluctuates around its minimum
+        ([1.0, 0.9, 0.8, 0.7, 0.6], None),
+        ([1.0] * 9, None),
+        ([], None),
+    ],
+)
+def test_overfitting_begins_at_the_lowest_loss_before_a_rising_trend(losses, epoch):
+    assert overfitting_epoch(losses) == epoch
+
+
+def test_a_ladder_counts_the_pairs_in_the_published_order():
+    ladder = make_ladder([0.81, 0.83, 0.82, 0.9], [0.80, 0.84, 0.90, None])
+    assert (ladder.lowest, ladder.highest) == (0, 3)
+    assert (ladder.agreeing, ladder.pairs) == (2, 3)
+
+
+def test_speedups_are_tied_only_if_all_intervals_contain_one():
+    near, far = StudyValue(0.98, 0.95, 1.02), StudyValue(0.8, 0.7, 0.9)
+    assert judge_speedups([near], []).tied
+    mixed = judge_speedups([near, far], [])
+    assert (mixed.tied, mixed.slower, mixed.low, mixed.high) == (False, 1, 0.8, 0.98)
+    assert judge_speedups([StudyValue(1.0)], []).tied is False  # one launch decides nothing
+    assert math.isclose(judge_speedups([far], []).high, 0.8)
