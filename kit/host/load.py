@@ -10,6 +10,8 @@ import psutil
 from kit.host.sampling.cpu import MIN_S, CpuTimes, between, cpu_times
 
 BUSIEST = 3
+MIN_NAMED = 0.1  # of what the busiest program used: a kernel thread that ran for a moment is not worth a name
+MIN_USED_S = 0.01  # a clock tick
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ def measure_load(seconds: float) -> Load | None:
     ran: dict[str, float] = {}
     for process, (name, used) in _programs().items():
         ran[name] = ran.get(name, 0.0) + used - programs.get(process, (name, 0.0))[1]
-    busiest = sorted((name for name in ran if ran[name] > 0), key=lambda name: -ran[name])
+    least = max(MIN_NAMED * max(ran.values(), default=0.0), MIN_USED_S)
+    busiest = sorted((name for name in ran if ran[name] >= least), key=lambda name: -ran[name])
     return load_between(before, after, cpus, own, tuple(busiest[:BUSIEST]))
 
 
