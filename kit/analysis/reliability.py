@@ -10,7 +10,7 @@ from kit.analysis.launch_windows import UNSTEADY
 from kit.analysis.repeat_command import COMPARED_ROUNDS, repeat_command
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary
-from kit.model.formatting import format_count, format_duration, format_percent
+from kit.model.formatting import format_about, format_count, format_percent
 from kit.model.run import Run
 
 # What a reader may do with a run of each level.
@@ -91,10 +91,10 @@ def _next(analysis: RunAnalysis, level: Level) -> NextLevel | None:
         note = "on an idle machine with real data (kit data fetch)"
         return NextLevel(Level.PUBLICATION, f"{command} --profile standard", note)
     seconds = MIN_LAUNCHES * _round_s(run)
-    note = f"at least {MIN_LAUNCHES} launches per cell, {format_duration(seconds)} or more"
+    note = f"at least {MIN_LAUNCHES} launches per cell, {format_about(seconds)} or more"
     if run.plan.against:
         both_s = 2 * COMPARED_ROUNDS * _round_s(run)
-        note = f"{COMPARED_ROUNDS} launches of each cell in both runs, about {format_duration(both_s)}"
+        note = f"{COMPARED_ROUNDS} launches of each cell in both runs, {format_about(both_s)}"
         return NextLevel(Level.COMPARISON, f"{command} --rounds {COMPARED_ROUNDS}", note)
     return NextLevel(Level.COMPARISON, f"{command} --profile standard", note)
 

@@ -13,6 +13,7 @@ from scenarios.catalog import Scenarios, scenario_of
 from scenarios.contract.cell import Cell
 
 COMPARED_ROUNDS = 8  # of two runs; with noise of 5 %, they show a loss of 10 % in one cell (docs/gate-in-ci.md)
+NARROWING = {"framework", "device", "lane"}  # options that narrow a study
 DEFAULT_ENGINES = {"docker"}  # those that --engine auto prefers
 
 
@@ -27,12 +28,17 @@ def repeat_command(analysis: RunAnalysis) -> str:
     cells = [launch.cell for launch in plan.launches] or [record.cell for record in analysis.run.records]
     # A name in the plan of a stranger may hold a command.
     options = [f"--{name} {shlex.quote(value)}" for name, value in (*_selection(analysis, cells), *_conditions(plan))]
-    everything = {cell.scenario for cell in cells} >= analysis.scenarios.keys()
+    everything = not plan.studies and {cell.scenario for cell in cells} >= analysis.scenarios.keys()
     return " ".join(["kit run", *["--all"] * everything, *options])
 
 
 def _selection(analysis: RunAnalysis, cells: list[Cell]) -> Iterator[tuple[str, str]]:
-    """Yield the options that select these cells: name and value."""
+    """Yield the options that select these cells: name and value.
+
+    A study selects its cells itself. Other options narrow it.
+    """
+    studies = analysis.run.plan.studies
+    yield from (("study", name) for name in studies)
     kinds: dict[str, tuple[list[str], set[str]]] = {  # by option: the values of the cells, and those by default
         "scenario": ([cell.scenario for cell in cells], set(analysis.scenarios)),
         "variant": ([cell.variant or "default" for cell in cells], {"default"}),
@@ -42,10 +48,12 @@ def _selection(analysis: RunAnalysis, cells: list[Cell]) -> Iterator[tuple[str, 
         "precision": ([cell.precision for cell in cells], {"fp32"}),
     }
     for name, (values, default) in kinds.items():
-        if set(values) != default:
+        if set(values) != default and not (studies and name not in NARROWING):
             yield from ((name, value) for value in dict.fromkeys(values))
+    if studies:
+        return
     for name, numbers in _numbers(cells, analysis.scenarios).items():
-        yield from ((name, str(number)) for number in dict.fromkeys(numbers) if number is not None)
+        yield from ((name, str(number)) for number in sorted({number for number in numbers if number}))
 
 
 def _numbers(cells: Sequence[Cell], scenarios: Scenarios) -> dict[str, list[int | None]]:

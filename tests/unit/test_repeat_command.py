@@ -60,6 +60,11 @@ def test_the_command_selects_the_same_cells(selection: Selection, monkeypatch: p
     assert {launch.key for launch in again.launches} == {launch.key for launch in plan.launches}
 
 
+def test_the_cells_of_a_study_are_selected_by_its_name() -> None:
+    plan = plan_of(Selection(scenarios=("mnist-cnn",), devices=("cpu",)), studies=["mnist-cpu-vs-gpu"])
+    assert command_of(plan) == "kit run --study mnist-cpu-vs-gpu --device cpu"
+
+
 def test_everything_needs_no_names() -> None:
     assert command_of(plan_of(Selection())) == "kit run --all"
 

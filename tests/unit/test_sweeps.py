@@ -213,7 +213,7 @@ def test_the_report_has_a_chart_for_each_scenario_and_field() -> None:
     assert all(mark.whisker and mark.whisker[0] < mark.y < mark.whisker[1] for mark in batches.lines.lines[0].marks)
     assert [row[0] for row in workers.table.rows] == ["1", "2", "4"]
     assert "more than 2 workers gain less than 5 % a step" in data.heading
-    assert "with 5 hidden layers, training runs at 0.20× the speed with 1" in data.heading
+    assert "With 5 hidden layers, training runs at 0.20× the speed with 1" in data.heading
     assert "single launches" not in data.heading
     once = SECTION.data(ReportInput(analyze_run(report_runs.sweeps(1), SCENARIOS), TITLES))
     assert once.heading.count("(single launches)") == 3
