@@ -13,6 +13,7 @@ FAULTY = {
     "text.png": "It is not a JPEG, PNG or WebP file.",
     "bomb.png": "It has more than 178 million pixels.",
     "empty.webp": "It is not a JPEG, PNG or WebP file.",
+    "other.jpg": "It is not a JPEG, PNG or WebP file.",
 }
 
 
@@ -60,4 +61,5 @@ def make_faulty(folder: Path) -> list[Path]:
     (folder / "text.png").write_text("This is not a picture.")
     Image.new("1", (20_000, 10_000)).save(folder / "bomb.png")
     (folder / "empty.webp").write_bytes(b"")
+    gradient().save(folder / "other.jpg", "TIFF")
     return [folder / name for name in FAULTY]
