@@ -128,6 +128,12 @@ class Curve:
         return any(step.interval is None for step in self.steps)
 
     @property
+    def undecided(self) -> bool:
+        """Return whether the launches exclude no value as the one where the curve flattens."""
+        found = self.flattening
+        return (found.earliest, found.latest) == (self.values[0], self.values[-1])
+
+    @property
     def flattening(self) -> Flattening:
         """Return where the curve flattens."""
         estimate = _after_last(self.values, [step.ratio >= 1 + GAIN for step in self.steps])

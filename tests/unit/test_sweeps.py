@@ -219,6 +219,13 @@ def test_the_report_has_a_chart_for_each_scenario_and_field() -> None:
     assert once.heading.count("(single launches)") == 3
 
 
+def test_launches_that_show_nothing_are_no_answer() -> None:
+    cells = [cell("workers", n, "catdog-cnn") for n in (1, 2)]
+    data = SECTION.data(ReportInput(analyzed(measured(cells, [[100, 900], [130, 300]])), TITLES))
+    assert data.heading == "The launches do not show whether more workers help"
+    assert [line.name for line in data.charts[0].lines.lines] == ["PyTorch CPU: unclear"]
+
+
 def test_two_fields_at_once_have_a_chart_for_each_value_of_one() -> None:
     cells = [cell("workers", n, "catdog-cnn", batch=batch) for n in (1, 2, 4) for batch in (32, 64)]
     data = SECTION.data(ReportInput(analyzed(measured(cells, [[100 * place] for place in range(1, 7)])), TITLES))
