@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +27,7 @@ from kit.planning.study_files import (
     StudyPart,
 )
 from kit.planning.toml_lines import line_of
+from kit.storage.files import disk_errors
 from scenarios.catalog import Scenarios
 from scenarios.contract.cell import Cell
 
@@ -78,7 +80,7 @@ def load_all() -> dict[str, Study]:
 
 
 def load(scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> dict[str, Study]:
-    """Return all studies by name, sorted. Raise UsageError, with file and line, if a file is not valid."""
+    """Return all studies by name, sorted. Raise UsageError, with file and line, if a file is not valid, and DiskError."""
     return {study.name: study for study in _studies(scenarios, frameworks)}
 
 
@@ -115,7 +117,12 @@ def select_studies(
 
 
 def _studies(scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> Iterator[Study]:
-    for file in sorted((assets.ROOT / "scenarios" / "studies").glob("*.toml")):
+    folder = assets.ROOT / "scenarios" / "studies"
+    if not os.path.lexists(folder):
+        return
+    with disk_errors(folder, did="read"):  # `glob` would hide a fault of the disk
+        files = sorted(file for file in folder.iterdir() if file.suffix == ".toml")
+    for file in files:
         if not NAME.fullmatch(file.stem):
             raise UsageError(
                 f"{file}: the name of a study has only small letters, digits and hyphens.", "Rename the file."

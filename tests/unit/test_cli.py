@@ -54,7 +54,7 @@ COMMANDS = [
     "settings",
     "clean",
 ]
-SUBCOMMANDS = ["data fetch", "data add", "data verify", "data list", "weights export"]
+SUBCOMMANDS = ["data fetch", "data add", "data verify", "data list", "study list", "study show", "weights export"]
 
 
 def listed(text: str) -> dict[str, str]:
@@ -98,7 +98,9 @@ def test_the_version_is_that_of_the_package(kit: Kit) -> None:
     assert kit("--version") == Called(0, f"kit {importlib.metadata.version('kit')}\n", "")
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in {"data", "weights"}] + SUBCOMMANDS)
+@pytest.mark.parametrize(
+    "command", [name for name in COMMANDS if name not in {"data", "study", "weights"}] + SUBCOMMANDS
+)
 def test_every_help_ends_with_an_example(kit: Kit, command: str) -> None:
     called = kit(*command.split(), "--help")
     assert called.code == 0
