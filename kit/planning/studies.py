@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -80,7 +79,10 @@ def load_all() -> dict[str, Study]:
 
 
 def load(scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> dict[str, Study]:
-    """Return all studies by name, sorted. Raise UsageError, with file and line, if a file is not valid, and DiskError."""
+    """Return all studies by name, sorted.
+
+    Raise UsageError, with file and line, if a file is not valid, and DiskError if the folder cannot be read.
+    """
     return {study.name: study for study in _studies(scenarios, frameworks)}
 
 
@@ -118,10 +120,11 @@ def select_studies(
 
 def _studies(scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> Iterator[Study]:
     folder = assets.ROOT / "scenarios" / "studies"
-    if not os.path.lexists(folder):
-        return
     with disk_errors(folder, did="read"):  # `glob` would hide a fault of the disk
-        files = sorted(file for file in folder.iterdir() if file.suffix == ".toml")
+        try:
+            files = sorted(file for file in folder.iterdir() if file.suffix == ".toml")
+        except FileNotFoundError:  # a user's own folder of assets needs no studies
+            return
     for file in files:
         if not NAME.fullmatch(file.stem):
             raise UsageError(
