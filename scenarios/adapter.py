@@ -103,7 +103,10 @@ class Arrays:
 
 @dataclass(frozen=True)
 class Photos:
-    """A labeled set of JPEG files of varying size. They are decoded, scaled to `size` (H, W) and divided by 255."""
+    """A labeled set of JPEG files of varying size. They are decoded, scaled to `size` (H, W) and divided by 255.
+
+    `Scenario.scaling` defines how they are scaled.
+    """
 
     paths: Sequence[Path]
     labels: Labels

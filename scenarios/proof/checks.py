@@ -5,6 +5,7 @@ The full proof compares with `reference.py`, and with formulas:
 weights     The weights read back are the loaded ones.
 logits      On noise, which also gives loss and gradients: of one epoch with a single batch of the cell's size, by SGD
             with learning rate 1, so that the change of a weight is its gradient.
+photos      The pixels that evaluation reads from JPEG files of several sizes.
 output      The output of the frozen predictor at the batches that inference measures.
 loop        The weights after an epoch of the timed loop.
 optimizer   The updates of the scenario's optimizer, in the form that the adapter declares. The gradients are the
@@ -12,8 +13,9 @@ optimizer   The updates of the scenario's optimizer, in the form that the adapte
 feed        What an epoch trains on: each image once, in another order in each epoch, augmented as specified.
 dropout     The rate and the scaling of each Dropout layer.
 
-Only the last two use randomness. A later launch of the same cell checks weights, logits and loop. Of several tensors,
-a check names the worst.
+Only the last two use randomness. A later launch of the same cell checks weights, logits, photos and loop. Of several
+tensors, a check names the worst. Photos for training are larger than the network's input, so `loop` and `feed` also
+depend on how they are scaled.
 """
 
 import tempfile
@@ -27,7 +29,7 @@ import numpy as np
 from scenarios.adapter import Adapter, Arrays, Model, Photos, TrainSet
 from scenarios.contract.cell import Precision
 from scenarios.contract.result import Check, Proof
-from scenarios.proof import dropout, feed, loop, optimizer, reference
+from scenarios.proof import dropout, feed, loop, optimizer, photos, reference
 from scenarios.proof.case import Case, Expected, make_case
 from scenarios.proof.distances import compared, judged, of_largest, relative, relative_to_one, rounding
 from scenarios.proof.loop import LOSS_TOLERANCE
@@ -50,8 +52,8 @@ def prove(
     """Compare an adapter with the reference. Exceptions of the adapter pass through.
 
     cache: file of reference values. It is used if it has the values of this case. Otherwise it is replaced if computing
-    them took over MIN_CACHED_S. Raise OSError if it cannot be written. full: False to check only weights, logits and
-    loop.
+    them took over MIN_CACHED_S. Raise OSError if it cannot be written. full: False to check only weights, logits,
+    photos and loop.
     """
     started = time.monotonic()
     with tempfile.TemporaryDirectory(dir=cache and cache.parent) as name:
@@ -61,6 +63,7 @@ def prove(
         own = adapter.build(case.scenario, case.weights)
         values = expected.function() if full else None  # first, because it has the logits, too
         checks = [_weights_check(own, case.weights), _logits_check(own, case, expected.logits(), precision)]
+        checks += photos.checks(adapter, scenario, seed, folder)
         checks += loop.checks(own, case, train, expected.loop(adapter.optimizer_form), precision)
         if values:
             sgd = adapter.build(replace(case.scenario, optimizer=Sgd(1.0)), case.gentle_weights)
@@ -92,8 +95,10 @@ def make_loop(scenario: Scenario, seed: int, folder: Path) -> tuple[Case, TrainS
     if DATASETS[scenario.dataset].shape is not None:
         return case, Arrays(np.repeat(case.repeated[np.newaxis], count, axis=0), labels)
     path = folder / "repeated.jpg"
-    image = feed.save_photo(path, np.rint(255 * case.repeated).astype(np.uint8))
-    return replace(case, repeated=image), Photos([path] * count, labels, scenario.image[:2])
+    size = scenario.image[:2]
+    photos.save(path, photos.enlarge(np.rint(255 * case.repeated).astype(np.uint8)))
+    image = np.divide(photos.read(path, size), np.float32(255))
+    return replace(case, repeated=image), Photos([path] * count, labels, size)
 
 
 def gradient_tolerance(case: Case, precision: Precision) -> float:

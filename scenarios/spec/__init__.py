@@ -173,6 +173,11 @@ class Scenario:
     several units Keras' rule applies: clip to [1e-7, 1 - 1e-7], normalize to sum 1, -log of the label's share.
     `binary`: sigmoid cross-entropy of one unit.
 
+    scaling: how photos are scaled to `image`. `nearest`: the photo is decoded at full resolution, and row i of H is row
+    floor((i + 0.5) * h / H) of its h rows, in exact arithmetic. Columns likewise. The aspect ratio may change. Keras'
+    `ImageDataGenerator` and Pillow's `Image.resize` with NEAREST give the same, except that they may take the neighbor
+    of a pixel if (i + 0.5) * h / H is an integer and H no power of 2. Without effect on sets of arrays.
+
     inference_batch: images per call when throughput is measured. proof_batch: images in the proof. Raise ValueError if
     the parts do not fit together.
     """
@@ -189,6 +194,7 @@ class Scenario:
     epochs: int
     variant: str = ""
     augment: Augment | None = None
+    scaling: Literal["nearest"] = "nearest"
     inference_batch: int = 256
     proof_batch: int = 16
 
@@ -288,7 +294,8 @@ def without_randomness(scenario: Scenario) -> Scenario:
 
 
 def digest(scenario: Scenario) -> str:
-    """Return the SHA-256 (hex) of every field that changes what is computed, that is all but title and study."""
+    """Return the SHA-256 (hex) of every field that changes what is computed: all but title and study, and scaling only
+    if the set has photos."""
 
     def tagged(part: object) -> dict[str, object]:
         return {"type": type(part).__name__, **asdict(part)}  # type: ignore[call-overload]
@@ -297,6 +304,7 @@ def digest(scenario: Scenario) -> str:
         "layers": [tagged(layer) for layer in scenario.layers],
         "optimizer": tagged(scenario.optimizer),
     }
-    for name in ("title", "study"):
+    unused = () if DATASETS[scenario.dataset].shape is None else ("scaling",)
+    for name in ("title", "study", *unused):
         del fields[name]
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()

@@ -214,20 +214,26 @@ def test_photos_are_augmented_as_specified(adapter: Adapter, tmp_path: Path) -> 
     assert np.abs(first - second).max() > 1e-3, "two epochs drew the same"
 
 
-def test_photos_are_read_like_pillow(adapter: Adapter, tmp_path: Path) -> None:
-    """Smooth photos of any size, also gray ones, are within 2% of full scale of Pillow's bilinear filter."""
-    paths, expected = [], []
-    for index, (height, width) in enumerate([(32, 32), (40, 56), (30, 90), (64, 48), (20, 20), (200, 150)]):
-        y, x = np.mgrid[0 : 1 : height * 1j, 0 : 1 : width * 1j]
-        pixels = np.stack([x, y, (x + y) / 2], axis=-1) if index % 2 else np.sin(3 * x + y)
-        image = Image.fromarray((255 * pixels.clip(0, 1)).astype(np.uint8))
+# Heights and widths. Scaled to 48 x 100, some have positions exactly between two pixels.
+PHOTO_SIZES = [(48, 100), (32, 168), (224, 312), (7, 600), (448, 33), (375, 500)]
+
+
+@pytest.mark.parametrize("encoding", [{"quality": 95}, {"quality": 75, "progressive": True}])  # both subsample colors
+def test_photos_are_decoded_in_full_and_scaled_by_nearest_neighbor(
+    adapter: Adapter, tmp_path: Path, encoding: dict[str, Any]
+) -> None:
+    """Photos of noise, also gray ones, are within one gray level of Pillow's pixels."""
+    generator, paths, expected = np.random.default_rng(0), list[Path](), []
+    for index, (height, width) in enumerate(PHOTO_SIZES):
+        shape = (height, width, 3) if index % 2 else (height, width)
         paths.append(tmp_path / f"{index}.jpg")
-        image.save(paths[-1], quality=95)
-        scaled = Image.open(paths[-1]).convert("RGB").resize((40, 32), Image.Resampling.BILINEAR)
-        expected.append(np.asarray(scaled) / 255)
-    found = adapter.read_photos(Photos(paths, np.zeros(6, np.int64), (32, 40), AUGMENT))
-    assert (found.shape, found.dtype) == ((6, 32, 40, 3), np.float32)
-    assert np.abs(found - np.stack(expected)).max() < 0.02
+        Image.fromarray(generator.integers(0, 256, shape, dtype=np.uint8)).save(paths[-1], **encoding)
+        pixels = np.asarray(Image.open(paths[-1]).convert("RGB"))
+        rows, columns = ((2 * np.arange(n) + 1) * m // (2 * n) for m, n in ((height, 48), (width, 100)))
+        expected.append(pixels[rows][:, columns])
+    found = adapter.read_photos(Photos(paths, np.zeros(len(paths), np.int64), (48, 100), AUGMENT))
+    assert (found.shape, found.dtype) == ((len(paths), 48, 100, 3), np.float32)
+    assert np.abs(255 * found - np.stack(expected)).max() < 1.001
 
 
 def test_an_unreadable_photo_is_named(adapter: Adapter, tmp_path: Path) -> None:

@@ -62,6 +62,13 @@ WRAPPED: dict[str, tuple[Scenario, Break, str]] = {
     "shear of twice the angle": (PHOTOS, augmented(lambda augment: replace(augment, shear=0.4)), "augmentation"),
     "half of the zoom": (PHOTOS, augmented(lambda augment: replace(augment, zoom=0.1)), "augmentation"),
     "no flips": (PHOTOS, augmented(lambda augment: replace(augment, flip=False)), "augmentation: flips"),
+    "bilinear training photos": (PHOTOS, wrong.bilinear_training, "augmentation: zoom"),
+    "bilinear training photos, not augmented": (
+        replace(PHOTOS, augment=None),
+        wrong.bilinear_training,
+        "feed: images",
+    ),
+    "bilinear test photos": (PHOTOS, wrong.BilinearEvaluation, "photos"),
 }
 PATCHED: dict[str, tuple[Callable[[Adapter, pytest.MonkeyPatch], None], str]] = {
     "weight decay in the gradients": (wrong.decay_gradients, "weights without gradient"),
@@ -109,7 +116,16 @@ def refused(found: Proof, check: str) -> None:
     assert not {"weights", "logits"} & set(failed), found.checks
 
 
-@pytest.mark.parametrize("name", ["last batch skipped", "updates dropped", "images counted twice"])
+LATER = [
+    "last batch skipped",
+    "updates dropped",
+    "images counted twice",
+    "bilinear training photos",
+    "bilinear test photos",
+]
+
+
+@pytest.mark.parametrize("name", LATER)
 def test_a_wrong_loop_is_refused_in_later_launches_too(precise: Adapter, name: str) -> None:
     scenario, broken, _ = WRAPPED[name]
     precision = precise._options.precision  # type: ignore[attr-defined]

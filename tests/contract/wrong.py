@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from PIL import Image
 
 from scenarios.adapter import Adapter, Arrays, Images, Meter, Model, Photos, Sums, TrainSet
 from scenarios.spec import Augment, Dropout, Scenario, Sgd
@@ -119,6 +121,40 @@ def other_augmentation(change: Callable[[Augment | None], Augment | None]) -> ty
             return self._inner.train_epoch(train, epoch, meter)
 
     return OtherAugmentation
+
+
+@contextmanager
+def bilinear_photos(adapter: Adapter) -> Iterator[None]:
+    """Let the framework's own loader scale photos bilinearly, as is usual with its library. torch: antialiased."""
+
+    def scaled(pixels: Any, size: tuple[int, int]) -> Any:
+        if adapter.name == "tensorflow":
+            tf = importlib.import_module("tensorflow")
+            return tf.cast(tf.round(tf.image.resize(pixels, size)), tf.uint8)
+        if adapter.name == "torch":
+            return np.asarray(Image.fromarray(pixels).resize(size[::-1], Image.Resampling.BILINEAR))
+        cv2 = importlib.import_module("cv2")
+        return cv2.resize(pixels, size[::-1], interpolation=cv2.INTER_LINEAR)
+
+    places = {"tensorflow": "scenarios.frameworks.tensorflow.pipelines", "torch": "scenarios.frameworks.torch.photos"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(importlib.import_module(places.get(adapter.name, "scenarios.data.photos")), "scale", scaled)
+        yield
+
+
+def bilinear_training(adapter: Adapter) -> Wrong:
+    class Bilinear(Wrapped):
+        def train_epoch(self, train: TrainSet, epoch: int, meter: Meter) -> Sums:
+            with bilinear_photos(adapter):
+                return self._inner.train_epoch(train, epoch, meter)
+
+    return Wrong(adapter, model=Bilinear)
+
+
+class BilinearEvaluation(Wrong):
+    def read_photos(self, photos: Photos) -> Images:
+        with bilinear_photos(self.adapter):
+            return self.adapter.read_photos(photos)
 
 
 class CountsTwice(Wrapped):

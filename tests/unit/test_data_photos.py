@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import ExifTags, Image
 
 from scenarios.adapter import Photos
 from scenarios.data.augment import Matrix, draw_maps, normalize_maps, warp
 from scenarios.data.errors import DataCorrupt
-from scenarios.data.photos import PhotoLoader, cache_photos, decode, decode_photos, read_photos
+from scenarios.data.photos import PhotoLoader, cache_photos, decode, decode_photos, read_photos, scale
 from scenarios.spec import Augment
 
 SIZE = (24, 32)
@@ -194,9 +196,23 @@ def test_at_most_two_batches_per_worker_are_loaded_in_advance(photos: Photos, mo
     batches.close()  # type: ignore[attr-defined]
 
 
-def test_large_photos_are_decoded_small_and_look_the_same(tmp_path: Path) -> None:
-    rows, columns = np.mgrid[0:480, 0:640]
-    smooth = np.stack([rows * 255 // 479, columns * 255 // 639, (rows + columns) * 255 // 1118], -1).astype(np.uint8)
-    Image.fromarray(smooth).save(tmp_path / "big.jpg", quality=95)
-    exact = np.asarray(Image.open(tmp_path / "big.jpg").resize((32, 24), Image.Resampling.BILINEAR)).astype(int)
-    assert np.abs(decode(tmp_path / "big.jpg", SIZE) - exact).max() <= 4
+@settings(max_examples=60, deadline=None)
+@given(length=st.integers(1, 700), scaled=st.integers(1, 300))
+@example(length=500, scaled=150)  # positions between two pixels, which float32 and accumulated sums round down
+@example(length=168, scaled=100)
+def test_scaling_takes_the_nearest_pixel_in_exact_arithmetic(length: int, scaled: int) -> None:
+    expected = [math.floor((i + Fraction(1, 2)) * Fraction(length, scaled)) for i in range(scaled)]
+    numbers = np.arange(length, dtype=np.uint16)
+    pixels = np.stack([numbers % 256, numbers // 256], axis=-1).astype(np.uint8)
+    for image, size in ((pixels[None], (1, scaled)), (pixels[:, None], (scaled, 1))):
+        found = scale(image, size).reshape(scaled, 2).astype(int)
+        assert (found[:, 0] + 256 * found[:, 1]).tolist() == expected
+
+
+@pytest.mark.parametrize("size", [(64, 64), (128, 128)])
+def test_photos_are_those_of_pillow_at_the_sizes_of_the_catalog(tmp_path: Path, size: tuple[int, int]) -> None:
+    rng = np.random.default_rng(0)
+    for height, width in [(375, 500), (499, 333), (64, 128), (50, 41), (768, 1050)]:
+        Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8)).save(tmp_path / "noise.jpg")
+        exact = np.asarray(Image.open(tmp_path / "noise.jpg").resize(size[::-1], Image.Resampling.NEAREST)).astype(int)
+        assert np.abs(decode(tmp_path / "noise.jpg", size) - exact).max() <= 1

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 
@@ -17,6 +18,7 @@ from scenarios import catalog
 from scenarios.adapter import Adapter, Images, Options
 from scenarios.contract.codec import from_json, to_json
 from scenarios.contract.result import Proof
+from scenarios.data import photos
 from scenarios.proof import case, checks, reference
 from scenarios.spec import Adam, Conv, Dense, Flatten, MaxPool, Scenario, Sgd, without_randomness
 from scenarios.weights import Weights
@@ -110,6 +112,22 @@ def test_a_wrong_update_or_form_fails_only_the_checks_of_updates(adapter: Adapte
         names = failed(checks.prove(wrong(Options()), SCENARIO, 0, "fp32", None))
         assert any(name.startswith("update ") for name in names)
         assert all(name.startswith(("update ", "moments", "loop: ", "feed: each")) for name in names), names
+
+
+def test_other_scaling_of_photos_fails_in_evaluation_and_in_the_loop(
+    adapter: Adapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A position that is not rounded from the pixel's center is enough."""
+    scenario = replace(SCENARIO, dataset="cats-dogs", image=(16, 16, 3))
+    assert checks.prove(adapter, scenario, 0, "fp32", None).passed
+    monkeypatch.setattr(
+        photos, "scale", lambda pixels, size: cv2.resize(pixels, size[::-1], interpolation=cv2.INTER_NEAREST)
+    )
+    for full in (True, False):
+        names = failed(checks.prove(adapter, scenario, 0, "fp32", None, full=full))
+        assert "photos: gray levels" in names
+        assert any(name.startswith("loop: weights") for name in names)
+        assert ("feed: images" in names) == full
 
 
 def test_nan_and_wrong_shapes_fail_and_can_be_written(plain: Any) -> None:

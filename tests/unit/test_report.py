@@ -131,6 +131,14 @@ def test_synthetic_data_is_named_once():
     ]
 
 
+def test_the_networks_say_how_photos_are_scaled():
+    view = view_of([record(request(cell("catdog-cnn"))), record(request(cell("mnist-cnn")))])
+    assert {row[0]: row[4] for row in data_of(view)["figures"].networks.rows} == {
+        "catdog-cnn": "Cats and dogs, 64×64×3, photos scaled by nearest neighbor",
+        "mnist-cnn": "MNIST, 28×28×1",
+    }
+
+
 @pytest.mark.parametrize("status", [s for s in Status if s is not Status.OK])
 def test_what_failed_is_shown_with_reason_and_remedy_and_without_a_speed(status):
     page = document([failed(request(cell()), status, message="The disk fell off.", remedy="Put it back on.")])

@@ -96,19 +96,21 @@ def test_the_digest_depends_only_on_what_is_computed() -> None:
         "name": "other",
         "dataset": "mnist",
         "image": (60, 60, 3),
-        "layers": (*base.layers[:-2], Dropout(0.4), base.layers[-1]),
+        "layers": (*base.layers[:-3], Dropout(0.4), *base.layers[-2:]),
         "loss": None,  # depends on the layers
         "optimizer": Adadelta(learning_rate=1e-3),
         "batch": 33,
         "epochs": 26,
         "variant": "other",
         "augment": Augment(shear=0.3),
+        "scaling": "bilinear",
         "inference_batch": 1,
         "proof_batch": 1,
     }
     assert {field.name for field in fields(base)} - set(changed) == {"title", "study"}
     digests = {spec.digest(replace(base, **{k: v})) for k, v in changed.items() if v is not None}
     assert len(digests | {spec.digest(base)}) == len(changed)
+    assert spec.digest(replace(MNIST, scaling="bilinear")) == spec.digest(MNIST)  # type: ignore[arg-type]
     sgd, same_numbers = replace(base, optimizer=Sgd(1.0)), replace(base, layers=(MaxPool(3), *base.layers[1:]))
     assert spec.digest(sgd) != spec.digest(replace(base, optimizer=Adam(1.0)))
     assert spec.digest(same_numbers) != spec.digest(base)

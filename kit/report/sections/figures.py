@@ -30,6 +30,7 @@ HEADERS = (
     "CPUs busy",
 )
 OPTIMIZERS = {"Sgd": "SGD"}
+SCALING = {"nearest": "nearest neighbor"}
 
 
 @dataclass(frozen=True)
@@ -132,8 +133,10 @@ def _facts(scenario: Scenario | None) -> tuple[str, str, str, str]:
     if scenario is None:
         return ("changed since the run", "", "", "")
     optimizer, name = scenario.optimizer, type(scenario.optimizer).__name__
+    dataset = DATASETS[scenario.dataset]
+    scaled = f", photos scaled by {SCALING[scenario.scaling]}" if dataset.shape is None else ""
     return (
-        f"{DATASETS[scenario.dataset].title}, {'×'.join(map(str, scenario.image))}",
+        f"{dataset.title}, {'×'.join(map(str, scenario.image))}{scaled}",
         f"{OPTIMIZERS.get(name, name)}, learning rate {optimizer.learning_rate:g}",
         f"{scenario.loss} cross-entropy from {scenario.output.activation.replace('linear', 'logits')}",
         scenario.study or text.MISSING,

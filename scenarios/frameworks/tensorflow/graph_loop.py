@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from scenarios.adapter import Images, Labels, Meter, Options, Photos, Sums, TrainSet
 from scenarios.data.photos import draw_epoch
-from scenarios.frameworks.tensorflow.pipelines import decode_to_bytes, report_unreadable
+from scenarios.frameworks.tensorflow.pipelines import decode_photos, report_unreadable, to_floats
 from scenarios.frameworks.tensorflow.tuned import TunedModel
 from scenarios.spec import Scenario
 from scenarios.weights import Weights
@@ -98,7 +98,7 @@ class GraphLoopModel(TunedModel):
         if isinstance(train, Photos):
             pixels = np.empty((len(train), *train.size, 3), np.uint8)
             with report_unreadable(train):
-                for row, photo in zip(pixels, decode_to_bytes(train, self._options.threads), strict=True):
+                for row, photo in zip(pixels, decode_photos(train, self._options.threads), strict=True):
                     row[:] = photo
             maps = [tf.TensorSpec((None, 2, 3), tf.float32)] if train.augment else []
             self._epoch_steps = self._make_steps(tf.uint8, photo_batch, *maps)
@@ -150,7 +150,7 @@ def cut_batches(order: npt.NDArray[np.int64], batch: int) -> list[npt.NDArray[np
 
 def photo_batch(pixels: Any, labels: Any, maps: Any = None) -> tuple[Any, Any]:
     """Return images (b, H, W, 3) float32 in [0, 1] from bytes, augmented if there are maps, and their labels."""
-    images = tf.cast(pixels, tf.float32) / 255
+    images = to_floats(pixels)
     return images if maps is None else warp(images, maps), labels
 
 

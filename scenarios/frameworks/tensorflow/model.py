@@ -21,7 +21,14 @@ from scenarios.contract.result import Placement
 from scenarios.data.photos import draw_epoch
 from scenarios.frameworks.rounding import step_rounds_to_tf32
 from scenarios.frameworks.tensorflow import kernels
-from scenarios.frameworks.tensorflow.pipelines import prefetch, projective_rows, read_photo, report_unreadable, warp
+from scenarios.frameworks.tensorflow.pipelines import (
+    prefetch,
+    projective_rows,
+    read_photo,
+    report_unreadable,
+    to_floats,
+    warp,
+)
 from scenarios.spec import Adadelta, Adam, Conv, Dense, Dropout, Flatten, MaxPool, Scenario, Sgd
 from scenarios.weights import Weights
 
@@ -150,7 +157,8 @@ class PhotoFeed:
             chosen = self._order[place]
             return read_photo(paths[chosen], photos.size), labels[chosen], self._transforms[chosen]
 
-        def augment(images: Any, labels: Any, transforms: Any) -> tuple[Any, Any]:
+        def augment(pixels: Any, labels: Any, transforms: Any) -> tuple[Any, Any]:
+            images = to_floats(pixels)
             return (images if photos.augment is None else warp(images, transforms)), labels
 
         read = tf.data.Dataset.range(len(photos)).map(load, num_parallel_calls=threads).batch(batch)

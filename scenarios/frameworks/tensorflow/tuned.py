@@ -12,7 +12,7 @@ from scenarios.adapter import Photos, TrainSet
 from scenarios.data.photos import PhotoLoader, cache_photos
 from scenarios.frameworks.tensorflow.fused_optimizers import FUSED
 from scenarios.frameworks.tensorflow.model import Feed, KerasModel, build_optimizer
-from scenarios.frameworks.tensorflow.pipelines import decode_to_bytes, prefetch, report_unreadable
+from scenarios.frameworks.tensorflow.pipelines import decode_photos, prefetch, report_unreadable
 
 
 class TunedModel(KerasModel):
@@ -35,16 +35,16 @@ class TunedModel(KerasModel):
 
 
 class CachedFeed:
-    """Photos that are decoded once, rounded to bytes, and augmented (to bytes, too) by the kit's own loader in threads.
+    """Photos that are decoded once, and augmented by the kit's own loader in threads.
 
-    Both roundings stay within one gray level of what `PhotoFeed` gives.
+    The loader rounds augmented photos to bytes, so they are within one gray level of what `PhotoFeed` gives.
     """
 
     description = "kit photo loader over decoded photos, threads"
 
     def __init__(self, photos: Photos, batch: int, seed: int, threads: int) -> None:
         with report_unreadable(photos):
-            cache = cache_photos(photos, decode_to_bytes(photos, threads))
+            cache = cache_photos(photos, decode_photos(photos, threads))
         self._epoch = 0
         spec = tf.TensorSpec((None, *photos.size, 3), tf.float32), tf.TensorSpec((None,), tf.int64)
         loaded = tf.data.Dataset.from_generator(

@@ -1,4 +1,4 @@
-"""The stock lane's data set of JPEG files: decoded and scaled by Pillow, augmented by the kit's affine map."""
+"""The stock lane's data set of JPEG files: decoded by Pillow, scaled and augmented by the kit's functions."""
 
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 from scenarios.adapter import Photos
 from scenarios.data.augment import draw_maps, warp
 from scenarios.data.errors import PHOTO_REMEDY, DataCorrupt, unreadable
+from scenarios.data.photos import scale
 from scenarios.data.readers import short
 
 MAX_WORKERS = 4  # as in PyTorch's transfer-learning tutorial
@@ -60,9 +61,9 @@ class UnreadablePhoto(DataCorrupt):
 
 
 def read_photo(path: Path, size: tuple[int, int]) -> npt.NDArray[np.uint8]:
-    """Decode a photo and scale it bilinearly to (H, W, 3). Raise UnreadablePhoto."""
+    """Decode a photo, and scale it by nearest neighbor to (H, W, 3). Raise UnreadablePhoto."""
     try:
         with Image.open(path) as image:
-            return np.asarray(image.convert("RGB").resize((size[1], size[0]), Image.Resampling.BILINEAR))
+            return scale(np.asarray(image.convert("RGB")), size)
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise UnreadablePhoto(unreadable(short(path), type(error).__name__)) from error
