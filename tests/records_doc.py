@@ -20,6 +20,7 @@ from scenarios.contract.ranges import Range
 from scenarios.contract.reasons import Code
 from scenarios.contract.request import Request
 from scenarios.contract.result import Result
+from scenarios.weights_file import FORMAT, About
 
 PAGE = Path(__file__).parents[1] / "docs" / "records.md"
 FILES = {
@@ -41,6 +42,18 @@ number. kit refuses unknown names, wrong types and numbers out of range. Times a
 `_ms`. The progress of the run is in `run.log`. Each line of this text begins with its time in UTC.
 """
 
+WEIGHTS = f"""## Files of weights
+
+The files in `weights/` are safetensors. Their tensors are named `<layer>/kernel` and `<layer>/bias`, where layers are
+numbered from 0 as in the scenario, and are float32. A kernel of a convolution is (height, width, in, out), that of a
+dense layer (in, out). The rows of a dense layer after a convolution are in the order height, width, channel. The
+metadata are texts: `format` is `{FORMAT}`, and {", ".join(f"`{name}`" for name in About.__dataclass_fields__)}.
+
+{inspect.cleandoc(About.__doc__ or "")}
+
+`checkpoints/` has one folder for each launch that did not end `ok`. Its files are for `--resume` only.
+"""
+
 
 def make_page() -> str:
     """Return the text of the page."""
@@ -55,7 +68,7 @@ def make_page() -> str:
         section, nested = describe(kind)
         sections.append(section)
         pending = nested + pending
-    return "\n".join([*sections, codes(), frame()])
+    return "\n".join([*sections, WEIGHTS, codes(), frame()])
 
 
 def describe(kind: type) -> tuple[str, list[type]]:

@@ -63,7 +63,8 @@ class LaunchReport:
         pace.add(request.cell.key, typical_s, now - self._began + own_s)
         left_s = own_s + pace.left_s((coming.cell.key, typical) for coming, typical in self._coming[1:])
         reached = f"epoch {progress.epoch} of {progress.epochs}, {progress.test_accuracy:.1%} test accuracy"
-        self._phase.now(f"{self.name(request.cell)}, {reached}", left_s)
+        # The epoch is first, because a terminal cuts long rows.
+        self._phase.now(f"{reached}, {self.name(request.cell)}", left_s)
         if now - self._spoke_at >= LOG_S:
             self._spoke_at = now
             self._progress.log(f"{request.cell.key}: {reached}, {format_about(left_s)} left")

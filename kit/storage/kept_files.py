@@ -32,7 +32,7 @@ def take_checkpoints(scratch: Path, place: Path) -> None:
     Do nothing if there are none. scratch: the folder that the worker sees. Raise OSError.
     """
     made = scratch / EPOCHS_FOLDER
-    if _is_folder(made) and any(made.glob(f"{CHECKPOINT_PREFIX}*")):
+    if _is_folder(scratch) and _is_folder(made) and any(made.glob(f"{CHECKPOINT_PREFIX}*")):
         remove_checkpoints(place)
         made.rename(place)
 

@@ -34,7 +34,7 @@ from kit.model.plan import Plan, PlannedLaunch
 from kit.model.record import Record
 from kit.model.run import Run, UnusableFile
 from kit.storage.files import TEMPORARY_SUFFIX, disk_errors, write_atomic
-from kit.storage.kept_files import KeptPaths, take_checkpoints
+from kit.storage.kept_files import KeptPaths, remove_checkpoints, take_checkpoints
 from kit.storage.safe_read import read_plain
 from scenarios.contract.reasons import Status
 from scenarios.contract.request import Purpose, Request
@@ -229,7 +229,8 @@ class RunFolder:
             file.writelines(f"{now} {line}\n" for line in text.splitlines())
 
     def clean(self) -> None:
-        """Remove scratch folders and temporary files of a killed run, but keep its checkpoints. Create missing folders.
+        """Remove scratch folders and temporary files of a killed run, but keep the checkpoints of launches that are not
+        ok. Create missing folders.
 
         Nothing is removed through a link, because the folder may come from somebody else. Raise UsageError if a folder
         is a link, and DiskError.
@@ -248,6 +249,11 @@ class RunFolder:
                     shutil.rmtree(scratch)
                 else:
                     scratch.unlink()
+            if kept := [*self._checkpoints.iterdir()]:
+                done = {file_stem(record.key, record.launch) for record in self.records() if record.ok}
+                for place in kept:
+                    if place.name in done:
+                        remove_checkpoints(place)
 
     def require_space(self) -> None:
         """Raise DiskError if the disk has too little space for a launch and its record."""

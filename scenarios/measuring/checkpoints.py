@@ -1,7 +1,7 @@
 """Write and read checkpoints: the state of a training and its history, after a whole epoch.
 
 A checkpoint is one safetensors file, so the state and the history in its metadata always belong together. See
-docs/decisions/0015.
+docs/decisions/0016.
 """
 
 import hashlib

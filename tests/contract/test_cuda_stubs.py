@@ -86,7 +86,7 @@ def test_preparing_a_batch_size_does_not_change_the_state() -> None:
     model = ADAPTER(CUDA).build(NET, weights)
     model._trainer.prepare(*noise(NET, 5))
     assert digest(model.weights()) == digest(weights)
-    assert model._trainer._steps == 0
+    assert model._trainer.steps == 0
 
 
 def cudnn_plans() -> int:

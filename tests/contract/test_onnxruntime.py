@@ -245,7 +245,7 @@ def test_preparing_steps_at_fixed_addresses_changes_nothing():
         model._trainer.prepare(*batch_of(example, size))
         for name, value in before.items():
             assert np.array_equal(model._trainer.read(name), value), name
-        assert model._trainer._steps == 1
+        assert model._trainer.steps == 1
 
 
 @pytest.mark.usefixtures("settings_of_cuda")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
-from kit.model.errors import Interrupted
+from kit.model.errors import DiskError, Interrupted
 from kit.model.launch import Completion
 from kit.planning.selection import Selection
 from kit.storage.run_folder import RunFolder, file_stem
@@ -14,7 +16,7 @@ from scenarios.contract import codec
 from scenarios.contract.reasons import Code, Status
 from scenarios.contract.request import EPOCHS_FOLDER, PROGRESS_FILE, RESULT_FILE
 from scenarios.contract.result import KeptWeights
-from tests import examples, fakes
+from tests import examples, fakes, faults
 from tests.campaigns import execute, new_run
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -144,6 +146,31 @@ def test_a_planned_launch_does_not_continue_another_one(tmp_path):
     assert kept(folder, "checkpoints") == {f"{file_stem(KEY, 1)}/{CHECKPOINT}"}
 
 
+@pytest.mark.parametrize("fault", faults.ERRORS)
+def test_after_every_fault_of_the_disk_the_next_attempt_has_the_checkpoint(tmp_path, fault):
+    begun = new_full_run(tmp_path)
+    with pytest.raises(Interrupted):
+        run(begun, Worker(interrupted))
+
+    def copy(name):
+        return RunFolder.open(shutil.copytree(begun.path, tmp_path / name))
+
+    with faults.record() as calls:
+        run(copy("clean"), Worker(works("last", "best")))
+    places = [place for place in calls.places if "kept_files" in place]
+    assert len(places) > 5
+    for number, place in enumerate(places):
+        folder, first, second = copy(str(number)), Worker(works("last")), Worker(works("last"))
+        with suppress(DiskError, Interrupted, OSError), faults.at(place, faults.ERRORS[fault]()):
+            run(folder, first)
+        (record,) = run(folder, second, retry_failed=True)
+        assert record.ok
+        assert (seen := first.seen + second.seen)
+        assert all(each[CHECKPOINT] == "of launch 1" for each in seen), place
+        assert kept(folder, "checkpoints") == kept(folder, "work") == set()
+        assert kept(folder, "weights") == {record.result.weights[0].file}
+
+
 def test_checkpoints_are_not_moved_through_links(tmp_path):
     folder, worker = new_full_run(tmp_path), Worker(works())
     outside = tmp_path / "outside"
@@ -153,10 +180,14 @@ def test_checkpoints_are_not_moved_through_links(tmp_path):
     work.mkdir(parents=True)
     (work / EPOCHS_FOLDER).symlink_to(outside)
     (folder.path / "checkpoints" / file_stem(KEY, 1)).symlink_to(outside)
+    scratch = tmp_path / "scratch"
+    shutil.copytree(outside, scratch / EPOCHS_FOLDER)
+    (folder.path / "work" / "other").mkdir()
+    (folder.path / "work" / "other" / "io").symlink_to(scratch)
     (record,) = run(folder, worker)
     assert record.ok
     assert worker.seen == [{}]
-    assert (outside / CHECKPOINT).read_text() == "precious"
+    assert (outside / CHECKPOINT).read_text() == (scratch / EPOCHS_FOLDER / CHECKPOINT).read_text() == "precious"
     assert list((folder.path / "checkpoints").iterdir()) == []
 
 

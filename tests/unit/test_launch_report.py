@@ -98,7 +98,7 @@ def test_epochs_are_shown_with_the_time_that_is_left_and_logged_once_a_minute() 
         own_s = 40.0 * (25 - epoch) + INFERENCE_S
         # The other cell takes longer than its typical time by the same factor as this one.
         assert shown.left[-1] == pytest.approx(own_s + typical_s[1] / typical_s[0] * (now + own_s))
-    assert shown.texts[-1] == "mnist-cnn in PyTorch, epoch 5 of 25, 81.2% test accuracy"
+    assert shown.texts[-1] == "epoch 5 of 25, 81.2% test accuracy, mnist-cnn in PyTorch"
     reached = [line.partition(", 81.2% test accuracy, about ")[0] for line in lines]
     assert reached == [f"mnist-cnn/torch/cpu/stock/fp32/b64: epoch {epoch} of 25" for epoch in (2, 4)]
 
