@@ -53,12 +53,12 @@ def scale(pixels: Bytes, size: tuple[int, int]) -> Bytes:
     No library's function is used: at some sizes, those of Pillow, OpenCV and TensorFlow round a position that lies
     exactly between two pixels to different sides.
     """
-    rows, columns = (_sources(*lengths) for lengths in zip(pixels.shape, size, strict=False))
+    rows, columns = (source_indices(*lengths) for lengths in zip(pixels.shape, size, strict=False))
     return pixels.take(rows, axis=0).take(columns, axis=1)
 
 
 @functools.lru_cache(maxsize=1024)  # a data set has few different heights and widths
-def _sources(length: int, scaled: int) -> npt.NDArray[np.int64]:
+def source_indices(length: int, scaled: int) -> npt.NDArray[np.int64]:
     """Return the index before scaling of each row or column after it, (scaled,), in exact arithmetic."""
     return (2 * np.arange(scaled) + 1) * length // (2 * scaled)
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from scenarios.data.photos import source_indices
 from scenarios.data.readers import Bytes
 
 FORMATS = ("JPEG", "PNG", "WEBP")
@@ -44,16 +45,23 @@ def read_picture(path: Path) -> Image.Image:
 
 
 def scale(image: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """Return the picture scaled to `size` (H, W) with nearest neighbor, without keeping its aspect ratio.
+    """Return the picture scaled to `size` (H, W) like a photo of the training set, in its own color mode.
 
-    Row i of the result is row floor((i + 0.5) * height / H), and columns likewise.
+    This only copies rows and columns, so it needs little memory, also for a large picture.
     """
-    return image.resize((size[1], size[0]), Image.Resampling.NEAREST)
+    height, width = size
+    rows = image.crop((0, 0, image.width, height))  # with the palette; all pixels are replaced
+    for place, row in enumerate(source_indices(image.height, height).tolist()):
+        rows.paste(image.crop((0, row, image.width, row + 1)), (0, place))
+    found = rows.crop((0, 0, width, height))
+    for place, column in enumerate(source_indices(image.width, width).tolist()):
+        found.paste(rows.crop((column, 0, column + 1, height)), (place, 0))
+    return found
 
 
 def to_pixels(image: Image.Image, shape: tuple[int, int, int]) -> Bytes:
     """Return the picture as a network sees it: scaled, 8 bits, (H, W, C) with three channels RGB or one of gray."""
-    # Scaling first needs less memory. It copies pixels, so the result is the same.
+    # Scaling first gives the same result, because it only copies pixels, and needs less memory.
     found = to_rgb(scale(image, shape[:2])).convert("L" if shape[2] == 1 else "RGB")
     return np.asarray(found, np.uint8).reshape(shape)
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from scenarios.data import photos
+from scenarios.data.photos import decode
 from scenarios.data.pictures import (
     THUMBNAIL,
     UnreadablePicture,
@@ -63,10 +65,12 @@ def test_a_rotated_picture_is_turned_upright(unusual):
     assert corners.tolist() == [[False, True], [False, False], [True, True], [True, False]]
 
 
-def test_pictures_are_scaled_with_nearest_neighbor():
-    image = Image.fromarray(np.arange(70, dtype=np.uint8).reshape(7, 10))
-    rows, columns = (np.floor((np.arange(n) + 0.5) * size / n).astype(int) for n, size in ((3, 7), (4, 10)))
-    np.testing.assert_array_equal(np.asarray(scale(image, (3, 4))), np.asarray(image)[rows][:, columns])
+@pytest.mark.parametrize("size", [SHAPE[:2], (64, 64), (97, 131)])
+def test_a_picture_is_scaled_like_a_photo_of_the_training_set(unusual, size):
+    photo = decode(unusual["large.jpg"], size).astype(int)
+    assert np.abs(pixels(unusual["large.jpg"], (*size, 3)) - photo).max() <= 1  # the decoders round differently
+    gray = np.asarray(Image.open(unusual["gray16.png"]))
+    np.testing.assert_array_equal(np.asarray(scale(Image.fromarray(gray), size)), photos.scale(gray, size))
 
 
 def test_a_file_that_is_no_picture_has_a_clear_fault(tmp_path):
