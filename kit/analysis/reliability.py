@@ -119,7 +119,7 @@ def _numbers(cells: Sequence[Cell], scenarios: Scenarios) -> dict[str, list[str]
         "workers": [cell.workers for cell in cells],
         "hidden-layers": [value_of(cell, "hidden_layers", scenarios) for cell in cells if depths],
     }
-    return {option: [str(value) for value in values if value is not None] for option, values in given.items()}
+    return {option: [*map(str, sorted(value for value in values if value))] for option, values in given.items()}
 
 
 def _selection(run: Run, scenarios: Scenarios) -> list[str]:

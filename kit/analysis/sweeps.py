@@ -34,7 +34,7 @@ from scenarios.catalog import Scenarios, scenario_of
 from scenarios.contract.cell import Cell
 from scenarios.spec import hidden_layers
 
-Field = Literal["batch", "workers", "hidden_layers"]
+Field = Literal["hidden_layers", "batch", "workers"]  # in the order in which cells are sorted
 
 FIELDS: tuple[Field, ...] = get_args(Field)
 GAIN = 0.05  # launches of a cell differ by as much (`kit.analysis.answers.CLOSE`)
@@ -68,8 +68,9 @@ def value_words(field: Field, value: int | None) -> str:
 
 
 def values_of(cell: Cell, scenarios: Scenarios) -> tuple[int, int, int]:
-    """Return the key that sorts the cells of a sweep: hidden layers, batch size, workers. 0 stands for unknown."""
-    return value_of(cell, "hidden_layers", scenarios) or 0, cell.batch, cell.workers or 0
+    """Return the key that sorts the cells of a sweep: its values in the order of FIELDS. 0 stands for unknown."""
+    depth, batch, workers = (value_of(cell, field, scenarios) or 0 for field in FIELDS)
+    return depth, batch, workers
 
 
 def in_order(cells: Iterable[Cell], scenarios: Scenarios) -> list[Cell]:
@@ -125,6 +126,12 @@ class Curve:
     def single(self) -> bool:
         """Return whether a step has too few common rounds for an interval."""
         return any(step.interval is None for step in self.steps)
+
+    @property
+    def undecided(self) -> bool:
+        """Return whether the launches exclude no value as the one where the curve flattens."""
+        found = self.flattening
+        return (found.earliest, found.latest) == (self.values[0], self.values[-1])
 
     @property
     def flattening(self) -> Flattening:

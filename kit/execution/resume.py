@@ -16,7 +16,7 @@ from kit.model.plan import Plan, PlannedLaunch
 from kit.model.progress import Progress
 from kit.planning import catalog
 from kit.planning.profiles import find_profile
-from kit.planning.selection import MAX_HIDDEN_LAYERS, MAX_WORKERS, largest_batch
+from kit.planning.selection import largest_batch
 from kit.storage import chosen_interpreters
 from kit.storage.run_folder import PLAN_FILE, RunFolder
 from scenarios.catalog import Scenarios
@@ -45,12 +45,8 @@ def require_known_launch(launch: PlannedLaunch, scenarios: Scenarios, frameworks
     largest = largest_batch(scenario)
     if cell.batch > largest:
         raise UsageError(f"Batch {cell.batch:,} is larger than the training set, which has {largest:,} images.", REMEDY)
-    if cell.workers and (cell.workers > MAX_WORKERS or not loads_photos(scenario)):
-        raise UsageError(f"It has {cell.workers:,} loader workers, which {scenario.label} cannot use.", REMEDY)
-    if cell.hidden_layers and cell.hidden_layers > MAX_HIDDEN_LAYERS:
-        raise UsageError(
-            f"It has {cell.hidden_layers:,} hidden layers, but kit trains at most {MAX_HIDDEN_LAYERS}.", REMEDY
-        )
+    if cell.workers and not loads_photos(scenario):
+        raise UsageError(f"It has loader workers, but {scenario.label} has its images in memory.", REMEDY)
     if cell.devices != 1:
         raise UsageError(f"It has {cell.devices:,} devices, but kit runs a cell on one device.", REMEDY)
 

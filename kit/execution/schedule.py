@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from operator import attrgetter
 from statistics import fmean
 
 from kit.analysis.correlation import correlation, speeds_in_time
@@ -14,6 +15,7 @@ from kit.analysis.intervals import cell_interval, is_narrow, is_narrow_ratio, pa
 from kit.analysis.pairing import Measure, pair, rates
 from kit.model.plan import Plan, PlannedLaunch, block_of
 from kit.model.record import Record
+from scenarios.contract.cell import Cell
 from scenarios.contract.reasons import Status
 
 Cells = Mapping[PlannedLaunch, Sequence[Record]]  # the last planned launch of each cell, and the cell's records
@@ -23,10 +25,10 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[PlannedLaunch]:
     """Return the next round: one launch of every cell of each block that is not precise, the least precise block first.
 
     The list is empty if all blocks are precise, or if the budget has no time left. A block is precise if each ratio of
-    two of its cells is narrow (`is_narrow_ratio`). A block of one cell is precise if the cell is narrow (`is_narrow`)
-    and the launches of the run are not correlated. A cell with fewer than two `ok` launches has no interval. It gets no
-    more launches, nor does a cell of which one was skipped, or at least as many failed as were `ok`. A round that an
-    interrupt left incomplete is completed first, so that its launches are pairs.
+    two of its cells that are compared (`_compared`) is narrow (`is_narrow_ratio`). A block of one cell is precise if
+    the cell is narrow (`is_narrow`) and the launches of the run are not correlated. A cell with fewer than two `ok`
+    launches has no interval. It gets no more launches, nor does a cell of which one was skipped, or at least as many
+    failed as were `ok`. A round that an interrupt left incomplete is completed first, so that its launches are pairs.
 
     A round of a block fits into `plan.budget_s` if the seconds spent, the expected seconds of the blocks before it, and
     its own do not exceed the budget. A launch is expected to take as long as the other launches of its cell on average.
@@ -66,10 +68,21 @@ def _half_width_if_wide(cells: Cells, *, correlated: bool) -> float | None:
         interval = cell_interval(values)
         assert interval is not None, "a cell that can continue has two rates"
         return interval.half_width if correlated or not is_narrow(values) else None
-    by_cell = [rates(own, Measure.TRAINING) for own in cells.values()]
-    ratios = [pair(one, other).ratios for one, other in combinations(by_cell, 2)]
+    by_cell = [(launch.cell, rates(own, Measure.TRAINING)) for launch, own in cells.items()]
+    ratios = [
+        pair(one, other).ratios
+        for (cell, one), (against, other) in combinations(by_cell, 2)
+        if _compared(cell, against)
+    ]
     wide = [found for found in ratios if not is_narrow_ratio(found)]
     return max((i.half_width if (i := paired_interval(found)) else math.inf for found in wide), default=None)
+
+
+def _compared(one: Cell, other: Cell) -> bool:
+    """Return whether the ratio of two cells of a block is a result: they have the same values of what a sweep varies,
+    or only these values differ."""
+    values = attrgetter("batch", "workers", "hidden_layers")
+    return values(one) == values(other) or one.configuration == other.configuration
 
 
 def _round(seed: int, cells: Cells) -> list[PlannedLaunch]:

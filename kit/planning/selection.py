@@ -8,14 +8,12 @@ from kit.model.environment import Framework
 from kit.model.errors import UsageError, unknown
 from kit.planning.catalog import DEVICES
 from scenarios.catalog import Scenarios, scenario_of
-from scenarios.contract.cell import Cell, Lane, Precision
+from scenarios.contract.cell import MAX_HIDDEN_LAYERS, MAX_WORKERS, Cell, Lane, Precision
 from scenarios.spec import DATASETS, Scenario, hidden_layers, loads_photos, with_hidden_layers
 
 T = TypeVar("T", bound=str)
 
 DEFAULT_VARIANT = "default"  # users' name for the variant ""
-MAX_WORKERS = 256  # threads or processes that load photos
-MAX_HIDDEN_LAYERS = 100
 LANES: tuple[Lane, ...] = get_args(Lane)
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 

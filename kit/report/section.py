@@ -135,7 +135,7 @@ class ReportInput:
             parts.append(value_words("batch", cell.batch))
         if cell.workers is not None or "workers" in fields:
             parts.append(value_words("workers", cell.workers))
-        return " · ".join(parts)
+        return " · ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
 
     def name(self, key: str) -> str:
         """Return the name of a cell in this report."""

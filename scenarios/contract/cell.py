@@ -1,14 +1,16 @@
 """Define a cell: one combination that the kit measures."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from scenarios.contract.ranges import Positive
+from scenarios.contract.ranges import Positive, Range
 
 Device = Literal["cpu", "cuda"]
 Lane = Literal["stock", "tuned"]
 Precision = Literal["fp32", "tf32", "bf16"]
 
+MAX_WORKERS = 256  # threads or processes that load photos
+MAX_HIDDEN_LAYERS = 100
 CEILINGS = "ceilings"  # used instead of a scenario by launches that measure the machine's ceilings
 
 
@@ -30,8 +32,8 @@ class Cell:
     lane: Lane
     precision: Precision
     batch: Positive
-    workers: Positive | None = None
-    hidden_layers: Positive | None = None
+    workers: Annotated[int, Range(1, MAX_WORKERS)] | None = None
+    hidden_layers: Annotated[int, Range(1, MAX_HIDDEN_LAYERS)] | None = None
 
     @property
     def label(self) -> str:

@@ -32,6 +32,7 @@ RUNS: dict[str, Callable[[], Run]] = {
     "cuda": report_runs.cuda,
     "failed": report_runs.failed,
     "three_launches": report_runs.three_launches,
+    "sweeps": lambda: report_runs.sweeps(2),
 }
 
 

@@ -47,6 +47,16 @@ def test_a_block_gets_a_round_if_the_ratio_of_two_of_its_cells_is_wide():
     assert next_round(plan_of(TORCH, TENSORFLOW, OTHER), list(reversed(records))) == found
 
 
+def test_only_cells_that_are_compared_ask_for_a_round():
+    """The ratio of cells that differ in the framework and in a swept value may be wide."""
+    torch, other = replace(TORCH, batch=128), replace(TENSORFLOW, batch=128)
+    small, large = launches(WIDE, TORCH), launches(tuple(reversed(WIDE)), other)
+    assert next_round(plan_of(TORCH, other), [*small, *large]) == []
+    for between in (torch, TENSORFLOW):
+        records = [*small, *large, *launches(WIDE, between)]
+        assert len(next_round(plan_of(TORCH, other, between), records)) == 3
+
+
 def test_a_drift_that_affects_all_cells_of_a_block_alike_needs_no_further_round():
     assert next_round(plan_of(TORCH, TENSORFLOW), [*launches(WIDER, TORCH), *launches(WIDER, TENSORFLOW)]) == []
 

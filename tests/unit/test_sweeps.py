@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,10 +24,10 @@ from kit.model.errors import UsageError
 from kit.model.record import Record
 from kit.model.run import Run
 from kit.planning import catalog
-from kit.planning.selection import MAX_WORKERS, Selection, narrow_cells, select_cells
+from kit.planning.selection import Selection, narrow_cells, select_cells
 from kit.report.section import ReportInput
 from kit.report.sections.sweeps import SECTION
-from scenarios.contract.cell import Cell
+from scenarios.contract.cell import MAX_WORKERS, Cell
 from scenarios.spec import Dense, digest, with_hidden_layers
 from tests import campaigns, examples, report_runs
 
@@ -212,10 +213,17 @@ def test_the_report_has_a_chart_for_each_scenario_and_field() -> None:
     assert all(mark.whisker and mark.whisker[0] < mark.y < mark.whisker[1] for mark in batches.lines.lines[0].marks)
     assert [row[0] for row in workers.table.rows] == ["1", "2", "4"]
     assert "more than 2 workers gain less than 5 % a step" in data.heading
-    assert "with 5 hidden layers, training runs at 0.20× the speed with 1" in data.heading
+    assert "With 5 hidden layers, training runs at 0.20× the speed with 1" in data.heading
     assert "single launches" not in data.heading
     once = SECTION.data(ReportInput(analyze_run(report_runs.sweeps(1), SCENARIOS), TITLES))
     assert once.heading.count("(single launches)") == 3
+
+
+def test_launches_that_show_nothing_are_no_answer() -> None:
+    cells = [cell("workers", n, "catdog-cnn") for n in (1, 2)]
+    data = SECTION.data(ReportInput(analyzed(measured(cells, [[100, 900], [130, 300]])), TITLES))
+    assert data.heading == "The launches do not show whether more workers help"
+    assert [line.name for line in data.charts[0].lines.lines] == ["PyTorch CPU: unclear"]
 
 
 def test_two_fields_at_once_have_a_chart_for_each_value_of_one() -> None:
@@ -229,3 +237,21 @@ def test_two_fields_at_once_have_a_chart_for_each_value_of_one() -> None:
 
 def test_a_run_without_a_sweep_has_no_chart() -> None:
     assert SECTION.data(ReportInput(analyzed(measured([cell("workers", None)], [[1.0]])), TITLES)) is None
+
+
+def test_records_from_before_sweeps_stay_readable() -> None:
+    record = examples.record()
+    old = json.loads(record.to_json())
+    for part in (old["cell"], old["request"]["cell"], old["result"]["cell"]):
+        assert [part.pop("workers"), part.pop("hidden_layers")] == [None, None]
+    assert old["result"]["evidence"]["placement"].pop("workers") is None
+    assert Record.from_json(json.dumps(old), "old") == record
+
+
+@pytest.mark.parametrize(("name", "value"), [("hidden_layers", 10**9), ("workers", 0)])
+def test_a_record_of_a_stranger_with_an_impossible_number_is_refused(name: str, value: int) -> None:
+    """A network of so many layers would fill the memory before anything could refuse it."""
+    data = json.loads(examples.record().to_json())
+    data["cell"][name] = value
+    with pytest.raises(UsageError, match=name):
+        Record.from_json(json.dumps(data), "strange")

@@ -93,7 +93,7 @@ def _chart(source: ReportInput, group: Sequence[Curve]) -> SweepChart:
     styles = list(dict.fromkeys((c.cells[0].cell.lane, c.cells[0].cell.precision) for c in ordered))
     series = [
         Series(
-            name=_name(source, curve),
+            name=_name(source, curve) + ("" if field == "hidden_layers" else f": {_flat(curve)}"),
             points=[(value, cell.images_per_s or 0.0) for value, cell in zip(curve.values, curve.cells, strict=True)],
             framework=curve.cells[0].cell.framework,
             dash=styles.index((curve.cells[0].cell.lane, curve.cells[0].cell.precision)) % 4,
@@ -103,7 +103,7 @@ def _chart(source: ReportInput, group: Sequence[Curve]) -> SweepChart:
         for curve in ordered
     ]
     lines = value_chart(title, AXES[field], series, text.number, doubling=field == "batch")
-    return SweepChart(lines, _table(title, field, ordered, [one.name for one in series]))
+    return SweepChart(lines, _table(source, title, field, ordered))
 
 
 def _title(source: ReportInput, curve: Curve) -> str:
@@ -117,21 +117,22 @@ def _title(source: ReportInput, curve: Curve) -> str:
 
 def _name(source: ReportInput, curve: Curve) -> str:
     cell = curve.cells[0].cell
-    name = f"{source.framework_title(cell.framework)} {configuration_words(cell)}"
-    return name if curve.field == "hidden_layers" else f"{name}: {_flat(curve)}"
+    return f"{source.framework_title(cell.framework)} {configuration_words(cell)}"
 
 
 def _flat(curve: Curve) -> str:
     """Return where a curve flattens: `flat from 256 (128 to 512)`."""
+    if curve.undecided:
+        return "unclear"
     found, last = curve.flattening, curve.values[-1]
     words = f"flat from {found.value:,}" if found.value < last else f"not flat up to {last:,}"
     if found.earliest is None or found.latest is None or found.earliest == found.latest:
         return words
-    until = f"{found.latest:,}" if found.latest < last else f"more than {curve.values[-2]:,}"
-    return f"{words} ({found.earliest:,} to {until})"
+    extent = f"{found.earliest:,} to {found.latest:,}" if found.latest < last else f"{found.earliest:,} at the earliest"
+    return f"{words} ({extent})"
 
 
-def _table(title: str, field: Field, group: Sequence[Curve], names: Sequence[str]) -> Table:
+def _table(source: ReportInput, title: str, field: Field, group: Sequence[Curve]) -> Table:
     columns = [dict(zip(curve.values, curve.cells, strict=True)) for curve in group]
     rows = []
     for value in sorted({value for curve in group for value in curve.values}):
@@ -140,9 +141,9 @@ def _table(title: str, field: Field, group: Sequence[Curve], names: Sequence[str
         rows.append((f"{value:,}", *speeds))
     return Table(
         caption=f"{title}: training images/s",
-        headers=(AXES[field].capitalize(), *names),
+        headers=(AXES[field].capitalize(), *(_name(source, curve) for curve in group)),
         rows=tuple(rows),
-        numeric=tuple(range(1, len(names) + 1)),
+        numeric=tuple(range(1, len(group) + 1)),
     )
 
 
@@ -157,16 +158,26 @@ def _heading(shown: Sequence[Curve]) -> str:
     return heading[0].upper() + heading[1:]
 
 
-def _gains(field: Field, own: Sequence[Curve]) -> str:
+def _gains(field: Field, every: Sequence[Curve]) -> str:
+    own = [curve for curve in every if not curve.undecided]
+    if not own:
+        return f"the launches do not show whether {'larger batches' if field == 'batch' else 'more workers'} help"
     flat = sorted(c.flattening.value for c in own if c.flattening.value < c.values[-1])
     if not flat:
-        return f"training is not flat up to {value_words(field, max(curve.values[-1] for curve in own))}"
-    low, high = f"{flat[0]:,}", f"{flat[-1]:,}"
-    extent = low if low == high else f"{low} to {high}"
-    subject = f"batches larger than {extent}" if field == "batch" else f"more than {extent} workers"
-    words = f"{subject} gain less than {text.percent(GAIN)} a step"
-    rest = len(flat) < len(own)
-    return f"{words} in {len(flat)} of {format_count(len(own), 'curve')}, the others are not flat" if rest else words
+        words = f"training is not flat up to {value_words(field, max(curve.values[-1] for curve in own))}"
+    else:
+        extent = f"{flat[0]:,}" if flat[0] == flat[-1] else f"{flat[0]:,} to {flat[-1]:,}"
+        subject = f"batches larger than {extent}" if field == "batch" else f"more than {extent} workers"
+        subject, verb = ("more than 1 worker", "gains") if subject == "more than 1 workers" else (subject, "gain")
+        words = f"{subject} {verb} less than {text.percent(GAIN)} a step"
+    if rest := (len(own) - len(flat)) * bool(flat):
+        words += f" in {len(flat)} of {format_count(len(every), 'curve')}, {rest} {_are(rest)} not flat"
+    unclear = len(every) - len(own)
+    return f"{words}, {unclear} of {format_count(len(every), 'curve')} {_are(unclear)} unclear" if unclear else words
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _slower(own: Sequence[Curve]) -> str:
