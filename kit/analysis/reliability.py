@@ -125,14 +125,18 @@ def _numbers(cells: Sequence[Cell], scenarios: Scenarios) -> dict[str, list[str]
 def _selection(run: Run, scenarios: Scenarios) -> list[str]:
     """Return options that select the cells of a run again."""
     cells = [launch.cell for launch in run.plan.launches] or [record.cell for record in run.records]
-    kinds: dict[str, list[str]] = {
+    studies = run.plan.studies  # which select scenarios, variants and numbers
+    networks: dict[str, list[str]] = {
         "scenario": [cell.scenario for cell in cells],
         "variant": [cell.variant or "default" for cell in cells],
+        **_numbers(cells, scenarios),
+    }
+    kinds: dict[str, list[str]] = {
+        **({"study": studies} if studies else networks),
         "framework": [cell.framework for cell in cells],
         "device": [cell.device for cell in cells],
         "lane": [cell.lane for cell in cells],
         "precision": [cell.precision for cell in cells],
-        **_numbers(cells, scenarios),
     }
     defaults = {"variant": {"default"}, "lane": {"stock"}, "precision": {"fp32"}}
     complete = {"scenario": 6, "framework": 3, "device": 2}
@@ -143,4 +147,4 @@ def _selection(run: Run, scenarios: Scenarios) -> list[str]:
         if set(values) != defaults.get(kind) and len(values) != complete.get(kind)
         for value in values
     ]
-    return chosen if len(names["scenario"]) < 6 else ["--all", *chosen]
+    return chosen if studies or len(names["scenario"]) < 6 else ["--all", *chosen]

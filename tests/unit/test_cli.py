@@ -39,6 +39,7 @@ def test_planning_imports_nothing_that_only_results_need() -> None:
 
 COMMANDS = ["doctor", "list", "data", "study", "plan", "build", "run", "report", "compare", "gate", "settings", "clean"]
 DATA_COMMANDS = ["data fetch", "data add", "data verify", "data list"]
+STUDY_COMMANDS = ["study list", "study show"]
 
 
 def listed(text: str) -> dict[str, str]:
@@ -82,7 +83,9 @@ def test_the_version_is_that_of_the_package(kit: Kit) -> None:
     assert kit("--version") == Called(0, f"kit {importlib.metadata.version('kit')}\n", "")
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "data"] + DATA_COMMANDS)
+@pytest.mark.parametrize(
+    "command", [name for name in COMMANDS if name not in {"data", "study"}] + DATA_COMMANDS + STUDY_COMMANDS
+)
 def test_every_help_ends_with_an_example(kit: Kit, command: str) -> None:
     called = kit(*command.split(), "--help")
     assert called.code == 0

@@ -9,6 +9,7 @@ import pytest
 
 from kit.analysis.accuracy_ladder import make_ladder
 from kit.analysis.overfitting import overfitting_epoch
+from kit.analysis.reliability import reliability
 from kit.analysis.run_analysis import analyze_run
 from kit.analysis.study_speedup import judge_speedups
 from kit.analysis.study_values import StudyValue
@@ -194,6 +195,12 @@ def test_only_runs_of_studies_have_chapters_in_the_order_of_the_plan():
     assert "kit run --study cifar-epochs --profile full" in html
     none = analyze_run(replace(run, plan=run.plan.model_copy(update={"studies": []})), SCENARIOS)
     assert not section.SECTION.sections(ReportInput(none, TITLES, STUDIES))
+
+
+def test_the_next_command_repeats_the_study():
+    following = reliability(analyze_run(study_run("cifar-epochs", frameworks=("torch",)), SCENARIOS)).next
+    assert following
+    assert following.command == "kit run --study cifar-epochs --framework torch --device cpu --profile standard"
 
 
 @pytest.mark.parametrize("name", STUDIES)
