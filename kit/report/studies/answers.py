@@ -114,10 +114,10 @@ def _extent(epochs: list[int]) -> str:
 def _accuracy(part: PartSource) -> str:
     """Return the lowest and the highest accuracy of the variants, as means over frameworks and devices."""
     measure = "best_accuracy"
-    compared = {figure.place.label for figure in part.figures} or {place.label for place in part.places}
+    compared = [place for place in part.places if part.figures_at(measure, place)] or [*part.places]
     values: dict[str, tuple[Cell, list[float]]] = {}
-    for place in part.places:
-        for one in part.series if place.label in compared else ():
+    for place in compared:
+        for one in part.series:
             if value := part.value(place, one, measure):
                 values.setdefault(place.label, (place, []))[1].append(value.value)
     if not values:

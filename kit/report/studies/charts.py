@@ -57,7 +57,7 @@ def _sweep_chart(
     device = "GPU" if place.device == "cuda" else configuration_words(place)
     several = len({other.label for other in part.places}) > 1
     title = f"{of.title}, {device}" + f", {part.variant(place)}" * several
-    return value_chart(title, AXES[x], series, of.text, doubling=x != "hidden_layers", zero=of.speed, spots=spots)
+    return value_chart(title, AXES[x], series, of.short, doubling=x != "hidden_layers", zero=of.speed, spots=spots)
 
 
 def _measured(part: PartSource, measure: str, places: Sequence[Cell]) -> list[Series]:
@@ -133,7 +133,7 @@ def learning_charts(part: PartSource) -> StudyCharts | None:
             ]
             series += _published_epochs(part, place, measures) if real else []
             title = f"{kind}, {part.label(place)}" + ", synthetic data" * (not real)
-            charts.append(line_chart(title, "epochs", series, MEASURES[measures[0]].text, zero=False, spots=spots))
+            charts.append(line_chart(title, "epochs", series, MEASURES[measures[0]].short, zero=False, spots=spots))
     return StudyCharts(tuple(charts), tuple(findings)) if charts else None
 
 
