@@ -202,8 +202,12 @@ def test_a_launch_trains_the_epochs_of_the_study(option, epochs):
     launch = next(launch for launch in made.launches if launch.cell.device == "cuda")
     asked = launch_requests.measuring(made, launch, SCENARIOS["cifar-cnn"][""], "synthetic", 2, {})
     assert asked.budget.epochs == epochs
+
+
+def test_the_estimate_knows_the_epochs_of_the_study():
+    launch = next(launch for launch in plan(("cifar-epochs",)).launches if launch.cell.device == "cuda")
     seconds = {n: planned_seconds(launch, PROFILES["full"], n, SCENARIOS) for n in (None, 25, 50)}
-    assert seconds[25] < seconds[None] == seconds[50]  # the estimate knows them, too
+    assert seconds[25] < seconds[None] == seconds[50]
 
 
 def test_options_narrow_a_study():
