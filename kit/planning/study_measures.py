@@ -32,6 +32,11 @@ class StudyMeasure:
             return format_percent(value)
         return self._with_unit(format_number(value))
 
+    def short(self, value: float) -> str:
+        """Return a value with its unit and at most four significant digits, without zeros that say nothing."""
+        rounded = float(f"{value:.4g}")
+        return self.exact(rounded, rounded)
+
     def exact(self, low: float, high: float) -> str:
         """Return a published value, or its range, with all published digits."""
         factor = 100 if self.unit in {"share", "accuracy"} else 1

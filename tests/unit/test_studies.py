@@ -10,10 +10,13 @@ from itertools import zip_longest
 import pytest
 
 from kit import assets
+from kit.execution import launch_requests
 from kit.model.environment import EnvironmentKey
 from kit.model.errors import UsageError
 from kit.planning import catalog, studies
+from kit.planning.estimates import planned_seconds
 from kit.planning.plan import Options, make_plan
+from kit.planning.profiles import PROFILES
 from kit.planning.selection import Selection
 from kit.planning.study_cells import place_of
 from kit.planning.toml_lines import line_of
@@ -191,6 +194,20 @@ def test_epochs_of_a_study_are_only_for_the_full_profile_and_options_override_th
     overridden = plan(("cifar-epochs",), epochs=2)
     assert overridden.epochs == 2
     assert {launch.epochs for launch in overridden.launches} == {None}
+
+
+@pytest.mark.parametrize(("option", "epochs"), [(None, 50), (2, 2)])
+def test_a_launch_trains_the_epochs_of_the_study(option, epochs):
+    made = plan(("cifar-epochs",), epochs=option)
+    launch = next(launch for launch in made.launches if launch.cell.device == "cuda")
+    asked = launch_requests.measuring(made, launch, SCENARIOS["cifar-cnn"][""], "synthetic", 2, {})
+    assert asked.budget.epochs == epochs
+
+
+def test_the_estimate_knows_the_epochs_of_the_study():
+    launch = next(launch for launch in plan(("cifar-epochs",)).launches if launch.cell.device == "cuda")
+    seconds = {n: planned_seconds(launch, PROFILES["full"], n, SCENARIOS) for n in (None, 25, 50)}
+    assert seconds[25] < seconds[None] == seconds[50]
 
 
 def test_options_narrow_a_study():

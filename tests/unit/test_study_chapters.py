@@ -9,6 +9,8 @@ import pytest
 
 from kit.analysis.accuracy_ladder import make_ladder
 from kit.analysis.overfitting import overfitting_epoch
+from kit.analysis.pairing import Measure
+from kit.analysis.reliability import reliability
 from kit.analysis.run_analysis import analyze_run
 from kit.analysis.study_speedup import judge_speedups
 from kit.analysis.study_values import StudyValue
@@ -19,6 +21,7 @@ from kit.report.section import ReportInput
 from kit.report.sections import studies as section
 from kit.report.studies.chapter import Chapter, make_chapter
 from kit.report.view import make_view
+from tests.examples import with_speed
 from tests.study_runs import BEST_EPOCH, FLAT_BATCH, study_run
 
 STUDIES, SCENARIOS = studies.load_all(), catalog.scenarios()
@@ -140,6 +143,27 @@ def test_the_curve_over_the_batch_size_marks_where_it_flattens():
     assert rows["2 GPUs · batch 2048"] == ("14.67 s (2× Tesla P100)", *["–"] * 6)
 
 
+def test_a_point_that_the_launches_do_not_show_is_not_marked():
+    run = study_run("mnist-batch-sweep", frameworks=("torch",))
+    noisy = []
+    for record in run.records:  # rounds differ by more than the curve rises
+        factor = 3.0 if record.launch == 1 and record.cell.batch in {64, 256, 1024} else 1.0
+        speed = record.result.training.images_per_s * factor
+        noisy.append(with_speed(record, Measure.TRAINING, speed))
+    shown = chapter("mnist-batch-sweep", replace(run, records=noisy))
+    time = part(shown, "Training time").content
+    assert time.findings == ("PyTorch, CPU: the launches do not show where the speed gets flat. More rounds do.",)
+    assert not time.charts[0].spots
+    assert shown.heading == "On the CPU, the speed is too uncertain to say where it gets flat"
+
+
+def test_single_launches_have_a_point_without_an_interval():
+    shown = chapter("mnist-batch-sweep", frameworks=("torch",), launches=1)
+    (finding,) = part(shown, "Training time").content.findings
+    assert finding.endswith("(single launches, so without an interval).")
+    assert shown.heading == "On the CPU, the speed is flat from batch 256 on (single launches)"
+
+
 def test_the_heat_map_has_workers_by_batch_size():
     maps = part(chapter("catdog-depth"), "Loader workers").content
     assert [made.framework for made in maps] == ["tensorflow", "onnxruntime", "torch"]
@@ -160,6 +184,7 @@ def test_the_ladder_has_one_row_per_variant_with_its_published_accuracy():
     ]
     assert [row.published for row in measured] == ["80 %", "84 %", "90 %", "85 %", "94 %"]
     assert [framework for framework, _ in measured[0].values] == ["tensorflow", "onnxruntime", "torch"]
+    assert shown.heading.startswith("Validation accuracy from 74.0 % (")  # not from the loader's cells of one epoch
     assert measured[0].strip.dots[0].at < measured[0].strip.published[0].at  # 74 % is below the published 80 %
 
 
@@ -194,6 +219,12 @@ def test_only_runs_of_studies_have_chapters_in_the_order_of_the_plan():
     assert "kit run --study cifar-epochs --profile full" in html
     none = analyze_run(replace(run, plan=run.plan.model_copy(update={"studies": []})), SCENARIOS)
     assert not section.SECTION.sections(ReportInput(none, TITLES, STUDIES))
+
+
+def test_the_next_command_repeats_the_study():
+    following = reliability(analyze_run(study_run("cifar-epochs", frameworks=("torch",)), SCENARIOS)).next
+    assert following
+    assert following.command == "kit run --study cifar-epochs --framework torch --device cpu --profile standard"
 
 
 @pytest.mark.parametrize("name", STUDIES)

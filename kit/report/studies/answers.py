@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kit.analysis.accuracy_ladder import make_ladder
 from kit.analysis.gpu_answer import missing_gpu
 from kit.analysis.overfitting import overfitting_epoch
 from kit.analysis.study_speedup import judge_speedups
 from kit.analysis.study_values import StudyValues
-from kit.analysis.sweeps import curves, value_words
+from kit.analysis.sweeps import Curve, curves, value_words
 from kit.model.formatting import DEVICES
 from kit.planning.studies import Study
 from kit.planning.study_files import Axis, Conclusion, StudyPart
@@ -74,17 +74,29 @@ def _flattening(part: PartSource) -> str:
     found = curves(part.summaries, records, scenarios, axis)
     if not found:
         return "Not measured: the curve has fewer than two values"
-    parts = []
-    for device in dict.fromkeys(curve.cells[0].cell.device for curve in found):
-        own = [curve for curve in found if curve.cells[0].cell.device == device]
-        flat = sorted(curve.flattening.value for curve in own if curve.flattening.value < curve.values[-1])
-        extent = f"flat from {value_words(axis, flat[0])}{f' to {flat[-1]}' * (flat[-1] > flat[0])} on" if flat else ""
-        rising = f"not flat up to {own[0].values[-1]}" + f" in {len(own) - len(flat)} of {len(own)} curves" * bool(flat)
-        words = text.listed([extent] * bool(flat) + [rising] * (len(flat) < len(own)))
-        parts.append(f"on the {DEVICES[device]}, the speed is {words}")
+    devices = dict.fromkeys(curve.cells[0].cell.device for curve in found)
+    own = {device: [curve for curve in found if curve.cells[0].cell.device == device] for device in devices}
+    parts = [f"on the {DEVICES[device]}, the speed is {_flat(curves)}" for device, curves in own.items()]
     single = " (single launches)" if any(curve.single for curve in found) else ""
     sentence = "; ".join(parts)
     return f"{sentence[0].upper()}{sentence[1:]}{single}"
+
+
+def _flat(own: Sequence[Curve]) -> str:
+    """Return from which value on the curves of one device are flat."""
+    decided = [curve for curve in own if not curve.undecided]
+    flat = sorted(curve.flattening.value for curve in decided if curve.flattening.value < curve.values[-1])
+    words = []
+    if flat:
+        extent = f" to {flat[-1]}" * (flat[-1] > flat[0])
+        words.append(f"flat from {value_words(own[0].field, flat[0])}{extent} on")
+    for count, what in (
+        (len(decided) - len(flat), f"not flat up to {own[0].values[-1]}"),
+        (len(own) - len(decided), "too uncertain to say where it gets flat"),
+    ):
+        if count:
+            words.append(what + f" in {count} of {len(own)} curves" * (count < len(own)))
+    return text.listed(words)
 
 
 def _overfitting(part: PartSource) -> str:
@@ -114,10 +126,10 @@ def _extent(epochs: list[int]) -> str:
 def _accuracy(part: PartSource) -> str:
     """Return the lowest and the highest accuracy of the variants, as means over frameworks and devices."""
     measure = "best_accuracy"
-    compared = {figure.place.label for figure in part.figures} or {place.label for place in part.places}
+    compared = [place for place in part.places if part.figures_at(measure, place)] or [*part.places]
     values: dict[str, tuple[Cell, list[float]]] = {}
-    for place in part.places:
-        for one in part.series if place.label in compared else ():
+    for place in compared:
+        for one in part.series:
             if value := part.value(place, one, measure):
                 values.setdefault(place.label, (place, []))[1].append(value.value)
     if not values:

@@ -117,6 +117,8 @@ def _lacks(part: PartSource, *, empty: bool) -> tuple[Lack, ...]:
     own = [place for place in part.study.places_of(part.part) if place.device in devices or place.device == "cpu"]
     missing = [place for place in own if not any(part.summary(place, one) for one in part.series)]
     found = [*_quality_lacks(part)]
+    if empty and part.part.kind == "causes" and part.summaries:
+        found.append(Lack("This profile does not time the parts of a step.", part.study.command))
     if "cuda" not in devices and any(place.device == "cuda" for place in part.places):
         why = missing_gpu(part.source.analysis, part.source.measured).removesuffix(".")
         found.append(Lack(f"Not measured on a GPU: {why}.", _command(part, "--device cuda")))
@@ -127,9 +129,7 @@ def _lacks(part: PartSource, *, empty: bool) -> tuple[Lack, ...]:
     if several := sorted({place.devices for place in part.places if place.devices > 1}):
         found.append(Lack(f"kit cannot measure {' or '.join(map(str, several))} GPUs. Their figures are published."))
     if empty and not found:
-        found.append(
-            Lack("The profile of the run does not measure this part.", f"{part.study.command} --profile quick")
-        )
+        found.append(Lack("The run has no measurement for this part.", part.study.command))
     return tuple(found)
 
 
@@ -144,6 +144,7 @@ def _quality_lacks(part: PartSource) -> Iterator[Lack]:
 
 
 def _command(part: PartSource, *more: str) -> str:
-    """Return the command that measures the part in the profile of the run, or in the full one if it needs epochs."""
+    """Return the command that measures the part, in the full profile if it needs whole epochs."""
     profile = "full" if "epochs" in part.part.needs else part.source.run.plan.profile
-    return " ".join([part.study.command, *more, *([] if profile == "quick" else ["--profile", profile])])
+    usual = profile in {"smoke", "quick"}  # a smoke run measures too little for a study
+    return " ".join([part.study.command, *more, *([] if usual else ["--profile", profile])])

@@ -43,9 +43,9 @@ def sweep_charts(part: PartSource) -> StudyCharts | None:
             if not any(one.framework for one in series):
                 continue
             grows = MEASURES[measure].speed and part.part.x != "hidden_layers"  # more layers never train faster
-            spots = _flattening(part, label, device) if grows else []
+            spots, sentences = _flattening(part, label, device) if grows else ([], [])
             charts.append(_sweep_chart(part, measure, places[0], series, spots))
-            findings += [spot.text for spot in spots]
+            findings += sentences
     return StudyCharts(tuple(charts), tuple(dict.fromkeys(findings))) if charts else None
 
 
@@ -57,7 +57,7 @@ def _sweep_chart(
     device = "GPU" if place.device == "cuda" else configuration_words(place)
     several = len({other.label for other in part.places}) > 1
     title = f"{of.title}, {device}" + f", {part.variant(place)}" * several
-    return value_chart(title, AXES[x], series, of.text, doubling=x != "hidden_layers", zero=of.speed, spots=spots)
+    return value_chart(title, AXES[x], series, of.short, doubling=x != "hidden_layers", zero=of.speed, spots=spots)
 
 
 def _measured(part: PartSource, measure: str, places: Sequence[Cell]) -> list[Series]:
@@ -89,27 +89,33 @@ def _x(part: PartSource, place: Cell) -> float | None:
     return part.x_of(place, part.part.x)
 
 
-def _flattening(part: PartSource, label: str, device: str) -> list[Spot]:
-    """Return where the curve of each series flattens."""
+def _flattening(part: PartSource, label: str, device: str) -> tuple[list[Spot], list[str]]:
+    """Return where the curve of each series flattens, and a sentence about each. An uncertain point is not marked."""
     own = [s for s in part.summaries if (s.cell.label, s.cell.device) == (label, device)]
     assert part.part.x
     found = curves(own, part.source.run.records, part.source.analysis.scenarios, part.part.x)
-    return [_spot(part, curve) for curve in sorted(found, key=lambda curve: sort_key(curve.cells[0].cell.framework))]
+    found.sort(key=lambda curve: sort_key(curve.cells[0].cell.framework))
+    sentences = [_sentence(part, curve) for curve in found]
+    return [_spot(c, text) for c, text in zip(found, sentences, strict=True) if not c.undecided], sentences
 
 
-def _spot(part: PartSource, curve: Curve) -> Spot:
+def _spot(curve: Curve, sentence: str) -> Spot:
+    flat = curve.flattening
+    ends = flat.earliest or flat.value, flat.latest or flat.value
+    return Spot(flat.value, *ends, sentence, curve.cells[0].cell.framework)
+
+
+def _sentence(part: PartSource, curve: Curve) -> str:
     flat, cell = curve.flattening, curve.cells[0].cell
     name = f"{part.source.framework_title(cell.framework)}, {configuration_words(cell)}"
-    low, high = flat.earliest or flat.value, flat.latest or flat.value
-    known = "single launches, so without an interval"
-    if flat.earliest:
-        known = f"95 % interval: {low}" + f" to {high}" * (low != high)
-    at = value_words(curve.field, flat.value)
+    if curve.undecided:
+        return f"{name}: the launches do not show where the speed gets flat. More rounds do."
+    at, known = value_words(curve.field, flat.value), "single launches, so without an interval"
+    if flat.earliest and flat.latest:
+        known = f"95 % interval: {flat.earliest}" + f" to {flat.latest}" * (flat.latest > flat.earliest)
     if flat.value == curve.values[-1]:
-        text = f"{name}: not flat up to {at} ({known})."
-    else:
-        text = f"{name}: flat from {at} on, where each further step gains less than {percent(GAIN)} ({known})."
-    return Spot(flat.value, low, high, text, cell.framework)
+        return f"{name}: not flat up to {at} ({known})."
+    return f"{name}: flat from {at} on, where each further step gains less than {percent(GAIN)} ({known})."
 
 
 def learning_charts(part: PartSource) -> StudyCharts | None:
@@ -133,7 +139,7 @@ def learning_charts(part: PartSource) -> StudyCharts | None:
             ]
             series += _published_epochs(part, place, measures) if real else []
             title = f"{kind}, {part.label(place)}" + ", synthetic data" * (not real)
-            charts.append(line_chart(title, "epochs", series, MEASURES[measures[0]].text, zero=False, spots=spots))
+            charts.append(line_chart(title, "epochs", series, MEASURES[measures[0]].short, zero=False, spots=spots))
     return StudyCharts(tuple(charts), tuple(findings)) if charts else None
 
 

@@ -59,7 +59,7 @@ def _heat_map(part: PartSource, measure: str, places: list[Cell], one: SeriesKey
         return HeatCell(value_text(MEASURES[measure], value), "; ".join(map(published_text, figures)), level)
 
     return HeatMap(
-        title=f"{one.title}, {configuration_words(places[0])}: {MEASURES[measure].title.lower()}",
+        title=f"{one.title}, {configuration_words(places[0])}",
         framework=one.framework,
         columns=tuple(value_words(x, column) for column in columns),
         rows=tuple((value_words(y, row), tuple(cell((column, row)) for column in columns)) for row in rows),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from kit.analysis.study_values import StudyValue, StudyValues
 from kit.analysis.summaries import CellSummary
-from kit.analysis.sweeps import FIELDS, Field, value_of, value_words
+from kit.analysis.sweeps import Field, value_of, value_words, varied_fields
 from kit.planning.selection import DEFAULT_VARIANT
 from kit.planning.studies import Study
 from kit.planning.study_cells import place_of
@@ -127,18 +127,14 @@ class PartSource:
             parts.append(self.variant(place))
         if "device" not in without:
             parts.append(configuration_words(place))
-        parts += [value_words(f, self.x_of(place, f)) for f in FIELDS if f in self.varied and f not in without]
+        varied = self._varied[place.label]
+        parts += [value_words(f, self.x_of(place, f)) for f in varied if f not in without]
         return " · ".join(parts)
 
     @cached_property
-    def varied(self) -> list[Field]:
-        """Return the fields that vary among the places of a network."""
-        return [
-            field
-            for field in FIELDS
-            if len({(place.label, getattr(place, field)) for place in self.places})
-            > len({place.label for place in self.places})
-        ]
+    def _varied(self) -> Mapping[str, tuple[Field, ...]]:
+        """Return the fields that vary among the places of each network."""
+        return varied_fields(self.places, self.source.analysis.scenarios)
 
 
 def value_text(measure: StudyMeasure, value: StudyValue | None, missing: str = "–") -> str:

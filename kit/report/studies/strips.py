@@ -58,7 +58,7 @@ def _rows(part: PartSource, measure: str) -> StudyRows:
     scale = _scale(ends, zero=bars)
     return StudyRows(
         title=of.title,
-        ticks=ticks(scale, lambda value: of.exact(value, value)),
+        ticks=ticks(scale, of.short),
         rows=tuple(_row(part, of, scale, *each, bars=bars) for each in found),
         bars=bars,
     )
@@ -99,7 +99,7 @@ def _row(
         label=f"{label}, {of.title.lower()}: {measured or 'not measured'}."
         + f" Published: {published}." * bool(figures),
         height=strip_height(len(dots), bool(figures)),
-        ticks=ticks(scale, lambda value: of.exact(value, value)),
+        ticks=ticks(scale, of.short),
         dots=dots,
         published=tuple(PublishedDot(scale.at(f.value), published_text(f), published_text(f)) for f in figures),
         zone=0.0 if bars else None,
