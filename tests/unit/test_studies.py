@@ -200,7 +200,7 @@ def test_epochs_of_a_study_are_only_for_the_full_profile_and_options_override_th
 def test_a_launch_trains_the_epochs_of_the_study(option, epochs):
     made = plan(("cifar-epochs",), epochs=option)
     launch = next(launch for launch in made.launches if launch.cell.device == "cuda")
-    asked = launch_requests.measuring(made, launch, SCENARIOS["cifar-cnn"][""], "synthetic", 2, {})
+    asked = launch_requests.measuring(made, launch, SCENARIOS["cifar-cnn"][""], "synthetic", 2, {}, "")
     assert asked.budget.epochs == epochs
 
 
