@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +30,25 @@ def photos(tmp_path: Path) -> Photos:
     return Photos([path] * COUNT, np.arange(COUNT) % 4, (8, 8))
 
 
+def children() -> frozenset[str]:
+    """Return the process ids of all children of this process."""
+    tasks = Path("/proc/self/task").iterdir()
+    return frozenset(process for task in tasks for process in (task / "children").read_text().split())
+
+
 @dataclass
 class LoaderMeter(RecordingMeter):
-    """A meter that keeps the largest number of processes and of the kit's loader threads at its steps."""
+    """A meter that keeps the largest number of new processes and of the kit's loader threads at its steps.
+
+    before: processes that other tests left.
+    """
 
     processes: int = 0
     threads: int = 0
+    before: frozenset[str] = field(default_factory=children)
 
     def step(self, images: int) -> bool:
-        tasks = Path("/proc/self/task").iterdir()
-        self.processes = max(self.processes, sum(len((task / "children").read_text().split()) for task in tasks))
+        self.processes = max(self.processes, len(children() - self.before))
         names = [thread.name for thread in threading.enumerate()]
         self.threads = max(self.threads, sum(name.startswith("photos") for name in names))
         return super().step(images)
