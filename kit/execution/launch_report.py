@@ -12,7 +12,7 @@ from kit.model.record import Record
 from kit.planning import catalog
 from kit.planning.estimates import INFERENCE_S, Pace, request_seconds
 from scenarios.contract.cell import CEILINGS, Cell
-from scenarios.contract.progress import EpochProgress
+from scenarios.contract.epochs import EpochProgress
 from scenarios.contract.reasons import Status
 from scenarios.contract.request import Request
 
