@@ -5,7 +5,7 @@ from pathlib import Path
 
 from kit.storage.safe_read import read_untrusted
 from scenarios.contract.codec import from_json
-from scenarios.contract.progress import EpochProgress
+from scenarios.contract.epochs import EpochProgress
 
 MAX_BYTES = 4096
 

@@ -13,7 +13,7 @@ from kit.model.record import Record
 from kit.planning import catalog
 from kit.planning.estimates import INFERENCE_S, Pace, request_seconds
 from scenarios.contract.cell import CEILINGS, Cell
-from scenarios.contract.progress import EpochProgress
+from scenarios.contract.epochs import EpochProgress
 from scenarios.contract.request import Request
 
 LOG_S = 60.0  # minimum time between two lines of the log about epochs

@@ -218,7 +218,6 @@ def estimate(
     needed = sorted(used - set(ready))
     costs = [environment_cost(framework, device) for framework, device in needed]
     building_s, building_bytes = sum(c.seconds for c in costs), sum(c.bytes for c in costs)
-    disk_bytes = building_bytes
     profile = PROFILES[plan.profile]
     measuring_s = runs * sum(planned_seconds(launch, profile, plan.epochs, scenarios) for launch in launches)
     lines = [f"{format_count(runs * len(launches), 'launch')}: {format_about(measuring_s)}"]
@@ -239,18 +238,17 @@ def estimate(
         count = format_count(runs * len(probes), "probe")
         lines.append(f"{count} of this machine's ceilings: {format_about(probing_s)}")
         measuring_s += probing_s
-    if profile.budget is None:  # whole epochs
-        kept_bytes = runs * weights_bytes(launches, plan, scenarios)
+    kept_bytes = runs * weights_bytes(launches, plan, scenarios) if profile.budget is None else 0
+    if kept_bytes:
         what = "Trained weights and checkpoints" if plan.keep_weights else "Checkpoints"
         lines.append(f"{what}: {format_disk(kept_bytes)}")
-        disk_bytes += kept_bytes
     if needed:
         names = ", ".join(f"{framework} {device}" for framework, device in needed)
         lines.append(
             f"{format_count(len(needed), 'environment')} to build ({names}): "
             f"{format_about(building_s)}, {format_disk(building_bytes)}"
         )
-    return Estimate(measuring_s + building_s, disk_bytes, tuple(lines))
+    return Estimate(measuring_s + building_s, building_bytes + kept_bytes, tuple(lines))
 
 
 def planned_seconds(launch: PlannedLaunch, profile: Profile, epochs: int | None, scenarios: Scenarios) -> float:

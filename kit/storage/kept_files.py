@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from scenarios.contract.epochs import KeptWeights
 from scenarios.contract.request import CHECKPOINT_PREFIX, EPOCHS_FOLDER
-from scenarios.contract.result import KeptWeights
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ def keep_weights(scratch: Path, weights: Sequence[KeptWeights], prefix: Path) ->
 
     prefix: of their new paths. Raise ValueError if one is missing or not a plain file, and OSError.
     """
-    kept = []
+    kept, folder = [], scratch / EPOCHS_FOLDER
     for each in weights:
-        made, path = scratch / EPOCHS_FOLDER / each.file, prefix.with_name(f"{prefix.name}__{each.kind}.safetensors")
-        if not made.is_file() or made.is_symlink():
+        made, path = folder / each.file, prefix.with_name(f"{prefix.name}__{each.kind}.safetensors")
+        if not _is_folder(folder) or not made.is_file() or made.is_symlink():
             raise ValueError(f"{each.file} is missing or not a plain file")
         made.replace(path)
         kept.append(replace(each, file=path.name))

@@ -3,13 +3,13 @@
 A run has up to millions of these objects, so they have slots, which need less memory.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from scenarios.contract import allocators
 from scenarios.contract.cell import Cell
+from scenarios.contract.epochs import KeptWeights
 from scenarios.contract.ranges import (
     MAX_CEILING,
     MIN_POSITIVE,
@@ -32,9 +32,6 @@ PARTS: dict[Purpose, tuple[str, ...]] = {
     "predict": ("predictions",),
     "export": ("model_digest",),
 }
-
-# The name of a file, without a folder.
-PLAIN_NAME = re.compile(r"[\w+-][\w.+-]{0,249}", re.ASCII)
 
 CeilingValue = Annotated[float, Range(MIN_POSITIVE, MAX_CEILING)]
 
@@ -205,22 +202,6 @@ class Evidence:
     initial_weights_digest: str
     final_weights_digest: str
     environment: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class KeptWeights:
-    """A file of trained weights, see `scenarios.weights_file`.
-
-    kind: `last` has the weights after the last epoch. `best` has those of the epoch with the highest test accuracy, the
-    first of equals; there is none if that is the last epoch. file: its name in the folder `weights` of the run. epoch:
-    from 1. test_accuracy: after this epoch. digest: `scenarios.weights.digest` of the weights.
-    """
-
-    kind: Literal["last", "best"]
-    file: str
-    epoch: Positive
-    test_accuracy: Share
-    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,6 +390,8 @@ class Result:
             raise ValueError(f"it is the result of another launch: {self.cell.key:.200}, {self.launch}")
         if self.status is not (self.reason.code.status if self.reason else Status.OK):
             raise ValueError(f"its status {self.status} does not match its reason")
+        for kept in self.weights:
+            kept.check()
         if self.reason:
             return
         parts = PARTS[request.purpose]
@@ -422,9 +405,6 @@ class Result:
             raise ValueError("it has no inference window or no latency")
         if self.tuning:
             allocators.check(self.tuning.settings)
-        for kept in self.weights:
-            if not PLAIN_NAME.fullmatch(kept.file):  # it must not lead to another folder
-                raise ValueError(f"{kept.file!r:.100} is not the name of a file of weights")
         if self.predictions is not None:
             _check_predictions(self.predictions, request)
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from scenarios.adapter import State
 from scenarios.contract.codec import from_json, to_json
+from scenarios.contract.epochs import KeptWeights
 from scenarios.contract.ranges import Count
 from scenarios.contract.request import Request
-from scenarios.contract.result import Epoch, KeptWeights
+from scenarios.contract.result import Epoch
 from scenarios.weights_file import read_tensors, write_tensors
 
 FORMAT = "kit-checkpoint-1"

@@ -8,9 +8,8 @@ from pathlib import Path
 from scenarios import weights_file
 from scenarios.adapter import Model
 from scenarios.contract import codec
-from scenarios.contract.progress import EpochProgress
+from scenarios.contract.epochs import EpochProgress, KeptWeights
 from scenarios.contract.request import CHECKPOINT_PREFIX, EPOCHS_FOLDER, PROGRESS_FILE, Request
-from scenarios.contract.result import KeptWeights
 from scenarios.measuring import checkpoints
 from scenarios.measuring.checkpoints import CheckpointError, History
 from scenarios.weights import digest

@@ -10,16 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scenarios import launch as launching
 from scenarios.adapter import Arrays, Sums
 from scenarios.catalog import mnist_cnn
 from scenarios.contract import codec
 from scenarios.contract.codec import from_json
-from scenarios.contract.progress import EpochProgress
+from scenarios.contract.epochs import EpochProgress
 from scenarios.contract.request import EPOCHS_FOLDER, PROGRESS_FILE, Budget
 from scenarios.measuring import checkpoints, training
 from scenarios.measuring.epoch_files import EpochFiles
 from scenarios.measuring.training import train
 from scenarios.measuring.window_meter import WindowMeter
+from scenarios.prepare import Refused
 from scenarios.weights import digest
 from scenarios.weights_file import read
 from tests import examples
@@ -246,6 +248,21 @@ def test_a_checkpoint_belongs_to_one_data_set_but_not_to_one_launch(tmp_path):
         launch(tmp_path, request=again, fails_after=4)
     assert launch(tmp_path, request=again)[0].trained == [4]
     assert launch(tmp_path, data="other")[0].trained == list(range(EPOCHS))
+
+
+def test_without_safetensors_weights_are_refused_before_anything_runs_and_there_are_no_checkpoints(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(launching, "has_safetensors", lambda: False)
+    with pytest.raises(Refused, match="the package safetensors is missing") as refused:
+        launching.check_environment(REQUEST)
+    assert "--no-weights" in refused.value.reason.remedy
+    request = replace(REQUEST, keep_weights=False)
+    launching.check_environment(request)
+    files = launching.epoch_files(request, SCENARIO, tmp_path, "da7a")
+    train(Model(), SCENARIO, DATA, DATA, WindowMeter(request.budget, 2), files)
+    assert written(tmp_path) == []
+    assert "No checkpoints are written" in capsys.readouterr().out
 
 
 def test_lost_weights_of_the_best_epoch_do_not_cost_the_training(tmp_path, capsys):

@@ -8,14 +8,15 @@ from dataclasses import replace
 
 import pytest
 
+from kit.execution.launch import run_launch
 from kit.model.errors import DiskError, Interrupted
 from kit.model.launch import Completion
 from kit.planning.selection import Selection
 from kit.storage.run_folder import RunFolder, file_stem
 from scenarios.contract import codec
+from scenarios.contract.epochs import EpochProgress, KeptWeights
 from scenarios.contract.reasons import Code, Status
 from scenarios.contract.request import EPOCHS_FOLDER, PROGRESS_FILE, RESULT_FILE
-from scenarios.contract.result import KeptWeights
 from tests import examples, fakes, faults
 from tests.campaigns import execute, new_run
 
@@ -191,18 +192,21 @@ def test_checkpoints_are_not_moved_through_links(tmp_path):
     assert list((folder.path / "checkpoints").iterdir()) == []
 
 
-@pytest.mark.parametrize("damage", ["missing", "link", "other folder"])
+@pytest.mark.parametrize("damage", ["missing", "link", "other folder", "linked folder"])
 def test_weights_that_are_not_a_plain_file_are_refused(tmp_path, damage):
     secret = tmp_path / "secret"
     secret.write_text("secret")
 
     def work(request, folder):
         file = "../secret" if damage == "other folder" else "weights-00007.safetensors"
-        completion = works("last", file=file)(request, folder)
-        if damage != "other folder":
-            (folder.scratch / EPOCHS_FOLDER / file).unlink()
+        completion, made = works("last", file=file)(request, folder), folder.scratch / EPOCHS_FOLDER
+        if damage in {"missing", "link"}:
+            (made / file).unlink()
         if damage == "link":
-            (folder.scratch / EPOCHS_FOLDER / file).symlink_to(secret)
+            (made / file).symlink_to(secret)
+        if damage == "linked folder":
+            made.rename(tmp_path / "elsewhere")
+            made.symlink_to(tmp_path / "elsewhere")
         return completion
 
     folder = new_full_run(tmp_path)
@@ -210,12 +214,10 @@ def test_weights_that_are_not_a_plain_file_are_refused(tmp_path, damage):
     assert record.reason.code is Code.INVALID_RESULT
     assert kept(folder, "weights") == set()
     assert secret.read_text() == "secret"
+    assert damage != "linked folder" or (tmp_path / "elsewhere/weights-00007.safetensors").exists()
 
 
 def test_each_epoch_is_reported_once_while_the_launch_runs(tmp_path, context, ready):
-    from kit.execution.launch import run_launch
-    from scenarios.contract.progress import EpochProgress
-
     epochs = [EpochProgress(number, 3, number / 10, 60.0) for number in (1, 2, 3)]
 
     class Polling(fakes.FakeEngine):

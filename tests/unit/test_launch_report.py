@@ -16,7 +16,7 @@ from kit.model.progress import Outcome, PlainProgress, Silent
 from kit.planning import catalog
 from kit.planning.estimates import INFERENCE_S, Estimate, Pace, request_seconds
 from scenarios.contract.cell import CEILINGS
-from scenarios.contract.progress import EpochProgress
+from scenarios.contract.epochs import EpochProgress
 from scenarios.contract.reasons import Code, Reason, Status
 from tests import examples
 from tests.examples import cell, failed, planned, record, request
