@@ -11,7 +11,7 @@ from kit.analysis.intervals import Interval
 from kit.report.scales import PADDING, Scale, log_scale
 from kit.report.strips import Tick, ticks
 
-LOG_FROM = 10.0
+LOG_FROM = 10.0  # times that one speed is of another, from which on a linear axis hides the slope of the lower one
 MAX_VALUES = 12  # ticks of `value_chart`
 FIRST_SPOT_Y, NEXT_SPOT_Y = 8, 10  # px
 MAX_POINTS = 240  # of a line: about one per two pixels

@@ -235,6 +235,13 @@ def test_two_fields_at_once_have_a_chart_for_each_value_of_one() -> None:
     ]
 
 
+def test_a_chart_of_a_depth_says_it_once_and_charts_are_in_the_order_of_the_depths() -> None:
+    cells = [cell("hidden_layers", n, "fashion-mlp", batch=batch) for n in (None, 1) for batch in (32, 64, 128)]
+    data = SECTION.data(ReportInput(analyzed(measured(cells, [[100 * place] for place in range(1, 7)])), TITLES))
+    titles = [chart.lines.title for chart in data.charts]
+    assert titles == [f"Dense network on Fashion-MNIST, {words}" for words in ("1 hidden layer", "5 hidden layers")]
+
+
 def test_a_run_without_a_sweep_has_no_chart() -> None:
     assert SECTION.data(ReportInput(analyzed(measured([cell("workers", None)], [[1.0]])), TITLES)) is None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kit.analysis.sweeps import FIELDS, GAIN, Curve, Field, curves, value_words
+from kit.analysis.sweeps import FIELDS, GAIN, Curve, Field, curves, value_of, value_words
 from kit.model.formatting import format_count
 from kit.report import text
 from kit.report.elements import Table
@@ -72,7 +72,7 @@ def _groups(source: ReportInput) -> list[list[Curve]]:
     for field in FIELDS:
         for curve in curves(source.measured, source.run.records, source.analysis.scenarios, field):
             cell = curve.cells[0].cell
-            others = tuple(getattr(cell, other) or 0 for other in FIELDS if other != field)
+            others = tuple(value_of(cell, other, source.analysis.scenarios) or 0 for other in FIELDS if other != field)
             found.setdefault((cell.label, field), {}).setdefault(others, []).append(curve)
     groups = []
     for label in dict.fromkeys(label for label, _ in found):
@@ -88,7 +88,7 @@ def _chart(source: ReportInput, group: Sequence[Curve]) -> SweepChart:
     field = group[0].field
     first = group[0].cells[0].cell
     ordered = sorted(group, key=lambda c: (*configuration_key(c.cells[0].cell), sort_key(c.cells[0].cell.framework)))
-    others = [other for other in source.varied[first.label] if other != field]
+    others = [other for other in source.varied[first.label] if other not in (field, "hidden_layers")]
     title = ", ".join([_title(source, group[0]), *(value_words(o, getattr(first, o)) for o in others)])
     styles = list(dict.fromkeys((c.cells[0].cell.lane, c.cells[0].cell.precision) for c in ordered))
     series = [
@@ -107,7 +107,7 @@ def _chart(source: ReportInput, group: Sequence[Curve]) -> SweepChart:
 
 
 def _title(source: ReportInput, curve: Curve) -> str:
-    """Return the title of a network. If the number of layers varies, that of the scenario itself."""
+    """Return the title of a network, which says its hidden layers. If a curve is over them, that of the scenario."""
     cell = curve.cells[0].cell
     if curve.field != "hidden_layers":
         return source.network(cell)
