@@ -1,6 +1,7 @@
 """Turn the planned launches of one run folder into launches that can start. A campaign measures one folder, or two in
 the same rounds."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,10 +21,14 @@ from kit.model.record import Record
 from kit.planning import catalog
 from kit.storage.run_folder import RunFolder
 from scenarios.catalog import scenario_of
+from scenarios.contract.cell import Cell
 from scenarios.contract.reasons import Reason
 from scenarios.contract.request import Request
 
 T = TypeVar("T")
+
+BATCHES_AHEAD = 3  # of each worker of PyTorch's DataLoader: two prefetched ones, and one that is being made
+FLOAT32_BYTES = 4
 
 
 @dataclass
@@ -120,7 +125,11 @@ class Side:
         return ReadyLaunch(
             request=request,
             environment=environment,
-            limits=replace(self.limits, gpus=self.gpus[:used]),
+            limits=replace(
+                self.limits,
+                gpus=self.gpus[:used],
+                shm_bytes=max(self.limits.shm_bytes, _loaded_bytes(request.cell)),
+            ),
             data=data.folder if data else None,
             data_note=data.note if data else "",
             work=self.folder.work(request),
@@ -132,6 +141,14 @@ class Side:
         return launch_requests.measuring(
             self.folder.plan, launch.planned, launch.scenario, launch.data.kind, threads, settings
         )
+
+
+def _loaded_bytes(cell: Cell) -> int:
+    """Return the bytes of the batches that a cell's requested loader workers hold in shared memory, 0 without any."""
+    scenario = scenario_of(cell, catalog.scenarios())
+    if scenario is None or cell.workers is None:
+        return 0
+    return cell.workers * BATCHES_AHEAD * cell.batch * FLOAT32_BYTES * math.prod(scenario.image)
 
 
 def _has_full_proof(record: Record) -> bool:

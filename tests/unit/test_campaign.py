@@ -54,6 +54,15 @@ def test_the_first_ok_launch_of_a_cell_does_the_full_proof(tmp_path):
     assert {(r.cell.framework, r.launch) for r in resumed if r.request.full_proof} == full
 
 
+def test_loader_workers_get_the_shared_memory_for_their_batches(tmp_path):
+    """PyTorch's workers would end with a bus error."""
+    selection = Selection(("catdog-cnn",), frameworks=("torch",), devices=("cpu",), batches=(512,), workers=(1, 64))
+    engine = fakes.FakeEngine()
+    execute(new_run(tmp_path, selection), engine)
+    few, many = sorted({limits.shm_bytes for limits in engine.limits})
+    assert (few, many) == (2 << 30, 64 * 3 * 512 * 64 * 64 * 3 * 4)
+
+
 def test_launches_get_the_limits_of_the_plan(tmp_path):
     engine = fakes.FakeEngine()
     folder = new_run(tmp_path / "run", threads=1, memory_bytes=1 << 30, timeout_s=7.0)

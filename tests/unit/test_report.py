@@ -199,7 +199,7 @@ def test_each_batch_size_of_a_scenario_has_its_own_rows():
     cells = {batch: replace(cell(), batch=batch) for batch in sizes}
     data = data_of(view_of([record(request(cells[batch]), images_per_s=speed) for batch, speed in sizes.items()]))
     rows = [(network.details, network.rows[0].values[0].number) for network in data["training"].table.networks]
-    assert rows == [("mnist-cnn · batch 32", "111"), ("mnist-cnn · batch 64", "222")]
+    assert rows == [("mnist-cnn · batch\xa032", "111"), ("mnist-cnn · batch\xa064", "222")]
     assert [row[0] for row in data["figures"].table.rows] == ["mnist-cnn/b32", "mnist-cnn/b64"]
 
 

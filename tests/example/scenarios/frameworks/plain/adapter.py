@@ -118,6 +118,7 @@ class PlainModel:
         self._options = options
         self._scenario = scenario
         self._random = np.random.default_rng(options.seed)  # dropout
+        self._workers: int | None = None  # threads that load photos
         self.load(weights)
 
     def weights(self) -> Weights:
@@ -183,6 +184,7 @@ class PlainModel:
             loader="NumPy slices; photos by the kit's own loader",
             denormals=denormals(self._options.threads),
             nodes={"cpu": len(self._weights)},
+            workers=self._workers,
         )
 
     def device_peak_bytes(self) -> int | None:
@@ -192,7 +194,9 @@ class PlainModel:
     def _batches(self, train: TrainSet, epoch: int) -> Iterator[tuple[Images, Labels]]:
         batch, seed = self._scenario.batch, self._options.seed
         if isinstance(train, Photos):
-            yield from PhotoLoader(train, batch, seed, epoch, self._options.photo_threads)
+            loader = PhotoLoader(train, batch, seed, epoch, self._options.photo_threads)
+            self._workers = loader.workers
+            yield from loader
             return
         assert isinstance(train, Arrays)
         order = np.random.default_rng([seed, epoch]).permutation(len(train))
