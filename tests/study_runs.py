@@ -25,19 +25,19 @@ BEST_EPOCH = 7  # lowest validation loss
 
 
 def study_run(
-    name: str,
+    *names: str,
     devices: Sequence[str] = ("cpu",),
     epochs: bool = False,
     data: DataKind = "real",
     launches: int = 2,
     frameworks: Sequence[str] = tuple(FRAMEWORKS),
 ) -> Run:
-    """Return a run of a study. epochs: whether it trained those of the full profile."""
-    wanted = Selection(studies=(name,), devices=tuple(devices), frameworks=tuple(frameworks))
+    """Return a run of studies. epochs: whether it trained those of the full profile."""
+    wanted = Selection(studies=names, devices=tuple(devices), frameworks=tuple(frameworks))
     found = studies.select_studies(wanted, studies.load_all(), catalog.scenarios(), catalog.frameworks())
     records = [_record(cell, n, count, epochs, data) for cell, count in found.items() for n in range(1, launches + 1)]
     planned = [PlannedLaunch(cell=r.cell, launch=r.launch, named=True) for r in records]
-    plan = examples.plan(planned).model_copy(update={"studies": [name], "profile": "full" if epochs else "quick"})
+    plan = examples.plan(planned).model_copy(update={"studies": [*names], "profile": "full" if epochs else "quick"})
     machine = next((r.machine for r in records if r.machine.gpus), records[0].machine)
     return Run(plan, machine, sorted(records, key=lambda record: (record.key, record.launch)))
 

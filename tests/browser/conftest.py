@@ -19,13 +19,15 @@ from kit.execution import workflow
 from kit.host import machine_lock
 from kit.model.progress import Silent
 from kit.model.run import Run
-from kit.planning import catalog
+from kit.planning import catalog, studies
 from kit.planning.plan import Options
 from kit.planning.selection import Selection
 from kit.report.render import write_report
 from tests import example_run, report_runs
 from tests.browser.tab import Open, Tab
+from tests.study_runs import study_run
 
+FRAMEWORKS = ("tensorflow", "torch")  # of the studies, whose page would have twice as many rows with all
 MISSING = "Chromium is missing (tests/browser/ensure_browser.sh installs it)"
 RUNS: dict[str, Callable[[], Run]] = {
     "example": example_run.run,  # fills every section
@@ -33,6 +35,7 @@ RUNS: dict[str, Callable[[], Run]] = {
     "failed": report_runs.failed,
     "three_launches": report_runs.three_launches,
     "sweeps": lambda: report_runs.sweeps(2),
+    "studies": lambda: study_run(*studies.load_all(), devices=("cpu", "cuda"), epochs=True, frameworks=FRAMEWORKS),
 }
 
 

@@ -206,13 +206,22 @@ def test_a_single_framework_and_a_failed_cell_leave_the_rest():
     assert len(part(shown, "Training time").content.charts[0].lines[0].marks) == 6
 
 
+def test_a_network_that_changed_since_the_run_is_not_compared():
+    run = study_run("mnist-cpu-vs-gpu")
+    older = [r.model_copy(update={"request": replace(r.request, spec="0" * 64)}) for r in run.records]
+    shown = chapter("mnist-cpu-vs-gpu", replace(run, records=older))
+    assert shown.heading == "Not measured: no cell of the study has a result"
+    assert "Defined differently since the run: mnist-cnn." in [lack.text for lack in shown.parts[0].lacks]
+
+
 def test_only_runs_of_studies_have_chapters_in_the_order_of_the_plan():
     run = study_run("cifar-epochs")
     both = run.plan.model_copy(update={"studies": ["mnist-cpu-vs-gpu", "cifar-epochs", "gone"]})
     analysis = analyze_run(replace(run, plan=both), SCENARIOS)
     view = make_view(analysis, TITLES, STUDIES)
     found = [(of.anchor, data.heading) for of, data in view.open if of.anchor.startswith("study-")]
-    assert [anchor for anchor, _ in found] == ["study-mnist-cpu-vs-gpu", "study-cifar-epochs"]
+    assert [anchor for anchor, _ in found] == ["study-mnist-cpu-vs-gpu", "study-cifar-epochs", "study-gone"]
+    assert found[2][1] == "Not shown: the file of the study is missing"
     assert found[0][1] == "Not measured: no cell of the study has a result"
     html = render(view)
     assert STUDIES["cifar-epochs"].file.question in html

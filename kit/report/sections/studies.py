@@ -3,25 +3,23 @@
 from functools import partial
 
 from kit.report.section import Chapters, ReportInput, Section
-from kit.report.studies.chapter import make_chapter
+from kit.report.studies.chapter import absent_chapter, make_chapter
 
 FIRST = 90  # after the sections about the machine
 
 
 def _chapters(source: ReportInput) -> tuple[Section, ...]:
     """Return the chapters of the studies of the plan. A run that was not started for a study has none."""
-    studies = [source.studies[name] for name in source.run.plan.studies if name in source.studies]
-    return tuple(
-        Section(
-            FIRST + index / 100,
-            f"study-{study.name}",
-            study.name,
-            partial(make_chapter, study=study),
-            "studies.html",
-            question=study.file.question,
-        )
-        for index, study in enumerate(studies)
-    )
+    return tuple(_chapter(source, name, FIRST + index / 100) for index, name in enumerate(source.run.plan.studies))
+
+
+def _chapter(source: ReportInput, name: str, position: float) -> Section:
+    study, anchor = source.studies.get(name), f"study-{name}"
+    if study is None:
+        question = f"What does the study {name} ask?"
+        return Section(position, anchor, name, lambda source: absent_chapter(name), "studies.html", question)
+    data = partial(make_chapter, study=study)
+    return Section(position, anchor, name, data, "studies.html", study.file.question)
 
 
 SECTION = Chapters(FIRST, _chapters)

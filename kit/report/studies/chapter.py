@@ -96,6 +96,12 @@ def make_chapter(source: ReportInput, study: Study) -> Chapter:
     )
 
 
+def absent_chapter(name: str) -> Chapter:
+    """Return the chapter of a study of the plan whose file this kit does not have."""
+    facts = (("Study", f"The run repeats {name}, but scenarios/studies has no file of this name."),)
+    return Chapter("Not shown: the file of the study is missing", name, (), (), (), facts, (), ())
+
+
 def _shown(part: PartSource) -> Shown:
     of = part.part
     if of.kind == "note":
@@ -122,7 +128,9 @@ def _lacks(part: PartSource, *, empty: bool) -> tuple[Lack, ...]:
     if "cuda" not in devices and any(place.device == "cuda" for place in part.places):
         why = missing_gpu(part.source.analysis, part.source.measured).removesuffix(".")
         found.append(Lack(f"Not measured on a GPU: {why}.", _command(part, "--device cuda")))
-    if missing and len(missing) == len(own):
+    if part.changed:
+        found.append(Lack(f"Defined differently since the run: {', '.join(part.changed)}.", _command(part)))
+    elif missing and len(missing) == len(own):
         found.append(Lack("No cell of this part was measured.", _command(part)))
     elif missing:
         found.append(Lack(f"Not measured: {', '.join(map(part.label, missing))}.", _command(part)))

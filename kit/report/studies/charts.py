@@ -62,11 +62,13 @@ def _sweep_chart(
 
 def _measured(part: PartSource, measure: str, places: Sequence[Cell]) -> list[Series]:
     found = []
+    styles = list(dict.fromkeys((one.lane, one.precision) for one in part.series))
     for one in part.series:
+        dash = styles.index((one.lane, one.precision)) % 4
         values = ((_x(part, place), part.value(place, one, measure)) for place in places)
         points = sorted((x, value.value) for x, value in values if x is not None and value)
         if points:
-            found.append(Series(one.title, points, one.framework, device="cuda"))  # filled: measured here
+            found.append(Series(one.title, points, one.framework, dash, device="cuda"))  # filled: measured
     return found
 
 

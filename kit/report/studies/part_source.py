@@ -18,6 +18,7 @@ from kit.planning.study_measures import MEASURES, StudyMeasure
 from kit.report.marks import sort_key
 from kit.report.rows import configuration_words
 from kit.report.section import ReportInput
+from scenarios.catalog import scenario_of
 from scenarios.contract.cell import Cell, Lane, Precision
 
 
@@ -59,8 +60,20 @@ class PartSource:
 
     @cached_property
     def summaries(self) -> list[CellSummary]:
-        """Return the measured cells of the part."""
+        """Return the measured cells of the part, without those whose network changed since the run."""
+        return [summary for summary in self._measured if not self._changed(summary.cell)]
+
+    @cached_property
+    def changed(self) -> list[str]:
+        """Return the labels of the measured networks that changed since the run. They are another network."""
+        return list(dict.fromkeys(s.cell.label for s in self._measured if self._changed(s.cell)))
+
+    @cached_property
+    def _measured(self) -> list[CellSummary]:
         return [summary for summary in self.source.measured if place_of(summary.cell) in self.places]
+
+    def _changed(self, cell: Cell) -> bool:
+        return scenario_of(cell, self.source.analysis.scenarios) is None
 
     @cached_property
     def series(self) -> list[SeriesKey]:
