@@ -14,9 +14,9 @@ import numpy as np
 from scenarios import weights_file
 from scenarios.adapter import Model, NotOffered
 from scenarios.contract.codec import write_bytes
+from scenarios.contract.predictions import Prediction
 from scenarios.contract.reasons import Code
 from scenarios.contract.request import MODEL_FILE, PICTURES, THUMBNAILS, WEIGHTS_FILE, picture_name
-from scenarios.contract.result import Prediction
 from scenarios.data.pictures import UnreadablePicture, read_picture, to_pixels, write_thumbnail
 from scenarios.data.readers import Bytes
 from scenarios.launch import Launch

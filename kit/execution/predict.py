@@ -20,9 +20,10 @@ from kit.storage.run_folder import RunFolder
 from kit.storage.safe_read import read_plain, read_untrusted
 from kit.storage.trained_weights import TrainedWeights, find_weights
 from scenarios.catalog import scenario_of
+from scenarios.contract.predictions import Prediction
 from scenarios.contract.reasons import Code, Reason
 from scenarios.contract.request import PICTURES, THUMBNAILS, picture_name
-from scenarios.contract.result import Prediction, Result
+from scenarios.contract.result import Result
 from scenarios.spec import DATASETS, Scenario
 
 THUMBNAIL_LIMIT = 1 << 20

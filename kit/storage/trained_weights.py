@@ -5,7 +5,7 @@ from pathlib import Path
 
 from kit.storage.run_folder import RunFolder
 from scenarios.contract.cell import Cell
-from scenarios.contract.result import KeptWeights
+from scenarios.contract.epochs import KeptWeights
 
 KINDS = ("best", "last")  # in the order in which they are used
 

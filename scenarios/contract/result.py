@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from scenarios.contract import allocators
 from scenarios.contract.cell import Cell
 from scenarios.contract.epochs import KeptWeights
+from scenarios.contract.predictions import Prediction, check_predictions
 from scenarios.contract.ranges import (
     MAX_CEILING,
     MIN_POSITIVE,
@@ -342,17 +343,6 @@ class Tuning:
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
-    """What a network predicts for one picture.
-
-    probabilities: one for each class of the data set; empty if the picture could not be read. fault: why not, or "".
-    """
-
-    probabilities: list[Share]
-    fault: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Result:
     """What a worker reports about the launch with this cell and number.
 
@@ -406,14 +396,4 @@ class Result:
         if self.tuning:
             allocators.check(self.tuning.settings)
         if self.predictions is not None:
-            _check_predictions(self.predictions, request)
-
-
-def _check_predictions(predictions: Sequence[Prediction], request: Request) -> None:
-    """Raise ValueError unless each picture of the request has probabilities of the same classes, or a fault."""
-    if len(predictions) != request.pictures:
-        raise ValueError(f"it has {len(predictions)} predictions for {request.pictures} pictures")
-    if any(bool(prediction.fault) == bool(prediction.probabilities) for prediction in predictions):
-        raise ValueError("a prediction must have either probabilities or a fault")
-    if len({len(prediction.probabilities) for prediction in predictions if not prediction.fault}) > 1:
-        raise ValueError("its predictions differ in the number of classes")
+            check_predictions(self.predictions, request)

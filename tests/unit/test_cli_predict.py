@@ -14,6 +14,7 @@ import pytest
 from kit.host import machine_lock
 from kit.model.launch import Completion, LaunchFolder
 from scenarios.contract import codec
+from scenarios.contract.predictions import Prediction
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import (
     MODEL_FILE,
@@ -24,7 +25,7 @@ from scenarios.contract.request import (
     Request,
     picture_name,
 )
-from scenarios.contract.result import Prediction, Result
+from scenarios.contract.result import Result
 from scenarios.weights_file import read
 from tests import fakes
 from tests.command import Kit
