@@ -17,7 +17,7 @@ from scenarios.contract.codec import write_bytes
 from scenarios.contract.predictions import Prediction
 from scenarios.contract.reasons import Code
 from scenarios.contract.request import MODEL_FILE, PICTURES, THUMBNAILS, WEIGHTS_FILE, picture_name
-from scenarios.data.pictures import UnreadablePicture, read_picture, to_pixels, write_thumbnail
+from scenarios.data.pictures import DECODER_ERRORS, UnreadablePicture, read_picture, to_pixels, write_thumbnail
 from scenarios.data.readers import Bytes
 from scenarios.launch import Launch
 from scenarios.prepare import Refused, find_scenario, start_adapter
@@ -102,3 +102,5 @@ def _read(path: Path, scenario: Scenario, thumbnail: Path) -> Bytes | str:
         return to_pixels(picture, scenario.image)
     except UnreadablePicture as error:
         return str(error)
+    except DECODER_ERRORS as error:
+        return f"It cannot be read ({type(error).__name__})."

@@ -34,9 +34,11 @@ from kit.storage.run_folder import SCRATCH
 from kit.storage.safe_read import read_untrusted
 from scenarios.contract.codec import write
 from scenarios.contract.reasons import Code, Reason, Status
-from scenarios.contract.request import PROGRESS_FILE, REQUEST_FILE, RESULT_FILE, Request
+from scenarios.contract.request import EPOCHS_FOLDER, PROGRESS_FILE, REQUEST_FILE, RESULT_FILE, Request
 from scenarios.contract.result import Result
 
+# The epochs of such a launch are not those of its cell, so no retry continues them.
+REFUSED = {Code.WRONG_DEVICE, Code.MISSING_PROOF, Code.REFERENCE_MISMATCH, Code.INVALID_RESULT}
 RESULT_LIMIT = 16 << 20
 TAIL_BYTES = 64 << 10  # read from the end of the log; progress bars and colors take space and are removed
 TAIL_CHARACTERS = 4000
@@ -116,6 +118,9 @@ def run_launch(
             raise KeyboardInterrupt
         classification = classify(ready.request, execution, ready.max_rate)
         warnings += execution.completion.warnings
+        if classification.reason is not None and classification.reason.code in REFUSED:
+            with disk_errors(ready.work):
+                kept_files.remove_checkpoints(ready.folder.scratch / EPOCHS_FOLDER)
         if classification.reason is None:
             warnings += _use_cache(lambda: context.references.keep(ready.request, ready.folder.scratch))
             classification = _keep_weights(ready, classification)

@@ -22,6 +22,7 @@ from kit.execution.launch import log_tail, result_file
 from kit.host import machine, machine_lock
 from kit.host.limits import usable_memory
 from kit.host.paths import cache_folder
+from kit.host.privacy import redact
 from kit.model.environment import Environment
 from kit.model.errors import DataError, DiskError, EngineError, ImageError, KitError, UsageError
 from kit.model.launch import LaunchFolder, Limits
@@ -116,8 +117,8 @@ def run_unmeasured(
     if found.reason is None:
         assert found.result is not None
         return found.result
-    # The worker knows only the copy.
-    own = replace(found.reason, message=found.reason.message.replace(WEIGHTS_FILE, str(weights.file)))
+    # The worker knows only the copy. The message may be part of a page, which names no folder of this machine.
+    own = replace(found.reason, message=redact(found.reason.message.replace(WEIGHTS_FILE, weights.file.name)))
     return own if own.code is Code.INVALID_WEIGHTS else _with_log(own, folder.log, request)
 
 

@@ -1,6 +1,6 @@
 """Keep what a launch with whole epochs leaves in its scratch folder: checkpoints until it is ok, then trained weights.
 
-Files are moved and never copied, and no link is followed: the worker and a run folder may be those of a stranger.
+No link is followed: the worker and a run folder may be those of a stranger.
 """
 
 import os
@@ -42,8 +42,14 @@ def lend_checkpoints(place: Path, scratch: Path) -> None:
 
     Raise OSError.
     """
-    if _is_folder(place):
-        place.rename(scratch / EPOCHS_FOLDER)
+    if not _is_folder(place):
+        return
+    for path in place.iterdir():  # what no worker leaves there, for example links of a stranger
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name.startswith(".") or not is_plain(path):
+            path.unlink()
+    place.rename(scratch / EPOCHS_FOLDER)
 
 
 def remove_checkpoints(place: Path) -> None:
@@ -55,18 +61,35 @@ def remove_checkpoints(place: Path) -> None:
 
 
 def keep_weights(scratch: Path, weights: Sequence[KeptWeights], prefix: Path) -> list[KeptWeights]:
-    """Move the weights that a worker wrote. Return them with their new names.
+    """Keep the weights that a worker wrote, all or none. Return them with their new names.
 
-    prefix: of their new paths. Raise ValueError if one is missing or not a plain file, and OSError.
+    The checkpoints need them until the record is saved, so the files get a second name. prefix: of their new paths.
+    Raise ValueError if one is missing or not a plain file, and OSError.
     """
-    kept, folder = [], scratch / EPOCHS_FOLDER
+    folder = scratch / EPOCHS_FOLDER
     for each in weights:
-        made, path = folder / each.file, prefix.with_name(f"{prefix.name}__{each.kind}.safetensors")
-        if not _is_folder(folder) or not made.is_file() or made.is_symlink():
+        if not _is_folder(folder) or not is_plain(folder / each.file):
             raise ValueError(f"{each.file} is missing or not a plain file")
-        made.replace(path)
+    kept = []
+    for each in weights:
+        path = prefix.with_name(f"{prefix.name}__{each.kind}.safetensors")
+        path.unlink(missing_ok=True)  # of an attempt that saved no record
+        _give_name(folder / each.file, path)
         kept.append(replace(each, file=path.name))
     return kept
+
+
+def is_plain(path: Path) -> bool:
+    """Return whether this is a file, and neither a link nor in a folder that is one."""
+    return path.is_file() and not path.is_symlink() and not path.parent.is_symlink()
+
+
+def _give_name(file: Path, name: Path) -> None:
+    """Give a file a second name, or copy it where the file system has no hard links."""
+    try:
+        os.link(file, name)
+    except OSError:
+        shutil.copyfile(file, name)
 
 
 def _is_folder(path: Path) -> bool:

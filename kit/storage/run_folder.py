@@ -208,8 +208,10 @@ class RunFolder:
         own = resumed = self._checkpoints / stem
         if not own.exists() and not any((x.key, x.launch) == (key, request.launch) for x in self.plan.launches):
             numbered = re.compile(re.escape(stem[: -len(f"{request.launch:03d}")]) + r"\d{3,}")
-            others = (path for path in self._checkpoints.glob("*") if numbered.fullmatch(path.name))
-            resumed = min(others, default=own)
+            found = (path for path in self._checkpoints.glob("*") if numbered.fullmatch(path.name))
+            # A launch without a record continues itself.
+            ended = self.path / RECORDS["measure"]
+            resumed = min((path for path in found if (ended / f"{path.name}.json").exists()), default=own)
         return KeptPaths(self.path.absolute() / "weights" / stem, own, resumed)
 
     @property

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from kit.storage.kept_files import is_plain
 from kit.storage.run_folder import RunFolder
 from scenarios.contract.cell import Cell
 from scenarios.contract.epochs import KeptWeights
@@ -34,7 +35,7 @@ def find_weights(folder: RunFolder) -> list[TrainedWeights]:
         if not record.ok or record.result is None:
             continue
         files = {kept.kind: (kept, folder.path / "weights" / kept.file) for kept in record.result.weights}
-        existing = [files[kind] for kind in KINDS if kind in files and files[kind][1].is_file()]
+        existing = [files[kind] for kind in KINDS if kind in files and is_plain(files[kind][1])]
         if existing:
             found.append(TrainedWeights(record.cell, record.launch, *existing[0]))
     return found

@@ -14,6 +14,8 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from scenarios.data.photos import source_indices
 from scenarios.data.readers import Bytes
 
+# What decoders raise for some damaged files, beyond the errors that they document.
+DECODER_ERRORS = (Image.DecompressionBombError, MemoryError, AttributeError, OverflowError, AssertionError, ValueError)
 FORMATS = ("JPEG", "PNG", "WEBP")
 THUMBNAIL = 256  # pixels of the longer side
 WHITE = (255, 255, 255, 255)
@@ -50,12 +52,22 @@ def scale(image: Image.Image, size: tuple[int, int]) -> Image.Image:
     This only copies rows and columns, so it needs little memory, also for a large picture.
     """
     height, width = size
-    rows = image.crop((0, 0, image.width, height))  # with the palette; all pixels are replaced
+    if image.width > image.height:  # the longer side first, or a strip of a pixel in height would need much memory
+        return _scale_height(_scale_width(image, width), height)
+    return _scale_width(_scale_height(image, height), width)
+
+
+def _scale_height(image: Image.Image, height: int) -> Image.Image:
+    found = image.crop((0, 0, image.width, height))  # with the palette; all pixels are replaced
     for place, row in enumerate(source_indices(image.height, height).tolist()):
-        rows.paste(image.crop((0, row, image.width, row + 1)), (0, place))
-    found = rows.crop((0, 0, width, height))
+        found.paste(image.crop((0, row, image.width, row + 1)), (0, place))
+    return found
+
+
+def _scale_width(image: Image.Image, width: int) -> Image.Image:
+    found = image.crop((0, 0, width, image.height))
     for place, column in enumerate(source_indices(image.width, width).tolist()):
-        found.paste(rows.crop((column, 0, column + 1, height)), (place, 0))
+        found.paste(image.crop((column, 0, column + 1, image.height)), (place, 0))
     return found
 
 

@@ -9,6 +9,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import scenarios
 from scenarios.adapter import State
 from scenarios.contract.codec import from_json, to_json
 from scenarios.contract.epochs import KeptWeights
@@ -18,6 +19,7 @@ from scenarios.contract.result import Epoch
 from scenarios.weights_file import read_tensors, write_tensors
 
 FORMAT = "kit-checkpoint-1"
+CODE = Path(scenarios.__file__).parent
 
 
 class CheckpointError(ValueError):
@@ -41,11 +43,13 @@ class History:
 def binding(request: Request, data_digest: str) -> str:
     """Return the SHA-256 (hex) of everything that determines a training, apart from its number of epochs.
 
-    data_digest: of the content of the data set.
+    This includes the code of the worker, which an update may change, and the model of the processor, because the
+    speed of all epochs must be that of one machine. data_digest: of the content of the data set.
     """
     names = ("cell", "spec", "seed", "threads", "data", "settings", "environment", "environment_digest")
     fields = {name: value for name, value in asdict(request).items() if name in names}
-    return hashlib.sha256(json.dumps([fields, data_digest], sort_keys=True).encode()).hexdigest()
+    setup = [fields, data_digest, _code_digest(), _processor()]
+    return hashlib.sha256(json.dumps(setup, sort_keys=True).encode()).hexdigest()
 
 
 def write(path: Path, bound_to: str, state: State, history: History) -> None:
@@ -70,6 +74,20 @@ def read(path: Path, bound_to: str) -> tuple[State, History]:
     if metadata.get("digest") != _digest(state, text):
         raise CheckpointError(f"{path.name} was altered.")
     return state, from_json(History, text)
+
+
+def _code_digest() -> str:
+    """Return the SHA-256 (hex) over the modules of the worker."""
+    found = hashlib.sha256()
+    for path in sorted(CODE.rglob("*.py")):
+        found.update(f"{path.relative_to(CODE)}\0".encode() + path.read_bytes())
+    return found.hexdigest()
+
+
+def _processor() -> str:
+    """Return the model of the processor, or "" if the system does not name it."""
+    lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
 def _digest(state: State, text: str) -> str:

@@ -95,10 +95,11 @@ class EpochFiles:
         framework = self.request.cell.framework
         about = weights_file.About(self.label, self.request.spec, framework, last.epoch, last.digest)
         weights_file.write(self._place / file, weights, about)
-        best = history.best
-        if best is None or last.test_accuracy > best.test_accuracy:
+        best, before = history.best, max((epoch.test_accuracy for epoch in history.epochs[:-1]), default=-1.0)
+        if last.test_accuracy > before:
             best = replace(last, kind="best")
-        self.weights = [last] if best.epoch == last.epoch else [last, best]
+        # If the weights of the best epoch are lost, those of a worse one are not called the best.
+        self.weights = [last, *([best] if best and best.epoch != last.epoch else [])]
         return replace(history, best=best)
 
     def _still_there(self, best: KeptWeights | None) -> KeptWeights | None:

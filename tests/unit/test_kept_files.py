@@ -140,6 +140,46 @@ def test_a_retry_continues_from_the_checkpoint_of_the_failed_launch(tmp_path):
     assert kept(folder, "weights") == {f"{file_stem(KEY, 3)}__last.safetensors"}
 
 
+def test_a_retry_does_not_continue_a_launch_that_ran_elsewhere(tmp_path):
+    def elsewhere(request, folder):
+        result = examples.result(request, epochs=7)
+        placement = replace(result.evidence.placement, device="cuda:0")
+        wrong = replace(result, evidence=replace(result.evidence, placement=placement))
+        codec.write(folder.scratch / RESULT_FILE, wrong)
+        return Completion(exit_code=0, seconds=1.0)
+
+    folder, worker = new_full_run(tmp_path), Worker(elsewhere, works("last"))
+    (record,) = run(folder, worker)
+    assert record.status is Status.WRONG_DEVICE
+    assert kept(folder, "checkpoints") == set()
+    assert run(folder, worker, retry_failed=True)[-1].ok
+    assert worker.seen == [{}, {}]
+
+
+def test_a_retry_leaves_the_checkpoint_of_a_launch_that_has_no_record(tmp_path):
+    folder, worker = new_full_run(tmp_path), Worker(killed, works("last"))
+    run(folder, worker)
+    (folder.path / "records" / f"{file_stem(KEY, 1)}.json").unlink()
+    request = replace(worker.requests[0], launch=2)
+    assert folder.kept(request).resumed == folder.kept(request).checkpoints
+
+
+def test_nothing_else_than_files_of_a_worker_is_lent(tmp_path):
+    """The folder of a run may come from a stranger, and a local worker would write through a link."""
+    folder, worker = new_full_run(tmp_path), Worker(interrupted, works("last"))
+    with pytest.raises(Interrupted):
+        run(folder, worker)
+    place, precious = folder.path / "checkpoints" / file_stem(KEY, 1), tmp_path / "precious"
+    precious.write_text("mine")
+    for name in (".checkpoint-00008.safetensors.1", "weights-00009.safetensors"):
+        (place / name).symlink_to(precious)
+    (place / "folder").mkdir()
+    (record,) = run(folder, worker)
+    assert record.ok
+    assert worker.seen[-1] == {CHECKPOINT: "of launch 1"}
+    assert precious.read_text() == "mine"
+
+
 def test_a_planned_launch_does_not_continue_another_one(tmp_path):
     folder, worker = new_full_run(tmp_path, rounds=2), Worker(killed, works())
     assert [record.ok for record in run(folder, worker)] == [False, True]

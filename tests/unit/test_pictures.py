@@ -39,6 +39,15 @@ def test_each_unusual_picture_has_the_shape_of_the_network(unusual):
             assert (found.shape, found.dtype) == (shape, np.uint8)
 
 
+@pytest.mark.parametrize("size", [(3_000_000, 1), (1, 3_000_000)])
+def test_a_strip_of_a_pixel_in_height_or_width_is_scaled_in_little_memory(size, tmp_path):
+    """Pillow refuses a crop of too many pixels, so the longer side must be scaled first."""
+    Image.new("L", size, 7).save(tmp_path / "strip.png")
+    found = pixels(tmp_path / "strip.png", (128, 128, 3))
+    assert set(np.unique(found)) == {7}
+    write_thumbnail(read_picture(tmp_path / "strip.png"), tmp_path / "small.jpg")
+
+
 def test_color_modes_mean_the_same_colors(unusual):
     plain = to_pixels(gradient(), SHAPE).astype(int)
     assert np.abs(pixels(unusual["cmyk.jpg"]) - plain).max() < 16  # JPEG loses a little

@@ -90,4 +90,4 @@ def test_weights_that_do_not_fit_are_refused(kit, run, weights, tmp_path, change
     change(weights)
     called = kit("predict", str(run), "--scenario", "tiny-cnn", *HERE, *map(str, make_unusual(tmp_path)[:1]))
     assert called.returncode == 2, called.stderr
-    assert f"NumPy predicted nothing. {weights} {message}" in called.stdout
+    assert f"NumPy predicted nothing. {weights.name} {message}" in called.stdout
