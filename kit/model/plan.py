@@ -20,6 +20,7 @@ MAX_THREADS = 8192  # the maximum number of CPUs of a Linux kernel for x86-64 (N
 MAX_EPOCHS = 10_000  # the published numbers are 5 to 25
 MAX_LAUNCHES = 10_000  # of a plan; at 10 s each, they take more than a day
 MAX_ROUNDS = 1000
+MAX_STUDIES = 100
 
 # The id of a run is also the name of its folder and of files.
 RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]
@@ -112,7 +113,7 @@ class Plan(Document):
     rounds: Annotated[int, Field(ge=1, le=MAX_ROUNDS)] | None = None
     environments: dict[str, Digest] = Field(default_factory=dict)
     keep_weights: bool = True
-    studies: list[RunId] = Field(default_factory=list)
+    studies: Annotated[list[RunId], Field(max_length=MAX_STUDIES)] = Field(default_factory=list)
 
     def earlier_environment(self, key: EnvironmentKey) -> str | None:
         """Return the digest of the environment of an earlier run that the plan uses again, or None."""

@@ -242,7 +242,9 @@ def _scale(values: Sequence[float], padded: bool) -> Scale:
 
 
 def _round_up(value: float) -> float:
-    """Return the lowest round number that is not below a value above 0: 1, 1.5, 2, 3, 4, 5, 6 or 8 times 10^n."""
+    """Return the lowest round number that is not below a value: 1, 1.5, 2, 3, 4, 5, 6 or 8 times 10^n; 1 for 0."""
+    if value <= 0:
+        return 1.0
     unit = 10.0 ** math.floor(math.log10(value))
     return next((step * unit for step in (1, 1.5, 2, 3, 4, 5, 6, 8) if step * unit >= value), 10 * unit)
 

@@ -30,6 +30,7 @@ class Range:
 Time = Annotated[float, Range(0.0, MAX_TIME)]
 PositiveTime = Annotated[float, Range(MIN_POSITIVE, MAX_TIME)]
 Rate = Annotated[float, Range(MIN_POSITIVE, MAX_RATE)]
+Loss = Annotated[float, Range(-1e100, 1e100)]  # in nats; a chart of larger numbers overflows
 Share = Annotated[float, Range(0.0, 1.0)]
 Count = Annotated[int, Range(0, MAX_INT)]
 Positive = Annotated[int, Range(1, MAX_INT)]

@@ -15,6 +15,7 @@ from scenarios.contract.ranges import (
     MAX_CEILING,
     MIN_POSITIVE,
     Count,
+    Loss,
     Positive,
     PositiveTime,
     Range,
@@ -74,9 +75,9 @@ class Epoch:
     index: Count
     seconds: Time
     images: Count
-    train_loss: float
+    train_loss: Loss
     train_accuracy: Share
-    test_loss: float
+    test_loss: Loss
     test_accuracy: Share
 
 
@@ -106,7 +107,7 @@ class Training:
     epoch_s: PositiveTime
     projected: bool
     steps: Count
-    final_loss: float
+    final_loss: Loss
     epochs: list[Epoch]
     median_images_per_s: Rate | None = None
     boundary_s: Time | None = None
@@ -132,7 +133,7 @@ class Inference:
     windows: list[Window]
     images_per_s: Rate
     test_images: Count
-    test_loss: float
+    test_loss: Loss
     test_accuracy: Share
 
 

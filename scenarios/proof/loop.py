@@ -13,12 +13,10 @@ from scenarios.proof.distances import WRONG, compared, judged, relative, roundin
 from scenarios.proof.reference import Floats, Trajectory
 
 LOSS_TOLERANCE = {"fp32": 1e-4, "tf32": 2e-3, "bf16": 3e-2}  # relative
-# Relative L2 distance, and the distance of the norms. The errors are at most 1e-3 in fp32 and 0.7 in bf16, because Adam
+# Relative L2 distance, and the distance of the norms. The errors are at most 0.05 in fp32 and 0.7 in bf16, because Adam
 # makes a full step in the wrong direction if a small gradient is rounded to the other side of zero. This changes no
 # norm: these differ by at most 0.1. A step that is missing changes the norm by a third.
-CHANGES_TOLERANCE = {"fp32": 2e-2, "tf32": 2e-1, "bf16": 8e-1}
-# In the deep network, rounding decides about more gradients: errors are up to 4e-2 in fp32.
-DEEP_CHANGES_TOLERANCE = CHANGES_TOLERANCE | {"fp32": 2e-1}
+CHANGES_TOLERANCE = {"fp32": 2e-1, "tf32": 2e-1, "bf16": 8e-1}
 SIZE_TOLERANCE = {"fp32": 2e-2, "tf32": 5e-2, "bf16": 1.5e-1}
 UNLIMITED = 1 << 30
 
@@ -65,7 +63,6 @@ def checks(own: Model, case: Case, train: TrainSet, expected: Trajectory, precis
     for name, weights in case.gentle_weights.items():
         before, now = sample(weights), sample(after[name])
         changes[name], units[name] = now.astype(np.float64) - before, rounding(before)
-    tolerances = DEEP_CHANGES_TOLERANCE if case.deep else CHANGES_TOLERANCE
     yield from compared(
-        "loop: weights", changes, expected.changes, units, tolerances[precision], SIZE_TOLERANCE[precision]
+        "loop: weights", changes, expected.changes, units, CHANGES_TOLERANCE[precision], SIZE_TOLERANCE[precision]
     )

@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 
 from kit.analysis.accuracy_ladder import make_ladder
+from kit.analysis.diagnosis import Diagnosis
+from kit.analysis.diagnosis_rules import Bottleneck
 from kit.analysis.overfitting import overfitting_epoch
 from kit.analysis.pairing import Measure
 from kit.analysis.reliability import reliability
@@ -51,7 +53,9 @@ def test_each_part_is_filled_by_a_full_run_on_both_devices_except_for_notes(name
     assert empty == [part.title for part in STUDIES[name].file.parts if part.kind == "note"]
     assert not shown.heading.startswith("Not measured")
     assert [lack.text for lack in shown.missing] == (
-        ["kit cannot measure 2 GPUs. Their figures are published."] if name == "mnist-batch-sweep" else []
+        ["kit measures one GPU. The figures for 2 GPUs are only the published ones."]
+        if name == "mnist-batch-sweep"
+        else []
     )
 
 
@@ -276,3 +280,20 @@ def test_speedups_are_tied_only_if_all_intervals_contain_one():
     assert (mixed.tied, mixed.slower, mixed.low, mixed.high) == (False, 1, 0.8, 0.98)
     assert judge_speedups([StudyValue(1.0)], []).tied is False  # one launch decides nothing
     assert math.isclose(judge_speedups([far], []).high, 0.8)
+
+
+def test_speedups_are_judged_by_their_intervals_alone():
+    assert not judge_speedups([StudyValue(1.0, 0.3, 3.0)], []).tied  # nothing is decided
+    alone = judge_speedups([StudyValue(0.5), StudyValue(0.5, 0.4, 0.6)], [])
+    assert (alone.slower, alone.single) == (1, True)
+    limits = [Diagnosis(str(n), Bottleneck.INPUT_BOUND, "", "", None, None, None, "waiting for data") for n in range(2)]
+    unclear = replace(limits[0], bottleneck=Bottleneck.UNCLEAR, label="unclear")
+    assert judge_speedups([StudyValue(2.0)], [*limits, unclear]).limit == "waiting for data"
+    assert judge_speedups([StudyValue(2.0)], [*limits, unclear, unclear]).limit == ""  # not more than half
+
+
+def test_a_study_that_a_plan_names_twice_has_one_chapter():
+    run = study_run("cifar-epochs", frameworks=("torch",))
+    twice = replace(run, plan=run.plan.model_copy(update={"studies": ["cifar-epochs"] * 2}))
+    html = render(make_view(analyze_run(twice, SCENARIOS), TITLES, STUDIES))
+    assert html.count('<section id="study-cifar-epochs"') == 1

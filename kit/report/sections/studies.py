@@ -10,7 +10,8 @@ FIRST = 90  # after the sections about the machine
 
 def _chapters(source: ReportInput) -> tuple[Section, ...]:
     """Return the chapters of the studies of the plan. A run that was not started for a study has none."""
-    return tuple(_chapter(source, name, FIRST + index / 100) for index, name in enumerate(source.run.plan.studies))
+    names = dict.fromkeys(source.run.plan.studies)  # a stranger's plan may name one twice
+    return tuple(_chapter(source, name, FIRST + index / 100) for index, name in enumerate(names))
 
 
 def _chapter(source: ReportInput, name: str, position: float) -> Section:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 from kit.analysis.accuracy_ladder import make_ladder
 from kit.analysis.gpu_answer import missing_gpu
-from kit.analysis.overfitting import overfitting_epoch
+from kit.analysis.overfitting import MIN_EPOCHS, overfitting_epoch
 from kit.analysis.study_speedup import judge_speedups
 from kit.analysis.study_values import StudyValues
 from kit.analysis.sweeps import Curve, curves, value_words
-from kit.model.formatting import DEVICES
+from kit.model.formatting import DEVICES, format_count
 from kit.planning.studies import Study
 from kit.planning.study_files import Axis, Conclusion, StudyPart
 from kit.planning.study_measures import MEASURES
@@ -45,7 +45,8 @@ def _speedup(part: PartSource) -> str:
     limit = f"; most of its cells are limited by {found.limit}" if found.limit else ""
     published = [f"{MEASURES['speedup'].exact(f.low, f.high)}" for f in part.figures]
     beside = f" (published: {text.listed(published)})" if published else ""
-    return f"{start} GPU trains at {extent} the speed of the CPU{slower}{beside}{limit}"
+    single = " (single launches)" if found.single else ""
+    return f"{start} GPU trains at {extent} the speed of the CPU{single}{slower}{beside}{limit}"
 
 
 def _cpu_time(part: PartSource) -> str:
@@ -100,23 +101,27 @@ def _flat(own: Sequence[Curve]) -> str:
 
 
 def _overfitting(part: PartSource) -> str:
-    found: dict[str, list[int | None]] = {}
-    longest = 0
+    found: dict[str, list[list[float]]] = {}  # by device: the validation losses of each curve
     for place in part.places:
         for one in part.series:
             summary = part.summary(place, one)
             curve = part.values.curve(summary) if summary and not summary.synthetic else []
             if len(curve) > 1:
-                longest = max(longest, len(curve))
-                found.setdefault(DEVICES[place.device], []).append(overfitting_epoch([e.test_loss for e in curve]))
+                found.setdefault(DEVICES[place.device], []).append([epoch.test_loss for epoch in curve])
     if not found:
         return NO_EPOCHS
-    begun = {device: sorted(e for e in epochs if e) for device, epochs in found.items()}
-    if not any(begun.values()):
-        return f"No overfitting shows within {longest} epochs"
-    parts = [f"on the {device} after epoch {_extent(epochs)}" for device, epochs in begun.items() if epochs]
-    parts += [f"not on the {device}" for device, epochs in begun.items() if not epochs]
-    return f"Overfitting begins {text.listed(parts)}, at the lowest validation loss"
+    if (longest := max(len(losses) for own in found.values() for losses in own)) <= MIN_EPOCHS:
+        return f"Not known: {longest} epochs are too few to show overfitting"
+    begun, parts = False, []
+    for device, own in found.items():
+        epochs = sorted(epoch for losses in own if (epoch := overfitting_epoch(losses)))
+        share = f" in {len(epochs)} of {len(own)} curves" if len(epochs) < len(own) else ""
+        never = f"not on the {device} within {max(map(len, own))} epochs"
+        parts.append(f"on the {device} after epoch {_extent(epochs)}{share}" if epochs else never)
+        begun |= bool(epochs)
+    if not begun:
+        return f"No overfitting shows: {text.listed(parts)}"
+    return f"Overfitting begins {text.listed(parts)}, where the validation loss is lowest"
 
 
 def _extent(epochs: list[int]) -> str:
@@ -128,10 +133,12 @@ def _accuracy(part: PartSource) -> str:
     measure = "best_accuracy"
     compared = [place for place in part.places if part.figures_at(measure, place)] or [*part.places]
     values: dict[str, tuple[Cell, list[float]]] = {}
+    few: list[int] = []
     for place in compared:
         for one in part.series:
             if value := part.value(place, one, measure):
                 values.setdefault(place.label, (place, []))[1].append(value.value)
+                few += [value.epochs] if value.epochs else []
     if not values:
         return NO_EPOCHS
     places, means = [place for place, _ in values.values()], [statistics.fmean(own) for _, own in values.values()]
@@ -139,7 +146,10 @@ def _accuracy(part: PartSource) -> str:
     ladder = make_ladder(means, published)
     low, high = (f"{text.percent(means[i], 1)} ({part.network(places[i])})" for i in (ladder.lowest, ladder.highest))
     order = f"; {ladder.agreeing} of {ladder.pairs} pairs are in the published order" if ladder.pairs else ""
-    return f"Validation accuracy from {low} to {high}{order}" if len(means) > 1 else f"Validation accuracy of {low}"
+    after = f" after only {format_count(min(few), 'epoch')}" if few else ""
+    if len(means) == 1:
+        return f"Validation accuracy of {low}{after}"
+    return f"Validation accuracy from {low} to {high}{after}{order}"
 
 
 # Kind of conclusion to the measure that it compares with published figures, and the function that makes the sentence.

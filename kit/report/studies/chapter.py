@@ -135,7 +135,8 @@ def _lacks(part: PartSource, *, empty: bool) -> tuple[Lack, ...]:
     elif missing:
         found.append(Lack(f"Not measured: {', '.join(map(part.label, missing))}.", _command(part)))
     if several := sorted({place.devices for place in part.places if place.devices > 1}):
-        found.append(Lack(f"kit cannot measure {' or '.join(map(str, several))} GPUs. Their figures are published."))
+        counts = " or ".join(map(str, several))
+        found.append(Lack(f"kit measures one GPU. The figures for {counts} GPUs are only the published ones."))
     if empty and not found:
         found.append(Lack("The run has no measurement for this part.", part.study.command))
     return tuple(found)

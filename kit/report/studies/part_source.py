@@ -9,6 +9,7 @@ from functools import cached_property
 from kit.analysis.study_values import StudyValue, StudyValues
 from kit.analysis.summaries import CellSummary
 from kit.analysis.sweeps import Field, value_of, value_words, varied_fields
+from kit.model.formatting import format_count
 from kit.planning.selection import DEFAULT_VARIANT
 from kit.planning.studies import Study
 from kit.planning.study_cells import place_of
@@ -155,4 +156,4 @@ def value_text(measure: StudyMeasure, value: StudyValue | None, missing: str = "
     if value is None:
         return missing
     words = f"{'≈ ' * value.projected}{measure.text(value.value)}"
-    return f"{words} after {value.epochs} epochs" if value.epochs else words
+    return f"{words} after {format_count(value.epochs, 'epoch')}" if value.epochs else words
