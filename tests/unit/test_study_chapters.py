@@ -121,8 +121,8 @@ def test_learning_curves_mark_where_overfitting_begins():
     }
     assert loss.spots[0].at == pytest.approx(100 * (BEST_EPOCH - 1) / 14, abs=0.01)
     assert shown.heading == (
-        f"Overfitting begins on the CPU after epoch {BEST_EPOCH} and on the GPU after epoch {BEST_EPOCH}, at the "
-        "lowest validation loss"
+        f"Overfitting begins on the CPU after epoch {BEST_EPOCH} and on the GPU after epoch {BEST_EPOCH}, where "
+        "the validation loss is lowest"
     )
 
 
