@@ -27,8 +27,9 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[PlannedLaunch]:
     The list is empty if all blocks are precise, or if the budget has no time left. A block is precise if each ratio of
     two of its cells that are compared (`_compared`) is narrow (`is_narrow_ratio`). A block of one cell is precise if
     the cell is narrow (`is_narrow`) and the launches of the run are not correlated. A cell with fewer than two `ok`
-    launches has no interval. It gets no more launches, nor does a cell of which one was skipped, or at least as many
-    failed as were `ok`. A round that an interrupt left incomplete is completed first, so that its launches are pairs.
+    launches has no interval. It gets no more launches. A cell also gets no more if one of its launches was skipped, or
+    if at least as many failed as were `ok`. A round that an interrupt left incomplete is completed first, so that its
+    launches are pairs.
 
     A round of a block fits into `plan.budget_s` if the seconds spent, the expected seconds of the blocks before it, and
     its own do not exceed the budget. A launch is expected to take as long as the other launches of its cell on average.

@@ -47,8 +47,9 @@ class ReportInput:
     def rows(self) -> dict[str, list[CellSummary]]:
         """Return the measured cells that are compared with each other.
 
-        The key is the scenario with its variant, and with each number of which the scenario was measured at several:
-        `mnist-cnn/b64`. The rows of a scenario are in the order of these numbers.
+        The key is the scenario with its variant. If the scenario was measured at several batch sizes, numbers of
+        workers or of hidden layers, the key has this number, too: `mnist-cnn/b64`. The rows of a scenario are in the
+        order of these numbers.
         """
         scenarios, rows = self.analysis.scenarios, dict[str, list[CellSummary]]()
         labels = list(dict.fromkeys(summary.cell.label for summary in self.measured))

@@ -63,9 +63,9 @@ class Request:
     as an ONNX model. settings: what differs from the stock lane, as names and values of the adapter. environment:
     variables that must exist when the process starts; the engine sets them and the worker verifies them. full_proof:
     whether to prove everything and to time single steps, which a cell needs once in a run. Otherwise the launch proves
-    weights, logits and the training loop. keep_weights: whether to write the weights of the last and the best epoch;
-    only with whole epochs. environment_digest: of the image or the packages; a checkpoint is continued only where it is
-    the same. weights_digest: of the trained weights that a prediction or an export uses.
+    weights, logits, photos and the training loop. keep_weights: whether to write the weights of the last and the best
+    epoch; only with whole epochs. environment_digest: of the image or the packages; a checkpoint is continued only
+    where it is the same. weights_digest: of the trained weights that a prediction or an export uses.
     """
 
     cell: Cell

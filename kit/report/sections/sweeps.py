@@ -30,8 +30,8 @@ class SweepChart:
 class SweepsData:
     """The content. devices, whiskers: what the charts have. omitted: number of charts that are not drawn.
 
-    flattening: whether a curve is over a field of which more can help. single: whether one has too few launches for an
-    interval. gain: see `GAIN`.
+    flattening: whether a curve is over a field whose larger values can help. single: whether a curve has too few
+    launches for an interval. gain: see `GAIN`.
     """
 
     heading: str
