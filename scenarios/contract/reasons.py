@@ -1,5 +1,6 @@
 """Define how a launch can end, and why."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
@@ -22,6 +23,7 @@ class Status(StrEnum):
         return self.replace("_", " ")
 
 
+SENTENCE_END = re.compile(r"""[.!?:…]["')\]`”’]*$""")  # a mark, perhaps before a closing quote or bracket
 REPORT = "Read the log. If the kit and the framework are unchanged, report this as a bug."
 
 
@@ -88,5 +90,10 @@ class Reason:
 
     @classmethod
     def of(cls, code: Code, message: str, remedy: str = "") -> Self:
-        """Return a reason with each text on one line. remedy: empty for the default remedy of the code."""
-        return cls(code, " ".join(message.split()), " ".join((remedy or code.remedy).split()))
+        """Return a reason with each text on one line.
+
+        message: gets a period if it has no mark at its end, because the remedy is often shown after it. remedy: empty
+        for the default remedy of the code.
+        """
+        what, advice = (" ".join(text.split()) for text in (message, remedy or code.remedy))
+        return cls(code, f"{what}." if what and not SENTENCE_END.search(what) else what, advice)

@@ -129,6 +129,21 @@ def test_each_text_of_a_reason_is_one_line():
     assert Record.from_json(examples.record(status=Status.FAILED, reason=reason).to_json(), "x").reason == reason
 
 
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("dial tcp: lookup example.org: no such host", "dial tcp: lookup example.org: no such host."),
+        ("(see 'log')", "(see 'log')."),
+        ("It failed.", "It failed."),
+        ('Its last output was "Killed."', 'Its last output was "Killed."'),
+        ("Why?\n", "Why?"),
+        ("", ""),
+    ],
+)
+def test_the_message_of_a_reason_ends_like_a_sentence(message, expected):
+    assert Reason.of(Code.IMAGE_FAILED, message).message == expected
+
+
 def test_every_code_has_a_status_an_exit_code_and_a_remedy():
     for code in Code:
         assert code.status is not Status.OK
