@@ -255,6 +255,10 @@ def synthetic_data(cell: Sequence[MeasuredLaunch]) -> str | None:
     return "The cell used synthetic data, so its accuracies do not apply to the real task."
 
 
+def ignored_checkpoints(cell: Sequence[MeasuredLaunch]) -> str | None:
+    return " ".join(dict.fromkeys(why for launch in cell for why in launch.training.ignored_checkpoints)) or None
+
+
 def values(cell: Sequence[MeasuredLaunch]) -> list[float]:
     """Return the training images/s of each launch."""
     return [launch.training.images_per_s for launch in cell]

@@ -47,6 +47,7 @@ class WarningCode(StrEnum):
     DIFFERENT_LIBRARIES = "different_libraries"
     OLD_DRIVER = "old_driver"
     NO_CEILING = "no_ceiling"
+    IGNORED_CHECKPOINT = "ignored_checkpoint"
     ENGINE_REMARK = "engine_remark"
 
 
@@ -86,6 +87,8 @@ REMEDIES: Mapping[WarningCode, str] = {
     WarningCode.SYNTHETIC_DATA: "Download the real data with kit data, then measure again. Speeds are good estimates.",
     WarningCode.DIFFERENT_LIBRARIES: "Treat the results as those of software stacks, not of frameworks alone.",
     WarningCode.OLD_DRIVER: f"Update the NVIDIA driver to {CUDA_13_DRIVER} or newer.",
+    WarningCode.IGNORED_CHECKPOINT: "Nothing, unless the lost time matters. To continue a training, resume it on the same "
+    "machine and GPU, with the same kit.",
     WarningCode.ENGINE_REMARK: "Make sure that this does not affect the results. The launch's log may have details.",
 }
 
@@ -104,6 +107,7 @@ CELL_RULES: Mapping[WarningCode, Callable[[Sequence[MeasuredLaunch]], str | None
     WarningCode.SLOW_FIRST_LAUNCH: warning_rules.slow_first_launch,
     WarningCode.OUTLIERS: warning_rules.outliers,
     WarningCode.SYNTHETIC_DATA: warning_rules.synthetic_data,
+    WarningCode.IGNORED_CHECKPOINT: warning_rules.ignored_checkpoints,
 }
 
 LIBRARIES = {"CUDA": r"cuda|nvidia-cuda-runtime(-cu\d+)?", "cuDNN": r"cudnn|nvidia-cudnn(-cu\d+)?"}

@@ -157,6 +157,7 @@ class _Campaign:
                 TunedSettings(folder, TuningCache(cache_folder() / "tuning", machine, gpu, folder.plan), progress),
                 limits,
                 gpu_ids,
+                gpu,
             )
             for folder in folders
         ]

@@ -306,5 +306,9 @@ def _clean_result(result: Result, clean: Callable[[str], str]) -> Result:
             tried = [dataclasses.replace(each, failure=clean(each.failure)) for each in search.tried]
             searches.append(dataclasses.replace(search, tried=tried))
         tuning = dataclasses.replace(tuning, searches=searches)
+    training = result.training
+    if training is not None:
+        ignored = [clean(why) for why in training.ignored_checkpoints]
+        training = dataclasses.replace(training, ignored_checkpoints=ignored)
     reason = result.reason and _clean_reason(result.reason, clean)
-    return dataclasses.replace(result, reason=reason, tuning=tuning)
+    return dataclasses.replace(result, reason=reason, tuning=tuning, training=training)

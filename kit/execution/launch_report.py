@@ -77,6 +77,9 @@ class LaunchReport:
         self._phase.advance(1)
         number = f", launch {record.launch}" if record.launch > 1 else ""
         self._progress.log(f"{record.key}{number}: {_outcome(record)}{' (base)' if of_base else ''}")
+        training = record.result.training if record.result else None
+        for why in training.ignored_checkpoints if training else ():
+            self._progress.line(f"{record.key}{number}: {why}")
         self._log_round(record)
 
     def name(self, cell: Cell) -> str:

@@ -23,8 +23,12 @@ def measuring(
     threads: int,
     settings: Mapping[str, str],
     environment_digest: str,
+    gpu_digest: str = "",
 ) -> Request:
-    """Return the request to measure a planned launch. settings: of the tuned lane; empty in the stock lane."""
+    """Return the request to measure a planned launch.
+
+    settings: of the tuned lane; empty in the stock lane. gpu_digest: see `Gpu.digest`; empty on the CPU.
+    """
     limits = budget(find_profile(plan.profile), plan.epochs or launch.epochs, scenario)
     whole_epochs = limits.epochs is not None
     return Request(
@@ -39,6 +43,7 @@ def measuring(
         environment=allocators.variables(settings),
         keep_weights=plan.keep_weights and whole_epochs,
         environment_digest=environment_digest if whole_epochs else "",
+        gpu_digest=gpu_digest if whole_epochs else "",
     )
 
 
@@ -54,6 +59,7 @@ def tuning(plan: Plan, measured: Request, launch: int) -> Request:
         environment={},
         keep_weights=False,
         environment_digest="",
+        gpu_digest="",
     )
 
 

@@ -17,6 +17,7 @@ from kit.execution.resolve import ResolvedLaunch, Resolver
 from kit.execution.tuned_settings import TunedSettings
 from kit.model.environment import Environment
 from kit.model.launch import Limits
+from kit.model.machine import Gpu
 from kit.model.plan import PlannedLaunch
 from kit.model.record import Record
 from kit.planning import catalog
@@ -38,7 +39,8 @@ FLOAT32_BYTES = 4
 class Side:
     """One run folder of a campaign, with its environments and settings.
 
-    gpus: all GPUs that launches may use. probed: keys of the probes that are done.
+    gpus: all GPUs that launches may use. gpu: the first one, on which cells compute; None if it is unknown. probed:
+    keys of the probes that are done.
     """
 
     folder: RunFolder
@@ -47,6 +49,7 @@ class Side:
     settings: TunedSettings
     limits: Limits
     gpus: tuple[str, ...]
+    gpu: Gpu | None = None
     probed: set[str] = field(default_factory=set)
 
     def resolve(self, launches: Sequence[PlannedLaunch]) -> list[ResolvedLaunch]:
@@ -144,15 +147,16 @@ class Side:
         )
 
     def _request(self, launch: ResolvedLaunch, settings: Mapping[str, str]) -> Request:
-        threads = len(self.limits.cpus)
+        on_gpu = launch.planned.cell.device == "cuda"
         return launch_requests.measuring(
             self.folder.plan,
             launch.planned,
             launch.scenario,
             launch.data.kind,
-            threads,
+            len(self.limits.cpus),
             settings,
             launch.environment.digest,
+            self.gpu.digest(self.folder.plan.run) if on_gpu and self.gpu else "",
         )
 
 

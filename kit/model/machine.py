@@ -1,5 +1,7 @@
 """Define the description of a machine."""
 
+import hashlib
+import json
 from collections import Counter
 from typing import Any
 
@@ -25,6 +27,13 @@ class Gpu(Part):
     def hardware(self) -> dict[str, Any]:
         """Return what is equal for equal GPUs. An administrator may change the power limit at any time."""
         return self.model_dump(include={"name", "memory_bytes", "compute_capability"})
+
+    def digest(self, salt: str) -> str:
+        """Return a SHA-256 (hex) of this one GPU: its name, and its UUID or, if NVML does not report it, its index.
+
+        salt: of the run, so that records of two runs do not show that they used the same GPU.
+        """
+        return hashlib.sha256(json.dumps([salt, self.name, self.uuid or self.index]).encode()).hexdigest()
 
 
 class Machine(Document):

@@ -64,8 +64,9 @@ class Request:
     variables that must exist when the process starts; the engine sets them and the worker verifies them. full_proof:
     whether to prove everything and to time single steps, which a cell needs once in a run. Otherwise the launch proves
     weights, logits, photos and the training loop. keep_weights: whether to write the weights of the last and the best
-    epoch; only with whole epochs. environment_digest: of the image or the packages; a checkpoint is continued only
-    where it is the same. weights_digest: of the trained weights that a prediction or an export uses.
+    epoch; only with whole epochs. environment_digest: of the image or the packages; gpu_digest: of the GPU and the run,
+    empty on the CPU; a checkpoint is continued only where both are the same. weights_digest: of the trained weights
+    that a prediction or an export uses.
     """
 
     cell: Cell
@@ -81,6 +82,7 @@ class Request:
     full_proof: bool = True
     keep_weights: bool = False
     environment_digest: str = ""
+    gpu_digest: str = ""
     pictures: Count = 0
     weights_digest: str = ""
     schema: int = SCHEMA

@@ -99,6 +99,7 @@ class Training:
     against `median_images_per_s`, by stalls and by the boundary.
 
     resumed_from: for each time that the launch was resumed from a checkpoint, the number of epochs that were done.
+    ignored_checkpoints: why checkpoints were not continued, one sentence each.
     """
 
     windows: list[Window]
@@ -113,6 +114,7 @@ class Training:
     boundary_s: Time | None = None
     stall_share: Share | None = None
     resumed_from: list[Count] = field(default_factory=list)
+    ignored_checkpoints: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

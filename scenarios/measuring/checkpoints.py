@@ -21,6 +21,8 @@ from scenarios.weights_file import read_tensors, write_tensors
 FORMAT = "kit-checkpoint-1"
 CODE = Path(scenarios.__file__).parent
 
+Binding = dict[str, str]  # what a training depends on: each part in words, and its SHA-256 (hex)
+
 
 class CheckpointError(ValueError):
     """A checkpoint cannot be continued. The text says which file and why."""
@@ -30,36 +32,47 @@ class CheckpointError(ValueError):
 class History:
     """What a training has done so far.
 
-    epochs: the finished ones. steps: number of steps in all. resumed_from: as in `Training`. best: the weights of the
-    best epoch, in the file that the worker wrote; None if weights are not kept, or if they were lost.
+    epochs: the finished ones. steps: number of steps in all. resumed_from: as in `Training`. ignored: its
+    `ignored_checkpoints`. best: the weights of the best epoch, in the file that the worker wrote; None if weights are
+    not kept, or if they were lost.
     """
 
     epochs: list[Epoch] = field(default_factory=list)
     steps: Count = 0
     resumed_from: list[Count] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
     best: KeptWeights | None = None
 
 
-def binding(request: Request, data_digest: str) -> str:
-    """Return the SHA-256 (hex) of everything that determines a training, apart from its number of epochs.
+def binding(request: Request, data_digest: str) -> Binding:
+    """Return everything that determines a training, apart from its number of epochs.
 
-    This includes the code of the worker, which an update may change, and the model of the processor, because the
-    speed of all epochs must be that of one machine. data_digest: of the content of the data set.
+    This includes the code of the worker, which an update may change, and the models of the processor and of the GPU,
+    because the speed of all epochs must be that of one machine. data_digest: of the content of the data set.
     """
-    names = ("cell", "spec", "seed", "threads", "data", "settings", "environment", "environment_digest")
-    fields = {name: value for name, value in asdict(request).items() if name in names}
-    setup = [fields, data_digest, _code_digest(), _processor()]
-    return hashlib.sha256(json.dumps(setup, sort_keys=True).encode()).hexdigest()
+    parts = {
+        "cell": [asdict(request.cell), request.spec],
+        "seed": request.seed,
+        "data set": [request.data, data_digest],
+        "number of threads": request.threads,
+        "choice of settings": [request.settings, request.environment],
+        "version of the software": [request.environment_digest, _code_digest()],
+        "processor": _processor(),
+        "GPU": request.gpu_digest,
+    }
+    return {
+        name: hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest() for name, part in parts.items()
+    }
 
 
-def write(path: Path, bound_to: str, state: State, history: History) -> None:
+def write(path: Path, bound_to: Binding, state: State, history: History) -> None:
     """Write a checkpoint by rename. bound_to: the result of `binding`. Raise OSError."""
     text = to_json(history)
-    metadata = {"format": FORMAT, "binding": bound_to, "history": text, "digest": _digest(state, text)}
+    metadata = {**bound_to, "format": FORMAT, "history": text, "digest": _digest(state, text)}
     write_tensors(path, state, metadata)
 
 
-def read(path: Path, bound_to: str) -> tuple[State, History]:
+def read(path: Path, bound_to: Binding) -> tuple[State, History]:
     """Return the state and the history of a checkpoint.
 
     Raise ValueError if it is that of another training, or if it is truncated, altered or no checkpoint. Raise OSError
@@ -68,8 +81,8 @@ def read(path: Path, bound_to: str) -> tuple[State, History]:
     state, metadata = read_tensors(path)
     if metadata.get("format") != FORMAT:
         raise CheckpointError(f"{path.name} is not a checkpoint.")
-    if metadata.get("binding") != bound_to:
-        raise CheckpointError(f"{path.name} is of a training with another specification, data, settings or software.")
+    if others := [name for name, digest in bound_to.items() if metadata.get(name) != digest]:
+        raise CheckpointError(f"{path.name} is of a training with another {' and another '.join(others)}.")
     text = metadata.get("history", "")
     if metadata.get("digest") != _digest(state, text):
         raise CheckpointError(f"{path.name} was altered.")

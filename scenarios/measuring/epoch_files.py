@@ -11,7 +11,7 @@ from scenarios.contract import codec
 from scenarios.contract.epochs import EpochProgress, KeptWeights
 from scenarios.contract.request import CHECKPOINT_PREFIX, EPOCHS_FOLDER, PROGRESS_FILE, Request
 from scenarios.measuring import checkpoints
-from scenarios.measuring.checkpoints import CheckpointError, History
+from scenarios.measuring.checkpoints import Binding, CheckpointError, History
 from scenarios.weights import digest
 
 KEPT_CHECKPOINTS = 2  # if the newest one is damaged, the one before it is used
@@ -29,7 +29,7 @@ class EpochFiles:
     request: Request
     label: str
     folder: Path
-    bound_to: str | None
+    bound_to: Binding | None
     clock: Callable[[], float] = time.monotonic
     weights: list[KeptWeights] = field(default_factory=list)
 
@@ -40,11 +40,11 @@ class EpochFiles:
     def restore(self, model: Model) -> History:
         """Continue from the newest checkpoint that is valid. Return its history, or an empty one if there is none.
 
-        Print why a checkpoint is not used.
+        The history says why a checkpoint is not used.
         """
         if self.bound_to is None:
             return History()
-        initial = model.weights()
+        initial, ignored = model.weights(), list[str]()
         for path in sorted(self._place.glob(f"{CHECKPOINT_PREFIX}*"), reverse=True):
             try:
                 state, history = checkpoints.read(path, self.bound_to)
@@ -55,12 +55,18 @@ class EpochFiles:
                     raise CheckpointError(f"{path.name} has the weights of another network.")
                 model.restore(state)
             except (OSError, ValueError) as error:
-                _say(f"Warning: a checkpoint is ignored: {error}")
+                ignored.append(f"A checkpoint was not continued: {error}")
+                _say(f"Warning: {ignored[-1]}")
                 model.load(initial)  # the model may have a part of the state
                 continue
             _say(f"resumed after epoch {done} of {self._all_epochs}")
-            return replace(history, resumed_from=[*history.resumed_from, done], best=self._still_there(history.best))
-        return History()
+            return replace(
+                history,
+                resumed_from=[*history.resumed_from, done],
+                ignored=[*history.ignored, *ignored],
+                best=self._still_there(history.best),
+            )
+        return History(ignored=ignored)
 
     def write(self, model: Model, history: History) -> History:
         """Write the files after an epoch, the last one of the history. Return the history with the best epoch.

@@ -88,6 +88,7 @@ def _summary(meter: WindowMeter, history: History, images: int, published: int, 
         boundary_s=boundary_s,
         stall_share=max(0.0, 1 - rate / median),
         resumed_from=history.resumed_from,
+        ignored_checkpoints=history.ignored,
     )
 
 

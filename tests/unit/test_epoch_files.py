@@ -195,7 +195,9 @@ def test_a_damaged_checkpoint_is_ignored_with_a_warning(tmp_path, damage, capsys
     newest = tmp_path / EPOCHS_FOLDER / "checkpoint-00003.safetensors"
     damage(newest)
     trained = launch(tmp_path)
-    assert f"Warning: a checkpoint is ignored: {newest.name}" in capsys.readouterr().out
+    (why,) = trained[2].ignored_checkpoints
+    assert why.startswith(f"A checkpoint was not continued: {newest.name} ")
+    assert f"Warning: {why}" in capsys.readouterr().out
     require_whole(tmp_path, trained, [2])
 
 
@@ -220,33 +222,42 @@ def test_a_state_that_the_model_refuses_leaves_nothing_in_it(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "part"),
     [
-        {"seed": 1},
-        {"spec": "0"},
-        {"threads": 1},
-        {"settings": {"layout": "nhwc"}},
-        {"environment_digest": "other"},
-        {"batch": 32},
-        {"framework": "tensorflow"},
-        {"data": "real"},
+        ({"seed": 1}, "seed"),
+        ({"spec": "0"}, "cell"),
+        ({"threads": 1}, "number of threads"),
+        ({"settings": {"layout": "nhwc"}}, "choice of settings"),
+        ({"environment_digest": "other"}, "version of the software"),
+        ({"gpu_digest": "other"}, "GPU"),
+        ({"batch": 32}, "cell"),
+        ({"framework": "tensorflow"}, "cell"),
+        ({"data": "real"}, "data set"),
+        ({"data": "real", "gpu_digest": "other"}, "data set and another GPU"),
     ],
 )
-def test_a_checkpoint_belongs_to_one_training(tmp_path, changes, capsys):
+def test_a_checkpoint_belongs_to_one_training(tmp_path, changes, part):
     with pytest.raises(KeyboardInterrupt):
         launch(tmp_path, fails_after=3)
     other = examples.change(REQUEST, **changes)
-    assert launch(tmp_path, request=other)[0].trained == list(range(EPOCHS))
-    assert "of a training with another specification, data, settings or software" in capsys.readouterr().out
+    model, _, result = launch(tmp_path, request=other)
+    assert (model.trained, result.resumed_from) == (list(range(EPOCHS)), [])
+    assert [why.partition(".safetensors ")[2] for why in result.ignored_checkpoints] == [
+        f"is of a training with another {part}."
+    ] * 2
 
 
-@pytest.mark.parametrize("fact", ["_code_digest", "_processor"])
-def test_a_checkpoint_belongs_to_one_worker_and_processor(tmp_path, fact, monkeypatch):
+@pytest.mark.parametrize(
+    ("fact", "part"), [("_code_digest", "version of the software"), ("_processor", "processor")]
+)
+def test_a_checkpoint_belongs_to_one_worker_and_processor(tmp_path, fact, part, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         launch(tmp_path, fails_after=3)
     assert getattr(checkpoints, fact)(), "this machine has the fact"
     monkeypatch.setattr(checkpoints, fact, lambda: "another")
-    assert launch(tmp_path)[0].trained == list(range(EPOCHS))
+    model, _, result = launch(tmp_path)
+    assert model.trained == list(range(EPOCHS))
+    assert result.ignored_checkpoints[0].endswith(f"with another {part}.")
 
 
 def test_a_checkpoint_belongs_to_one_data_set_but_not_to_one_launch(tmp_path):

@@ -9,12 +9,13 @@ from kit.analysis.measured_launch import measured_launches
 from kit.engines import containers
 from kit.execution.campaign import require_startable
 from kit.execution.resume import require_possible
+from kit.host import gpus
 from kit.host.gpu_choice import visible_gpus
 from kit.host.sampling.sampler import Sampler
 from kit.model.errors import UsageError
 from kit.planning.selection import Selection
 from scenarios.contract.reasons import Code
-from tests.campaigns import execute, new_run
+from tests.campaigns import execute, fails, new_run
 from tests.fakes import FakeEngine
 from tests.fakes_nvml import UNSUPPORTED, FakeGpu, install
 
@@ -140,6 +141,27 @@ def test_a_mig_instance_without_code_in_the_wheels_is_skipped(monkeypatch, tmp_p
     assert (skipped.reason.code, "GPU 0" in skipped.reason.message) == (Code.NOT_OFFERED, True)
     (measured,) = used(tmp_path / "new", gpus="MIG-new")[1]
     assert measured.ok, "an instance has the compute capability of its GPU"
+
+
+def test_a_checkpoint_belongs_to_the_run_and_the_gpu_by_its_uuid(tmp_path):
+    def digest(name, selection=ON_CUDA, **options):
+        requests = []
+
+        def worker(request, folder):
+            requests.append(request)
+            return fails(request, folder)
+
+        execute(new_run(tmp_path / str(name), selection, **options), FakeEngine(worker))
+        return next(request.gpu_digest for request in requests if request.purpose == "measure")
+
+    full = {"profile": "full"}
+    found = {gpu: digest(gpu, gpus=gpu, **full) for gpu in ("0", "GPU-aa0", "1", "2", "MIG-x", "MIG-y")}
+    assert found["0"] == found["GPU-aa0"]
+    assert len(set(found.values())) == 5
+    assert not any(gpu in text for gpu, text in found.items() if "-" in gpu)
+    assert digest("cpu", ON_CPU, gpus="0", **full) == digest("quick", gpus="0") == ""
+    gpu = gpus.named("0")
+    assert (gpu.digest("r1"), gpu.digest("r2") == found["0"]) == (found["0"], False)
 
 
 def test_a_mig_instance_is_sampled_under_the_index_of_its_gpu():

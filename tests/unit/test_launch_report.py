@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -109,6 +109,19 @@ def test_epochs_are_shown_with_the_time_that_is_left_and_logged_once_a_minute() 
     assert shown.texts[-1] == "epoch 5 of 25, 81.2% test accuracy, mnist-cnn in PyTorch"
     reached = [line.partition(", 81.2% test accuracy, about ")[0] for line in lines]
     assert reached == [f"mnist-cnn/torch/cpu/stock/fp32/b64: epoch {epoch} of 25" for epoch in (2, 4)]
+
+
+def test_it_says_why_a_training_began_anew() -> None:
+    lines = list[str]()
+    report = LaunchReport(Shown(), PlainProgress(lines.append), examples.plan([planned()]))
+    report.expect([request()])
+    report.start(request())
+    measured = record()
+    assert measured.result
+    assert measured.result.training
+    training = replace(measured.result.training, ignored_checkpoints=["It was altered."])
+    report.finish(measured.model_copy(update={"result": replace(measured.result, training=training)}), of_base=False)
+    assert lines[-1] == "mnist-cnn/torch/cpu/stock/fp32/b64: It was altered."
 
 
 def test_names_say_only_what_differs() -> None:

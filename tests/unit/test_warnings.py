@@ -56,6 +56,7 @@ def launch(
     data: str = "real",
     budget: Budget | None = None,
     telemetry: dict[str, float] | None = None,
+    ignored: Sequence[str] = (),
     **record,
 ) -> Record:
     """Return an ok launch without a warning. change, windows: relative changes of the speed and of steady windows."""
@@ -66,7 +67,7 @@ def launch(
     cut = [Window(1.0 + i, seconds, 4, 256) for i, seconds in enumerate(lengths)]
     result = replace(
         result,
-        training=replace(result.training, windows=cut, steady_from=steady_from),
+        training=replace(result.training, windows=cut, steady_from=steady_from, ignored_checkpoints=[*ignored]),
         telemetry=replace(result.telemetry, **telemetry or {}),
         evidence=replace(result.evidence, versions={"python": "3.11", asked.cell.framework: "1.0", **(versions or {})}),
     )
@@ -155,6 +156,11 @@ CAUSES = {
         launches(GPU, versions={"cuda": "13.0"}),
         machine(driver="570.86.15"),
         "driver is 570.86.15, but torch ran CUDA 13, which needs 580",
+    ),
+    WarningCode.IGNORED_CHECKPOINT: (
+        with_one(launch(2, ignored=["It is of a training with another GPU."])),
+        None,
+        "with another GPU.",
     ),
     WarningCode.ENGINE_REMARK: (with_one(launch(2, warnings=["No limit of pids here."])), None, "No limit of pids"),
 }
