@@ -10,7 +10,7 @@ import typer
 
 from kit.cli import options
 from kit.cli.console import Column, print_json, print_notes, print_table, print_text, show_progress
-from kit.cli.groups import MACHINE, OUTPUT, SELECT, with_groups
+from kit.cli.groups import OUTPUT, SELECT, with_groups
 from kit.model.formatting import format_percent
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ app = typer.Typer()
 weights_app = typer.Typer(help="Use the trained weights of a run elsewhere.", no_args_is_help=True)
 
 COLUMNS = (Column("Picture"), Column("Framework"), Column("Class"), Column("Probability", number=True))
-Engine = Annotated[str, options.option(MACHINE, "NAME", "auto (that of the run), docker, podman or local.")]
 
 
 @app.command(epilog="Example: kit predict 20261120-110210-ab12 --scenario catdog-cnn cat.jpg")
@@ -37,7 +36,7 @@ def predict(
         list[str] | None,
         options.option(SELECT, "NAME", "Framework. Repeatable. Default: all that have weights in the run."),
     ] = None,
-    engine: Engine = options.DEFAULT_ENGINE,
+    engine: options.Engine = options.DEFAULT_ENGINE,
     env: options.Env = "",
     html: Annotated[Path | None, options.option(OUTPUT, "FILE", "Also write a page with the pictures.")] = None,
     as_json: options.Json = False,
@@ -50,15 +49,16 @@ def predict(
 
     Exit code 2: a picture or a file of weights cannot be read. The other pictures are predicted.
     """
+    from kit.engines import registry
     from kit.execution import predict as prediction
-    from kit.execution.unmeasured import choose_engine
     from kit.report.predictions import require_free, write_predictions
 
     folder, network = options.open_run(name), prediction.find_variant(scenario, variant)
     if html:
         require_free(html)
+    chosen, note = registry.choose(engine, env, packages.sources())  # never that of the run's folder: decision 17
     with show_progress(quiet=as_json) as progress:
-        chosen = choose_engine(folder, engine, env, packages.sources(), progress)
+        progress.line(note)
         found = prediction.predict(folder, network, framework, pictures, chosen, progress)
     if html:
         write_predictions(html, found)
@@ -78,7 +78,7 @@ def export(
     cell: Annotated[str, typer.Argument(metavar="CELL", help="Key of a cell, as `kit report --json` shows it.")],
     packages: options.Packages,
     onnx: Annotated[Path, options.option(OUTPUT, "FILE", "ONNX file to write.  [required]")],
-    engine: Engine = options.DEFAULT_ENGINE,
+    engine: options.Engine = options.DEFAULT_ENGINE,
     env: options.Env = "",
 ) -> None:
     """Write a trained network as an ONNX model.
@@ -87,14 +87,15 @@ def export(
     by 255. Its output `probabilities` has one value per class. A network for two classes has one value: the probability
     of the second class.
     """
+    from kit.engines import registry
     from kit.execution.export import export as write_model
     from kit.execution.export import find_cell
-    from kit.execution.unmeasured import choose_engine
 
     folder = options.open_run(name)
     weights = find_cell(folder, cell)
+    chosen, note = registry.choose(engine, env, packages.sources())
     with show_progress() as progress:
-        chosen = choose_engine(folder, engine, env, packages.sources(), progress)
+        progress.line(note)
         write_model(weights, onnx, chosen, progress)
     print_text(f"Model of {weights.words}: {onnx}")
 

@@ -11,11 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from kit.engines import registry
 from kit.engines.base import Engine
-from kit.environments import interpreters
-from kit.environments.package_sources import Sources
-from kit.execution import phases, resume
+from kit.execution import phases
 from kit.execution.classify import Execution, classify
 from kit.execution.interrupts import interrupts
 from kit.execution.launch import log_tail, result_file
@@ -29,7 +26,6 @@ from kit.model.launch import LaunchFolder, Limits
 from kit.model.progress import Progress
 from kit.planning import catalog
 from kit.storage.files import disk_errors
-from kit.storage.run_folder import RunFolder
 from kit.storage.trained_weights import TrainedWeights
 from scenarios.contract.codec import write
 from scenarios.contract.reasons import Code, Reason
@@ -39,24 +35,7 @@ from scenarios.contract.result import Result
 Command = Literal["predict", "weights"]  # the kit command that holds the machine's lock
 
 TIMEOUT_S = 1800.0
-AUTO = "auto"
 DISK_REMEDY = "Set KIT_CACHE_DIR to another folder that you can write to."
-
-
-def choose_engine(folder: RunFolder, name: str, environment: str, sources: Sources, progress: Progress) -> Engine:
-    """Return the engine for the weights of a run. name: `auto` stands for the run's own engine.
-
-    environment: value of `--env`, or "". Raise UsageError or EngineError.
-    """
-    if environment:
-        own, interpreter = AUTO if name == AUTO else name, interpreters.find(environment)
-    elif name in {AUTO, folder.plan.engine}:
-        own, interpreter = folder.plan.engine, resume.choose_interpreter(folder, "", progress)
-    else:
-        own, interpreter = name, ""
-    engine, note = registry.choose(own, interpreter, sources)
-    progress.line(note)
-    return engine
 
 
 @contextmanager

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from kit.engines import registry
+from kit.environments.package_sources import Sources
 from kit.host import machine_lock
 from kit.model.launch import Completion, LaunchFolder
 from scenarios.contract import codec
@@ -216,6 +218,25 @@ def test_weights_that_do_not_exist_are_named(kit: Kit, engine, picture, tmp_path
     called = kit("predict", "run", *arguments, picture("a.jpg"))
     assert (called.code, engine.used) == (2, [])
     assert message in called.err
+
+
+def test_the_engine_is_the_users_and_not_that_of_the_runs_folder(kit: Kit, engine, picture, tmp_path, monkeypatch):
+    run_with_weights(tmp_path / "run", [cell("catdog-cnn")])
+    plan = tmp_path / "run/plan.json"
+    plan.write_text(json.dumps(json.loads(plan.read_text()) | {"engine": "local", "environment": "/stranger/python"}))
+    asked = []
+
+    def choose(name: str, environment: str, sources: Sources) -> tuple[fakes.FakeEngine, str]:
+        asked.append((name, environment))
+        return engine, "Using the fake engine."
+
+    monkeypatch.setattr(registry, "choose", choose)
+    engine.worker = answers()
+    predicted = ("predict", "run", *CATDOG, picture("a.jpg"))
+    assert [kit(*predicted, *options).code for options in ((), ("--engine", "local", "--env", "system"))] == [0, 0]
+    engine.worker = exports(b"a model", hashlib.sha256(b"a model").hexdigest())
+    assert kit("weights", "export", "run", cell("catdog-cnn").key, "--onnx", "m.onnx").code == 0
+    assert asked == [("auto", ""), ("local", "system"), ("auto", "")]
 
 
 def exports(content: bytes, digest: str) -> fakes.Worker:
