@@ -38,7 +38,7 @@ def clean(
         bool, typer.Option("--environments", help="Also remove all environments of the local engine.")
     ] = False,
 ) -> None:
-    """Remove containers and processes that dead runs left behind.
+    """Remove containers, processes and scratch folders that dead runs and killed commands left behind.
 
     Runs, records and data sets stay.
     """

@@ -20,7 +20,7 @@ from kit.engines.base import EngineEntry
 from kit.engines.containers import FOLDERS, LOG_BYTES
 from kit.engines.launch_log import copy_output
 from kit.engines.memory import AT_LIMIT, MemoryMeter
-from kit.engines.processes import end, identity, lives, marked
+from kit.engines.processes import abandoned, end, identity, lives, marked
 from kit.engines.supervise import Ending, supervise
 from kit.environments import interpreters, uv_environments
 from kit.environments.package_sources import Sources
@@ -170,11 +170,9 @@ class LocalEngine:
 
         found = [f"process {process.pid}" for process in marked(leftover)]
         end(lambda: marked(leftover), gently=False)
-        for abandoned in _place_of_temporary_folders().glob(f"{TEMPORARY}*"):
-            owner = abandoned.name.removeprefix(TEMPORARY).rpartition("-")[0]
-            if abandoned.lstat().st_uid == os.getuid() and not lives(owner):
-                shutil.rmtree(abandoned)
-                found.append(f"folder {abandoned}")
+        for folder in abandoned(_place_of_temporary_folders(), TEMPORARY):
+            shutil.rmtree(folder)
+            found.append(f"folder {folder}")
         return found
 
     def remove_environments(self) -> list[str]:

@@ -1,6 +1,7 @@
 """Find processes by a variable in their environment, which every descendant inherits, and end them."""
 
 import os
+import stat
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -41,6 +42,19 @@ def lives(name: str) -> bool:
     except (ValueError, OSError):
         return False
     return found == start and state not in {"Z", "X"}
+
+
+def abandoned(place: Path, prefix: str) -> list[Path]:
+    """Return this user's folders in `place` whose process has ended without removing them.
+
+    Their names are the prefix, the `identity` of the process, a hyphen, and anything without a hyphen.
+    """
+    found = []
+    for folder in place.glob(f"{prefix}*"):
+        state, owner = folder.lstat(), folder.name.removeprefix(prefix).rpartition("-")[0]
+        if stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and not lives(owner):
+            found.append(folder)
+    return found
 
 
 def _state_and_start(pid: int) -> tuple[str, str]:

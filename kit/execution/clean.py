@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from kit.engines import registry
 from kit.engines.base import EngineEntry
 from kit.environments.package_sources import Sources
+from kit.execution.unmeasured import remove_work_folders
 from kit.host import machine_lock
 from kit.model.errors import EngineError
 from kit.storage import used_engines
 
 
 def clean(sources: Sources, *, images: bool, environments_too: bool) -> Iterator[str]:
-    """Remove containers and processes of dead runs. On request, remove the images and environments that kit made.
+    """Remove containers, processes and scratch folders of dead runs and killed commands. On request, remove the images
+    and environments that kit made.
 
     Yield one line for each thing that was removed. At the end, raise EngineError for the engines that are installed but
     could not be cleaned: a stopped or forbidden daemon may still have leftovers. Raise EngineError at once if images or
@@ -39,6 +41,7 @@ def _clean(sources: Sources, requested: Mapping[str, bool], alive: Callable[[str
         except EngineError as error:
             if _may_have_leftovers(entry):
                 failures.append(f"{entry.name} was not cleaned: {' '.join(error.message.split())}")
+    yield from remove_work_folders()  # last: a container that was removed above may have used one
     if failures:  # the remedies of the errors name options of `kit run`
         remedy = "Solve this (`kit doctor` checks Docker), then run `kit clean` again."
         raise EngineError("\n".join(failures), remedy)

@@ -3,6 +3,7 @@
 They take the machine's lock, because they would disturb a run that measures.
 """
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from kit.engines.base import Engine
+from kit.engines.processes import abandoned, identity
 from kit.execution import phases
 from kit.execution.classify import Execution, classify
 from kit.execution.interrupts import interrupts
@@ -35,6 +37,7 @@ from scenarios.contract.result import Result
 Command = Literal["predict", "weights"]  # the kit command that holds the machine's lock
 
 TIMEOUT_S = 1800.0
+WORK = "work-"  # prefix of scratch folders; the identity of the process follows
 DISK_REMEDY = "Set KIT_CACHE_DIR to another folder that you can write to."
 
 
@@ -61,13 +64,23 @@ def work_folder(weights: TrainedWeights) -> Iterator[Path]:
     """Make a scratch folder with a copy of these weights, and remove it at the end. Raise DiskError."""
     with disk_errors(cache_folder(), DISK_REMEDY):
         cache_folder().mkdir(parents=True, exist_ok=True)
-        temporary = tempfile.TemporaryDirectory(dir=cache_folder(), prefix="work-")
+        prefix = f"{WORK}{identity(os.getpid())}-"
+        temporary = tempfile.TemporaryDirectory(dir=cache_folder(), prefix=prefix)
     with temporary as name:
         scratch = Path(name, "io")
         with disk_errors(scratch, DISK_REMEDY):
             scratch.mkdir()
             shutil.copyfile(weights.file, scratch / WEIGHTS_FILE)
         yield scratch
+
+
+def remove_work_folders() -> list[str]:
+    """Remove the scratch folders that killed processes left. Return a line for each. Raise DiskError."""
+    with disk_errors(cache_folder()):
+        found = abandoned(cache_folder(), WORK)
+        for folder in found:
+            shutil.rmtree(folder)
+    return [f"folder {folder}" for folder in found]
 
 
 def run_unmeasured(

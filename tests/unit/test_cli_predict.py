@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +17,9 @@ import pytest
 from kit.engines import registry
 from kit.environments.package_sources import Sources
 from kit.host import machine_lock
+from kit.execution.unmeasured import work_folder
 from kit.model.launch import Completion, LaunchFolder
+from kit.storage.trained_weights import find_weights
 from scenarios.contract import codec
 from scenarios.contract.predictions import Prediction
 from scenarios.contract.reasons import Code, Reason, Status
@@ -34,6 +39,7 @@ from tests.command import Kit
 from tests.examples import cell
 from tests.kept import run_with_weights
 
+ROOT = Path(__file__).parents[2]
 CATDOG = ("--scenario", "catdog-cnn")
 THUMBNAIL = b"\xff\xd8 a small picture"
 DOG = {"cats": 0.25, "dogs": 0.75}
@@ -237,6 +243,37 @@ def test_the_engine_is_the_users_and_not_that_of_the_runs_folder(kit: Kit, engin
     engine.worker = exports(b"a model", hashlib.sha256(b"a model").hexdigest())
     assert kit("weights", "export", "run", cell("catdog-cnn").key, "--onnx", "m.onnx").code == 0
     assert asked == [("auto", ""), ("local", "system"), ("auto", "")]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from kit.execution.unmeasured import work_folder
+from kit.storage.run_folder import RunFolder
+from kit.storage.trained_weights import find_weights
+
+(weights,) = find_weights(RunFolder.open(Path(sys.argv[1])))
+with work_folder(weights):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_clean_removes_the_folder_of_a_killed_prediction_but_not_one_in_use(kit: Kit, monkeypatch, tmp_path):
+    run = run_with_weights(tmp_path / "run", [cell("catdog-cnn")])
+    monkeypatch.setattr(registry, "entries", list)
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(run.path)], cwd=ROOT, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    cache = tmp_path / "KIT_CACHE_DIR"
+    (left,) = cache.glob("work-*")
+    assert (left / "io" / WEIGHTS_FILE).is_file()
+    (cache / "work-link").symlink_to(run.path)
+    (weights,) = find_weights(run)
+    with work_folder(weights) as used:
+        called = kit("clean")
+        assert (called.code, called.out.splitlines()) == (0, [f"folder {left}"])
+        assert (used / WEIGHTS_FILE).is_file()
+    assert kit("clean").out == "Nothing was left behind.\n"
+    assert run.records()
 
 
 def exports(content: bytes, digest: str) -> fakes.Worker:
