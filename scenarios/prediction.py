@@ -17,7 +17,7 @@ from scenarios.contract.codec import write_bytes
 from scenarios.contract.predictions import Prediction
 from scenarios.contract.reasons import Code
 from scenarios.contract.request import MODEL_FILE, PICTURES, THUMBNAILS, WEIGHTS_FILE, picture_name
-from scenarios.data.pictures import DECODER_ERRORS, UnreadablePicture, read_picture, to_pixels, write_thumbnail
+from scenarios.data.pictures import UnreadablePicture, make_thumbnail, read_picture, to_pixels
 from scenarios.data.readers import Bytes
 from scenarios.launch import Launch
 from scenarios.prepare import Refused, find_scenario, start_adapter
@@ -95,12 +95,16 @@ def _predict(model: Model, scenario: Scenario, io: Path, names: Sequence[str]) -
 
 
 def _read(path: Path, scenario: Scenario, thumbnail: Path) -> Bytes | str:
-    """Return a picture as the network sees it, (H, W, C), and write its thumbnail. Return the fault if it has one."""
+    """Return a picture as the network sees it, (H, W, C), and write its thumbnail. Return the fault if it has one.
+
+    Raise OSError if the thumbnail cannot be written.
+    """
     try:
         picture = read_picture(path)
-        write_thumbnail(picture, thumbnail)
-        return to_pixels(picture, scenario.image)
+        pixels, small = to_pixels(picture, scenario.image), make_thumbnail(picture)
     except UnreadablePicture as error:
         return str(error)
-    except DECODER_ERRORS as error:
+    except Exception as error:  # noqa: BLE001 - decoders raise more for damaged files than they document
         return f"It cannot be read ({type(error).__name__})."
+    thumbnail.write_bytes(small)
+    return pixels

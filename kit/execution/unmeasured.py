@@ -68,9 +68,12 @@ def work_folder(weights: TrainedWeights) -> Iterator[Path]:
         temporary = tempfile.TemporaryDirectory(dir=cache_folder(), prefix=prefix)
     with temporary as name:
         scratch = Path(name, "io")
-        with disk_errors(scratch, DISK_REMEDY):
+        with disk_errors(weights.file, did="read"):
+            source = weights.file.open("rb")
+        with source, disk_errors(scratch, DISK_REMEDY):  # shutil.copyfile would name the source if the disk is full
             scratch.mkdir()
-            shutil.copyfile(weights.file, scratch / WEIGHTS_FILE)
+            with (scratch / WEIGHTS_FILE).open("wb") as copy:
+                shutil.copyfileobj(source, copy)
         yield scratch
 
 

@@ -3,6 +3,7 @@
 Only the confined worker imports this module, because a file may attack the decoders.
 """
 
+import io
 import struct
 import warnings
 from pathlib import Path
@@ -14,8 +15,6 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from scenarios.data.photos import source_indices
 from scenarios.data.readers import Bytes
 
-# What decoders raise for some damaged files, beyond the errors that they document.
-DECODER_ERRORS = (Image.DecompressionBombError, MemoryError, AttributeError, OverflowError, AssertionError, ValueError)
 FORMATS = ("JPEG", "PNG", "WEBP")
 THUMBNAIL = 256  # pixels of the longer side
 WHITE = (255, 255, 255, 255)
@@ -28,7 +27,8 @@ class UnreadablePicture(ValueError):
 def read_picture(path: Path) -> Image.Image:
     """Decode a picture and turn it upright as its EXIF data says. Of an animation, return the first frame.
 
-    Raise UnreadablePicture. Raise MemoryError if the picture needs too much memory.
+    Raise UnreadablePicture for each documented error of a decoder. Any other exception is a fault of the file, too, for
+    example MemoryError.
     """
     assert Image.MAX_IMAGE_PIXELS is not None
     try:
@@ -89,10 +89,12 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def write_thumbnail(image: Image.Image, path: Path) -> None:
-    """Write a small JPEG file of the picture, without its metadata. Raise OSError."""
+def make_thumbnail(image: Image.Image) -> bytes:
+    """Return a small JPEG file of the picture, without its metadata."""
     shrink = max(1.0, max(image.size) / (4 * THUMBNAIL))
     height, width = (max(1, round(side / shrink)) for side in (image.height, image.width))
     small = to_rgb(scale(image, (height, width)))  # cheap, then smooth
     small.thumbnail((THUMBNAIL, THUMBNAIL), Image.Resampling.LANCZOS)
-    Image.fromarray(np.asarray(small)).save(path, "JPEG", quality=85)  # without what `small.info` holds
+    file = io.BytesIO()
+    Image.fromarray(np.asarray(small)).save(file, "JPEG", quality=85)  # without what `small.info` holds
+    return file.getvalue()

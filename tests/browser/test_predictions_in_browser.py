@@ -9,7 +9,7 @@ import pytest
 from kit.model.prediction import PredictedPicture, Predictions
 from kit.report.predictions import write_predictions
 from scenarios.contract.reasons import Code, Reason
-from scenarios.data.pictures import read_picture, write_thumbnail
+from scenarios.data.pictures import make_thumbnail, read_picture
 from tests.browser.tab import Open
 from tests.pictures import make_unusual
 
@@ -22,10 +22,8 @@ def page(tmp_path: Path) -> Path:
     """Return a page with ten pictures, one with a long name, a faulty file and a framework that failed."""
     pictures = []
     for path in make_unusual(tmp_path):
-        thumbnail = tmp_path / "thumbnail"
-        write_thumbnail(read_picture(path), thumbnail)
         chances = dict.fromkeys(FRAMEWORKS[:2], (0.123, 0.877))
-        pictures.append(PredictedPicture(str(path), "", chances, thumbnail.read_bytes()))
+        pictures.append(PredictedPicture(str(path), "", chances, make_thumbnail(read_picture(path))))
     pictures.append(PredictedPicture("a-long-name-without-a-break" * 6 + ".jpg", "", pictures[0].chances))
     pictures.append(PredictedPicture("broken.jpg", "It is damaged: image file is truncated.", {}))
     found = Predictions(

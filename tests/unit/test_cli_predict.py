@@ -18,6 +18,7 @@ from kit.engines import registry
 from kit.environments.package_sources import Sources
 from kit.host import machine_lock
 from kit.execution.unmeasured import work_folder
+from kit.model.errors import DiskError
 from kit.model.launch import Completion, LaunchFolder
 from kit.storage.trained_weights import find_weights
 from scenarios.contract import codec
@@ -34,7 +35,7 @@ from scenarios.contract.request import (
 )
 from scenarios.contract.result import Result
 from scenarios.weights_file import read
-from tests import fakes
+from tests import fakes, faults
 from tests.command import Kit
 from tests.examples import cell
 from tests.kept import run_with_weights
@@ -243,6 +244,27 @@ def test_the_engine_is_the_users_and_not_that_of_the_runs_folder(kit: Kit, engin
     engine.worker = exports(b"a model", hashlib.sha256(b"a model").hexdigest())
     assert kit("weights", "export", "run", cell("catdog-cnn").key, "--onnx", "m.onnx").code == 0
     assert asked == [("auto", ""), ("local", "system"), ("auto", "")]
+
+
+def test_a_full_disk_ends_a_prediction_with_its_exit_code(kit: Kit, engine, picture, tmp_path) -> None:
+    run_with_weights(tmp_path / "run", [cell("catdog-cnn")])
+    engine.worker = answers()
+    command = ("predict", "run", *CATDOG, picture("a.jpg"))
+    with faults.record() as calls:
+        assert kit(*command).code == 0
+    places = [place for place in calls.places if re.match(r"(file\.write|open|os\.mkdir) in kit\.execution", place)]
+    assert [place for place in places if place.startswith("file.write in kit.execution.unmeasured.work_folder")]
+    for place in places:
+        with faults.at(place, faults.ERRORS["disk full"]()):
+            called = kit(*command)
+        assert called.code == DiskError.exit_code, place
+        assert "KIT_CACHE_DIR" in called.err.splitlines()[0], "it names the file that cannot be written"
+        assert "Free disk space" in called.err
+    assert not list((tmp_path / "KIT_CACHE_DIR").glob("work-*"))
+    weights = next((tmp_path / "run/weights").iterdir())
+    with faults.at(next(place for place in places if place.startswith("open")), faults.ERRORS["no permission"]()):
+        called = kit(*command)
+    assert (called.code, f"{weights.name} cannot be read" in called.err) == (DiskError.exit_code, True)
 
 
 KILLED = """

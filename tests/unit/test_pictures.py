@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 from PIL import Image
 
+from scenarios import prediction
+from scenarios.catalog.catdog_cnn import SCENARIO
 from scenarios.data import photos
 from scenarios.data.photos import decode
 from scenarios.data.pictures import (
     THUMBNAIL,
     UnreadablePicture,
+    make_thumbnail,
     read_picture,
     scale,
     to_pixels,
     to_rgb,
-    write_thumbnail,
 )
 from tests.pictures import FAULTY, gradient, make_faulty, make_unusual
 
@@ -45,7 +49,7 @@ def test_a_strip_of_a_pixel_in_height_or_width_is_scaled_in_little_memory(size, 
     Image.new("L", size, 7).save(tmp_path / "strip.png")
     found = pixels(tmp_path / "strip.png", (128, 128, 3))
     assert set(np.unique(found)) == {7}
-    write_thumbnail(read_picture(tmp_path / "strip.png"), tmp_path / "small.jpg")
+    assert make_thumbnail(read_picture(tmp_path / "strip.png"))
 
 
 def test_color_modes_mean_the_same_colors(unusual):
@@ -95,9 +99,26 @@ def test_a_thumbnail_is_small_and_has_no_metadata(unusual, tmp_path):
     exif[0x010E] = "secret"
     gradient().resize((3000, 2000)).save(tmp_path / "own.jpg", exif=exif, comment=b"secret")
     for path in (tmp_path / "own.jpg", *unusual.values()):
-        target = tmp_path / "thumbnail"
-        write_thumbnail(read_picture(path), target)
-        with Image.open(target, formats=["JPEG"]) as found:
+        small = make_thumbnail(read_picture(path))
+        with Image.open(io.BytesIO(small), formats=["JPEG"]) as found:
             assert max(found.size) <= THUMBNAIL
             assert not found.getexif()
-        assert b"secret" not in target.read_bytes()
+        assert b"secret" not in small
+
+
+@pytest.mark.parametrize("step", ["read_picture", "to_pixels", "make_thumbnail"])
+@pytest.mark.parametrize("error", [MemoryError(), ZeroDivisionError("x"), RecursionError("deep"), OSError(5, "codec")])
+def test_whatever_a_decoder_raises_is_a_fault_of_its_picture(unusual, tmp_path, monkeypatch, step, error):
+    def fail(*arguments):
+        raise error
+
+    monkeypatch.setattr(prediction, step, fail)
+    found = prediction._read(unusual["gray.jpg"], SCENARIO, tmp_path / "thumbnail")
+    assert found == f"It cannot be read ({type(error).__name__})."
+    assert not (tmp_path / "thumbnail").exists()
+
+
+def test_a_thumbnail_that_cannot_be_written_is_no_fault_of_its_picture(unusual, tmp_path):
+    (tmp_path / "full").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device"):
+        prediction._read(unusual["gray.jpg"], SCENARIO, tmp_path / "full")
