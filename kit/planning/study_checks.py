@@ -18,6 +18,8 @@ from scenarios.contract.cell import Cell
 Places = dict[str, dict[Cell, int]]  # by name of the selection: places and their epochs
 
 SWEPT = ("batch", "workers", "hidden_layers")
+VARIED = ("variant", "device", *SWEPT)  # fields in which the places of a scenario differ
+MAX_NAMED = 4  # places in a message
 
 
 class Fault(Exception):
@@ -37,7 +39,7 @@ class Fault(Exception):
 
 def check(file: StudyFile, scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> Places:
     """Return the places of each selection. Raise Fault for a name that does not exist, for a value out of range, and
-    for a published figure that is missing."""
+    for a published figure that is missing or that no cell of the study can have."""
     places: Places = {}
     for name, chosen in file.cells.items():
         _check_cells(("cells", name), chosen, scenarios, frameworks)
@@ -47,6 +49,7 @@ def check(file: StudyFile, scenarios: Scenarios, frameworks: Mapping[str, Framew
         _check_published(("published", index), group, file, scenarios)
     found = list(figures(file, scenarios))
     _check_each_once(file, scenarios)
+    _check_measurable(file, scenarios, places)
     for index, part in enumerate(file.parts):
         _check_part(("parts", index), part, file, found, places)
     return places
@@ -103,6 +106,53 @@ def _check_each_once(file: StudyFile, scenarios: Scenarios) -> None:
                 message = f"A published figure of {figure.measure} is there twice."
                 raise Fault(("published", index), message, "Remove one of both.")
             seen.add(figure.identity)
+
+
+def _check_measurable(file: StudyFile, scenarios: Scenarios, places: Places) -> None:
+    """Raise Fault for a published figure at a place, or after a number of epochs, that no selection has."""
+    own: dict[Cell, int] = {}
+    for selected in places.values():
+        for place, epochs in selected.items():
+            own[place] = max(epochs, own.get(place, 0))
+    for index, group in enumerate(file.published):
+        for figure in figures_of(group, group.hardware, scenarios):
+            on_gpu = MEASURES[figure.measure].need == "gpu"
+            usable = [place for place in own if place.device == "cuda" or not on_gpu]
+            at = [own[place] for place in usable if figure.is_on(place)]
+            path = ("published", index)
+            if not at:
+                raise _nowhere(path, group, figure, usable)
+            if figure.epoch and figure.epoch > max(at):
+                raise Fault(
+                    (*path, "values" if group.over == "epoch" else "epoch"),
+                    f"{figure.measure} is published for epoch {figure.epoch}, but the study trains "
+                    f"{_words(figure.place, named=figure.named)} for {max(at)}.",
+                    "Correct the epoch, or `epochs` of the selection.",
+                )
+
+
+def _nowhere(path: tuple[str | int, ...], group: PublishedFigures, figure: Figure, usable: Iterable[Cell]) -> Fault:
+    """Return the fault of a figure that no place can have. It names the nearest places, at the first wrong field."""
+
+    def differences(place: Cell) -> list[str]:
+        fields = [name for name in VARIED if figure.named or name != "device"]
+        return [name for name in fields if getattr(place, name) != getattr(figure.place, name)]
+
+    near = sorted((p for p in usable if p.scenario == figure.place.scenario), key=lambda p: len(differences(p)))
+    wrong = next(iter(differences(near[0])), "") if near else ""
+    others = f", and {len(near) - MAX_NAMED} others" if len(near) > MAX_NAMED else ""
+    have = f"They have {'; '.join(map(_words, near[:MAX_NAMED]))}{others}." if near else "They have no such cell."
+    return Fault(
+        (*path, "values" if wrong == group.over else wrong),
+        f"No selection of cells can measure {figure.measure} of {_words(figure.place, named=figure.named)}.",
+        f"{have} Correct the figure, or add a selection.",
+    )
+
+
+def _words(place: Cell, *, named: bool = True) -> str:
+    """Return what distinguishes a place, for example `mnist-cnn on cpu, batch 64`. named: name the device, too."""
+    swept = [f"{name.replace('_', ' ')} {value}" for name in SWEPT if (value := getattr(place, name)) is not None]
+    return ", ".join([f"{place.label} on {place.device}" if named else place.label, *swept])
 
 
 def _check_part(

@@ -44,6 +44,10 @@ class Figure:
         """Return whether the figure belongs to a place."""
         return replace(self.place, device=self.place.device if self.named else place.device) == place
 
+    def is_on(self, place: Cell) -> bool:
+        """Return whether the figure belongs to a place, or to the same one with another number of devices."""
+        return self.is_at(replace(place, devices=self.place.devices))
+
     def is_near(self, place: Cell) -> bool:
         """Return whether the figure belongs to a place or to the same one on other devices."""
         return replace(self.place, device=place.device, devices=place.devices) == place

@@ -124,6 +124,88 @@ def test_a_fault_is_reported_with_file_line_and_what_exists(tmp_path, old, new, 
     assert line in {head, *range(first, first + new.count("\n") + 1)}
 
 
+SWEEP, CIFAR, PHOTOS = (FILE.with_stem(name) for name in ("mnist-batch-sweep", "cifar-epochs", "catdog-depth"))
+
+
+@pytest.mark.parametrize(
+    ("base", "old", "new", "where", "message", "remedy"),
+    [
+        (
+            FILE,
+            'device = "cpu"\nvalue = 350.68',
+            'device = "cpu"\nbatch = 48\nvalue = 350.68',
+            "batch = 48",
+            "measure training_s of mnist-cnn on cpu, batch 48.",
+            "They have mnist-cnn on cpu, batch 64; mnist-cnn on cuda, batch 64. Correct",
+        ),
+        (
+            FILE,
+            "[cells.network]",
+            '[cells.network]\ndevices = ["cpu"]',
+            'device = "cuda"\nvalue = 352.21',
+            "measure training_s of mnist-cnn on cuda, batch 64.",
+            "They have mnist-cnn on cpu, batch 64. Correct",
+        ),
+        (
+            FILE,
+            'measure = "cpu_use"',
+            'measure = "gpu_use"',
+            'device = "cpu"\nvalue = 0.404',
+            "measure gpu_use of mnist-cnn on cpu, batch 64.",
+            "They have mnist-cnn on cuda, batch 64. Correct",
+        ),
+        (
+            SWEEP,
+            "512 = 21.87",
+            "500 = 21.87",
+            "values = { 32 = 180.50",
+            "measure training_s of mnist-cnn-dropout on cuda, batch 500.",
+            "mnist-cnn-dropout on cuda, batch 128; mnist-cnn-dropout on cuda, batch 256, and 10 others.",
+        ),
+        (
+            PHOTOS,
+            "workers = 4\nbatch = 64",
+            "workers = 3\nbatch = 64",
+            "workers = 3",
+            "measure images_per_s of catdog-cnn on cpu, batch 64, workers 3.",
+            "They have catdog-cnn on cpu, batch 64, workers 1; ",
+        ),
+        (
+            PHOTOS,
+            '"no-augment", "128"]',
+            '"128"]',
+            "values = { default = 0.80",
+            "measure best_accuracy of catdog-cnn+no-augment, batch 32.",
+            "catdog-cnn on cpu, batch 32; ",
+        ),
+        (
+            CIFAR,
+            "values = { 1 = 0.5537, 15 =",
+            "values = { 1 = 0.5537, 16 =",
+            "values = { 1 = 0.5537, 16 =",
+            "test_accuracy is published for epoch 16, but the study trains cifar-cnn on cpu, batch 32 for 15.",
+            "Correct the epoch, or `epochs` of the selection.",
+        ),
+        (
+            CIFAR,
+            "epochs = 50",
+            "epochs = 49",
+            "epoch = 50\nvalue = 0.6798",
+            "test_accuracy is published for epoch 50, but the study trains cifar-cnn on cuda, batch 32 for 49.",
+            "Correct the epoch, or `epochs` of the selection.",
+        ),
+    ],
+)
+def test_a_published_figure_that_no_selection_can_measure_is_refused(tmp_path, base, old, new, where, message, remedy):
+    file, load = read(tmp_path, old, new, base)
+    with pytest.raises(UsageError) as error:
+        load()
+    line = file.read_text().partition(where)[0].count("\n") + 1
+    assert error.value.message.startswith(f"{file}, line {line}: ")
+    assert error.value.message.endswith(message)
+    assert remedy in error.value.remedy
+
+
 def test_a_syntax_error_and_a_wrong_name_name_the_file(tmp_path, monkeypatch):
     file, load = read(tmp_path, 'title = "A', "title = A")
     with pytest.raises(UsageError, match=rf"{re.escape(str(file))}: .*line 1"):
