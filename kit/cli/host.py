@@ -51,4 +51,4 @@ def list_(
     for number, found in enumerate(listings.values()):
         if number:
             print_text("")
-        print_table(found.columns, found.rows)
+        print_table(found.columns, found.rows, found.notes)

@@ -15,11 +15,12 @@ from scenarios.spec import DATASETS, Scenario, digest
 
 
 class Listing(NamedTuple):
-    """A table. entries: the value for JSON, with more details. rows: one text per column."""
+    """A table. entries: the value for JSON, with more details. rows: one text per column. notes: below the table."""
 
     entries: list[dict[str, Any]]
     columns: tuple[Column, ...]
     rows: list[list[str]]
+    notes: Sequence[str] = ()
 
 
 def scenarios() -> Listing:
@@ -32,9 +33,9 @@ def scenarios() -> Listing:
         Column("Epochs", number=True),
         Column("Studies"),
     )
-    known = studies.load_all().values()
+    known, faults = studies.load_valid()
     found = [scenario for variants in catalog.scenarios().values() for scenario in variants.values()]
-    used = [[study.name for study in known if study.uses(s.name, s.variant)] for s in found]
+    used = [[study.name for study in known.values() if study.uses(s.name, s.variant)] for s in found]
     return Listing(
         [_entry(scenario) | {"studies": names} for scenario, names in zip(found, used, strict=True)],
         columns,
@@ -42,6 +43,7 @@ def scenarios() -> Listing:
             [s.name, s.variant or DEFAULT_VARIANT, s.dataset, str(s.batch), str(s.epochs), ", ".join(names)]
             for s, names in zip(found, used, strict=True)
         ],
+        [f"The study {name} is missing here: {fault.message}" for name, fault in faults.items()],
     )
 
 

@@ -31,7 +31,7 @@ def show_(
     from kit.cli import study_pages
     from kit.planning import studies
 
-    study = studies.find(name, studies.load_all())
+    study = studies.load([name])[name]
     if as_json:
         print_json(study_pages.as_json(study))
         return

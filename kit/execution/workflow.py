@@ -115,7 +115,7 @@ def prepare(selection: Selection, options: Options, sources: Sources, against: R
         options = replace(options, engine=against.plan.engine)
     engine, note = registry.choose(options.engine, options.environment, sources)
     scenarios, frameworks = catalog.scenarios(), catalog.frameworks()
-    known = studies.load(scenarios, frameworks)  # a wrong file is an error now, not after the measurements
+    known = studies.load(selection.studies or ())  # a wrong file is an error now, not after the measurements
     interpreter = interpreters.find(options.environment) if options.environment else ""
     resolved = replace(options, engine=engine.name, environment=interpreter)
     if against is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,15 +75,37 @@ class Study:
 
 def load_all() -> dict[str, Study]:
     """Return all studies by name, sorted. Raise UsageError if a file or the catalog is not valid."""
-    return load(catalog.scenarios(), catalog.frameworks())
+    return load(_files())
 
 
-def load(scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> dict[str, Study]:
-    """Return all studies by name, sorted.
+def load(names: Iterable[str]) -> dict[str, Study]:
+    """Return the studies of these names. The files of others do not matter.
 
-    Raise UsageError, with file and line, if a file is not valid, and DiskError if the folder cannot be read.
+    Raise UsageError, with file and line, if a file is not valid, or for an unknown name. Raise DiskError if the folder
+    cannot be read.
     """
-    return {study.name: study for study in _studies(scenarios, frameworks)}
+    files, scenarios, frameworks = _files(), catalog.scenarios(), catalog.frameworks()
+    found = {}
+    for name in names:
+        if name not in files:
+            raise unknown("study", name, files)
+        found[name] = read(files[name], scenarios, frameworks)
+    return found
+
+
+def load_valid() -> tuple[dict[str, Study], dict[str, UsageError]]:
+    """Return the studies whose file is valid, and why the other files are not, both by name.
+
+    Raise DiskError if the folder cannot be read.
+    """
+    found, faults = dict[str, Study](), dict[str, UsageError]()
+    scenarios, frameworks = catalog.scenarios(), catalog.frameworks()
+    for name, file in _files().items():
+        try:
+            found[name] = read(file, scenarios, frameworks)
+        except UsageError as error:
+            faults[name] = error
+    return found, faults
 
 
 def find(name: str, studies: Mapping[str, Study]) -> Study:
@@ -118,23 +140,20 @@ def select_studies(
     return {cell: None if count == usual[cell] else count for cell, count in found.items()}
 
 
-def _studies(scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> Iterator[Study]:
+def _files() -> dict[str, Path]:
+    """Return the files of studies by name, sorted."""
     folder = assets.ROOT / "scenarios" / "studies"
     with disk_errors(folder, did="read"):  # `glob` would hide a fault of the disk
         try:
-            files = sorted(file for file in folder.iterdir() if file.suffix == ".toml")
+            return {file.stem: file for file in sorted(folder.iterdir()) if file.suffix == ".toml"}
         except FileNotFoundError:  # a user's own folder of assets needs no studies
-            return
-    for file in files:
-        if not NAME.fullmatch(file.stem):
-            raise UsageError(
-                f"{file}: the name of a study has only small letters, digits and hyphens.", "Rename the file."
-            )
-        yield read(file, scenarios, frameworks)
+            return {}
 
 
 def read(file: Path, scenarios: Scenarios, frameworks: Mapping[str, Framework]) -> Study:
     """Return the study of a file. Raise UsageError, with file and line, if it is not valid."""
+    if not NAME.fullmatch(file.stem):
+        raise UsageError(f"{file}: the name of a study has only small letters, digits and hyphens.", "Rename the file.")
     try:
         text = file.read_text(encoding="utf-8")
         content = tomllib.loads(text)

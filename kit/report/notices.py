@@ -33,11 +33,19 @@ def notices(source: ReportInput) -> tuple[Line, ...]:
         found.append(
             Line(f"{counted} of records cannot be used, and {_missing(len(unusable))}. See “Failed or skipped”.")
         )
+    found += _absent_studies(source)
     if source.run.plan.profile == "smoke":
         found.append(Line("The smoke profile trains 20 steps. It shows that everything works, not how fast it is."))
     if source.measured:
         found += skipped(source) + failed(source)
     return tuple(found)
+
+
+def _absent_studies(source: ReportInput) -> list[Line]:
+    """Return one line for each study of the plan whose file cannot be used."""
+    missing = [name for name in dict.fromkeys(source.run.plan.studies) if name not in source.studies]
+    why = {name: source.study_faults.get(name, "scenarios/studies has no file of this name.") for name in missing}
+    return [Line(f"The chapter of the study {name} is missing. {reason}") for name, reason in why.items()]
 
 
 def _missing(count: int) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jinja2
 
+from kit import assets
 from kit.analysis.run_analysis import RunAnalysis
 from kit.model.errors import DiskError, UsageError
 from kit.model.formatting import printable
@@ -28,7 +29,10 @@ def write_report(target: Path, analysis: RunAnalysis) -> Path:
     if not is_free_or_report(target):
         raise UsageError(f"{target} exists and is not a report.", "Choose another file with --out.")
     titles = {name: framework.title for name, framework in catalog.frameworks().items()}
-    html = render(make_view(analysis, titles, studies.load_all()))
+    known, faults = studies.load_valid()
+    # A report names no folder of this machine.
+    texts = {name: fault.message.replace(f"{assets.ROOT}{os.sep}", "") for name, fault in faults.items()}
+    html = render(make_view(analysis, titles, known, texts))
     with disk_errors(target, "Choose another file with `kit report --out`."):
         write_atomic(target, html.encode(errors="replace"))  # records may contain lone surrogates
     return target

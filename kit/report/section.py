@@ -26,12 +26,14 @@ SUFFIXES: Mapping[Field, str] = {"batch": "b", "workers": "workers", "hidden_lay
 class ReportInput:
     """The input of all sections.
 
-    titles: name of a framework to its display name. studies: the published studies by name.
+    titles: name of a framework to its display name. studies: the published studies by name. study_faults: why the files
+    of other studies cannot be used, by name.
     """
 
     analysis: RunAnalysis
     titles: Mapping[str, str]
     studies: Mapping[str, Study] = field(default_factory=dict)
+    study_faults: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def run(self) -> Run:

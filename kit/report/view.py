@@ -51,13 +51,13 @@ class View:
 
 
 def make_view(
-    analysis: RunAnalysis, titles: Mapping[str, str], studies: Mapping[str, Study] = MappingProxyType({})
+    analysis: RunAnalysis,
+    titles: Mapping[str, str],
+    studies: Mapping[str, Study] = MappingProxyType({}),
+    study_faults: Mapping[str, str] = MappingProxyType({}),
 ) -> View:
-    """Return the content of the report of one run.
-
-    titles: name of a framework to its display name. studies: the published studies by name.
-    """
-    run, source = analysis.run, ReportInput(analysis, titles, studies)
+    """Return the content of the report of one run. For the other arguments, see `ReportInput`."""
+    run, source = analysis.run, ReportInput(analysis, titles, studies, study_faults)
     failure = find_failure(source)
     every = [s for found in discover() for s in (found.sections(source) if isinstance(found, Chapters) else (found,))]
     found = [(section, section.data(source)) for section in every]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from itertools import zip_longest
 
@@ -21,8 +22,10 @@ from kit.planning.selection import Selection
 from kit.planning.study_cells import place_of
 from kit.planning.toml_lines import line_of
 from kit.report.published import published_speeds
+from kit.storage.run_folder import RunFolder
 from tests.command import Kit
 from tests.examples import cell
+from tests.study_runs import study_run
 
 SCENARIOS, FRAMEWORKS = catalog.scenarios(), catalog.frameworks()
 STUDIES = studies.load_all()
@@ -206,16 +209,49 @@ def test_a_published_figure_that_no_selection_can_measure_is_refused(tmp_path, b
     assert remedy in error.value.remedy
 
 
-def test_a_syntax_error_and_a_wrong_name_name_the_file(tmp_path, monkeypatch):
+def test_a_syntax_error_and_a_wrong_name_name_the_file(tmp_path):
     file, load = read(tmp_path, 'title = "A', "title = A")
     with pytest.raises(UsageError, match=rf"{re.escape(str(file))}: .*line 1"):
         load()
-    folder = tmp_path / "scenarios/studies"
-    folder.mkdir(parents=True)
-    (folder / "Bad name.toml").write_text("")
-    monkeypatch.setattr(assets, "ROOT", tmp_path)
-    with pytest.raises(UsageError, match="small letters, digits and hyphens"):
-        studies.load(SCENARIOS, FRAMEWORKS)
+    wrong = file.rename(tmp_path / "Bad name.toml")
+    with pytest.raises(UsageError, match=rf"{re.escape(str(wrong))}: .* small letters, digits and hyphens"):
+        studies.read(wrong, SCENARIOS, FRAMEWORKS)
+
+
+def test_a_file_that_is_not_valid_stops_only_what_needs_its_study(kit: Kit, engine, tmp_path, monkeypatch):
+    folder = RunFolder.create(tmp_path / "run", (run := study_run("cifar-epochs")).plan, run.machine)
+    for record in run.records:
+        folder.save(record)
+    plan = folder.path / "plan.json"
+    plan.write_text(json.dumps(json.loads(plan.read_text()) | {"studies": ["cifar-epochs", "gone"]}))
+    root = tmp_path / "assets"
+    shutil.copytree(FILE.parent, root / "scenarios/studies")
+    monkeypatch.setattr(assets, "ROOT", root)
+    monkeypatch.setattr(catalog, "scenarios", lambda: SCENARIOS)
+    monkeypatch.setattr(catalog, "frameworks", lambda: FRAMEWORKS)
+    broken = root / "scenarios/studies/cifar-epochs.toml"
+    broken.write_text(broken.read_text().replace('conclusion = "overfitting"', 'conclusion = "fame"'))
+    where = f"{broken}, line 3: Unknown conclusion 'fame'."
+    for command in (
+        "study list",
+        "study show cifar-epochs",
+        "plan --study cifar-epochs",
+        "plan --study mnist-cpu-vs-gpu --study cifar-epochs",
+        "plan --all-studies",
+    ):
+        refused = kit(*command.split())
+        assert (refused.code, refused.err.splitlines()[0]) == (2, where), command
+    for command in ("study show mnist-cpu-vs-gpu", "plan --study mnist-cpu-vs-gpu --device cpu", "plan --all"):
+        assert kit(*command.split()).code == 0, command
+    listed = kit("list")
+    assert (listed.code, f"The study cifar-epochs is missing here: {where}" in listed.out) == (0, True)
+    assert kit("report", "run").code == 0
+    html = folder.index.read_text()
+    fault = "scenarios/studies/cifar-epochs.toml, line 3: Unknown conclusion &#39;fame&#39;."
+    assert f"<li>The chapter of the study cifar-epochs is missing. {fault}</li>" in html
+    assert "Not shown: the file of the study is not valid" in html
+    assert "The chapter of the study gone is missing. scenarios/studies has no file of this name." in html
+    assert str(tmp_path) not in html
 
 
 def test_the_studies_have_all_published_figures():
