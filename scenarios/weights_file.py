@@ -3,6 +3,7 @@
 safetensors is imported where it is used, because a launch that keeps nothing does not need it.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from scenarios.spec import Scenario
 from scenarios.weights import Weights, digest
 
 FORMAT = "kit-weights-1"
+NUMBER = re.compile(r"[0-9]{1,9}")  # Python refuses to read numbers with thousands of digits
 
 
 class WeightsError(ValueError):
@@ -98,7 +100,7 @@ def _about(path: Path, metadata: Mapping[str, str]) -> About:
     if missing := [name for name in names if name not in metadata]:
         raise WeightsError(f"{path.name} lacks {' and '.join(missing)} in its metadata.")
     fields = {name: metadata[name] for name in names}
-    if not (epoch := fields.pop("epoch")).isdecimal() or not epoch.isascii():
+    if not NUMBER.fullmatch(epoch := fields.pop("epoch")):
         raise WeightsError(f"The epoch in the metadata of {path.name} is not a number: {epoch!r:.40}.")
     return About(epoch=int(epoch), **fields)
 
@@ -106,7 +108,7 @@ def _about(path: Path, metadata: Mapping[str, str]) -> About:
 def _position(name: str) -> tuple[int, int]:
     """Return where a parameter stands in the order of `spec.parameters`. Raise ValueError for any other name."""
     layer, _, kind = name.partition("/")
-    if not (layer.isascii() and layer.isdecimal()) or kind not in ("kernel", "bias"):
+    if not NUMBER.fullmatch(layer) or kind not in ("kernel", "bias"):
         raise ValueError(f"{name!r:.80} is not <layer>/kernel or <layer>/bias")
     return int(layer), ("kernel", "bias").index(kind)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import scenarios
 from scenarios.adapter import State
-from scenarios.contract.codec import from_json, to_json
+from scenarios.contract.codec import ContractError, from_json, to_json
 from scenarios.contract.epochs import KeptWeights
 from scenarios.contract.ranges import Count
 from scenarios.contract.request import Request
@@ -75,8 +75,8 @@ def write(path: Path, bound_to: Binding, state: State, history: History) -> None
 def read(path: Path, bound_to: Binding) -> tuple[State, History]:
     """Return the state and the history of a checkpoint.
 
-    Raise ValueError if it is that of another training, or if it is truncated, altered or no checkpoint. Raise OSError
-    if it cannot be read.
+    Raise CheckpointError if it is that of another training, or if it is altered or no checkpoint. Raise WeightsError if
+    it is truncated or no safetensors file. Raise OSError if it cannot be read.
     """
     state, metadata = read_tensors(path)
     if metadata.get("format") != FORMAT:
@@ -86,7 +86,10 @@ def read(path: Path, bound_to: Binding) -> tuple[State, History]:
     text = metadata.get("history", "")
     if metadata.get("digest") != _digest(state, text):
         raise CheckpointError(f"{path.name} was altered.")
-    return state, from_json(History, text)
+    try:
+        return state, from_json(History, text)
+    except ContractError as error:
+        raise CheckpointError(f"{path.name} has no valid history: {error}.") from error
 
 
 def _code_digest() -> str:
