@@ -94,7 +94,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
 def _about(path: Path, metadata: Mapping[str, str]) -> About:
     if (found := metadata.get("format")) != FORMAT:
         raise WeightsError(
-            f"{path.name} is not a file of weights of kit: its format is {found or 'missing'}, not {FORMAT}."
+            f"{path.name} is not a file of weights of kit: its format is {found or 'missing':.40}, not {FORMAT}."
         )
     names = list(About.__dataclass_fields__)
     if missing := [name for name in names if name not in metadata]:
