@@ -87,8 +87,8 @@ REMEDIES: Mapping[WarningCode, str] = {
     WarningCode.SYNTHETIC_DATA: "Download the real data with kit data, then measure again. Speeds are good estimates.",
     WarningCode.DIFFERENT_LIBRARIES: "Treat the results as those of software stacks, not of frameworks alone.",
     WarningCode.OLD_DRIVER: f"Update the NVIDIA driver to {CUDA_13_DRIVER} or newer.",
-    WarningCode.IGNORED_CHECKPOINT: "Nothing, unless the lost time matters. To continue a training, resume it on the same "
-    "machine and GPU, with the same kit.",
+    WarningCode.IGNORED_CHECKPOINT: "The results are right, but took longer. To continue a training, resume it on the "
+    "same machine and GPU, with the same kit and packages.",
     WarningCode.ENGINE_REMARK: "Make sure that this does not affect the results. The launch's log may have details.",
 }
 

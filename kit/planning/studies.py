@@ -157,7 +157,7 @@ def read(file: Path, scenarios: Scenarios, frameworks: Mapping[str, Framework]) 
     try:
         text = file.read_text(encoding="utf-8")
         content = tomllib.loads(text)
-    except (ValueError, OSError, RecursionError) as error:  # TOML and Unicode errors are ValueErrors, mostly with a line
+    except (ValueError, OSError, RecursionError) as error:  # errors in TOML and Unicode are ValueErrors
         raise UsageError(f"{file}: {error}.", REMEDY) from error
     try:
         parsed = StudyFile.model_validate(content)
