@@ -60,9 +60,7 @@ def binding(request: Request, data_digest: str) -> Binding:
         "processor": _processor(),
         "GPU": request.gpu_digest,
     }
-    return {
-        name: hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest() for name, part in parts.items()
-    }
+    return {name: hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest() for name, part in parts.items()}
 
 
 def write(path: Path, bound_to: Binding, state: State, history: History) -> None:

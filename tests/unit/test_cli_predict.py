@@ -16,8 +16,8 @@ import pytest
 
 from kit.engines import registry
 from kit.environments.package_sources import Sources
-from kit.host import machine_lock
 from kit.execution.unmeasured import work_folder
+from kit.host import machine_lock
 from kit.model.errors import DiskError
 from kit.model.launch import Completion, LaunchFolder
 from kit.storage.trained_weights import find_weights

@@ -247,9 +247,7 @@ def test_a_checkpoint_belongs_to_one_training(tmp_path, changes, part):
     ] * 2
 
 
-@pytest.mark.parametrize(
-    ("fact", "part"), [("_code_digest", "version of the software"), ("_processor", "processor")]
-)
+@pytest.mark.parametrize(("fact", "part"), [("_code_digest", "version of the software"), ("_processor", "processor")])
 def test_a_checkpoint_belongs_to_one_worker_and_processor(tmp_path, fact, part, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         launch(tmp_path, fails_after=3)
