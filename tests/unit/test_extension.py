@@ -91,9 +91,8 @@ def test_the_first_launch_of_a_cell_with_augmentation_leaves_a_picture(assets, t
     shutil.copytree(assets, photos)
     module = photos / "scenarios/catalog/tiny_cnn.py"
     text = module.read_text().replace('dataset="mnist"', 'dataset="cats-dogs", augment=Augment()')
-    text = text.replace("(28, 28, 1)", "(24, 24, 3)").replace('Dense(10, activation="softmax")', "Dense(2)")
-    text = text.replace("Dense(2)", 'Dense(2, activation="softmax")').replace("import Adam", "import Adam, Augment")
-    module.write_text(text)
+    text = text.replace("(28, 28, 1)", "(24, 24, 3)").replace("Dense(10", "Dense(2")
+    module.write_text(text.replace("import Adam", "import Adam, Augment"))
     for full_proof in (True, False):
         io.mkdir()
         request_of(photos, io, full_proof=full_proof)
