@@ -57,8 +57,8 @@ metadata are texts: `format` is `{FORMAT}`, and {", ".join(f"`{name}`" for name 
 ## Pictures
 
 The files in `pictures/` are JPEG files of at most {MAX_PICTURE_BYTES:,} bytes, named by their SHA-256. They show
-augmented photos of the synthetic set. The first launch of each cell with augmentation makes one, which its record names.
-A report contains only pictures whose SHA-256 a record names.
+augmented photos of the synthetic set. The first launch of each cell with augmentation makes one, and its record names
+it. A report contains only pictures whose SHA-256 a record names.
 """
 
 

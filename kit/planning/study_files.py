@@ -14,7 +14,9 @@ from kit.planning.selection import DEFAULT_VARIANT
 from kit.planning.study_measures import MEASURES, Need
 from scenarios.contract.cell import Device, Lane
 
-Kind = Literal["table", "bars", "dots", "lines", "curves", "heat", "causes", "gpu", "devices", "augmented", "predictions", "note"]
+Kind = Literal[
+    "table", "bars", "dots", "lines", "curves", "heat", "causes", "gpu", "devices", "augmented", "predictions", "note"
+]
 Conclusion = Literal["speedup", "flattening", "overfitting", "accuracy"]
 Text = Annotated[str, Field(min_length=1)]
 Epochs = Annotated[int, Field(ge=1, le=MAX_EPOCHS)]
@@ -139,9 +141,9 @@ class Hardware(_Strict):
 class StudyFile(_Strict):
     """The content of a study's file.
 
-    question: what the authors asked. published_answer: what they concluded, in one sentence. conclusion: kind of the answer, computed from the measurements. source: where the
-    figures come from. software: of the study, with its age. time_includes_evaluation: whether published times include
-    the evaluation after each epoch; None if that is unknown, or if there is none. differs: what else differs from the
+    question: what the authors asked. published_answer: what they concluded, in one sentence. conclusion: kind of the
+    answer, computed from the measurements. source: where the figures come from. software: of the study, with its age.
+    time_includes_evaluation: whether published times include the evaluation after each epoch; None if that is unknown, or if there is none. differs: what else differs from the
     publication. choices: what the publication leaves open and the kit chose. cells: selections by name.
     """
 

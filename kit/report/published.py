@@ -18,7 +18,10 @@ from scenarios.spec import DATASETS
 
 @dataclass(frozen=True)
 class PublishedSpeed:
-    """A published training speed, in images/s. low, high: equal if it is not a range. hardware: as the study names it."""
+    """A published training speed, in images/s.
+
+    low, high: equal if it is not a range. hardware: as the study names it.
+    """
 
     low: float
     high: float

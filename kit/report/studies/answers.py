@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from kit.analysis.accuracy_ladder import Ladder, Trainings, make_ladder
 from kit.analysis.gpu_answer import missing_gpu

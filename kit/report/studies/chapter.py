@@ -49,8 +49,8 @@ class Shown:
 class Chapter:
     """The content of a chapter.
 
-    heading: the answer. published_answer: that of the authors, or "". legend: the measured frameworks. missing: what the shown parts lack. facts: label and text of
-    what a reader must know of the study.
+    heading: the answer. published_answer: that of the authors, or "". legend: the measured frameworks. missing: what the
+    shown parts lack. facts: label and text of what a reader must know of the study.
     """
 
     heading: str
@@ -174,7 +174,9 @@ def _quality_lacks(part: PartSource) -> Iterator[Lack]:
     if "epochs" not in part.part.needs or not part.summaries:
         return
     if not any(part.values.curve(summary) for summary in part.summaries):
-        yield Lack("Accuracies, learning curves and predictions need whole epochs.", f"{part.study.command} --profile full")
+        yield Lack(
+            "Accuracies, learning curves and predictions need whole epochs.", f"{part.study.command} --profile full"
+        )
     elif all(summary.synthetic for summary in part.summaries):
         yield Lack("The data are synthetic, so accuracies say nothing about the published ones.")
 

@@ -34,10 +34,10 @@ def _caption(scenario: Scenario) -> str:
     assert scenario.augment
     height, width, _ = scenario.image
     zoom = format_percent(scenario.augment.zoom)
-    flips = ", and half of them mirrored" if scenario.augment.flip else ""
+    flips = ", and half of them are mirrored" if scenario.augment.flip else ""
     return (
-        f"Generated photos of the synthetic set, not of {DATASETS[scenario.dataset].title}. On the left: as the network "
-        f"sees them, with {height}×{width} pixels. Then: {VERSIONS} versions, augmented as in training. They are sheared "
+        f"Generated photos of the synthetic set, not of {DATASETS[scenario.dataset].title}. On the left: as the "
+        f"network sees them, with {height}×{width} pixels. Then: {VERSIONS} versions, augmented as in training. They are sheared "
         f"by up to {format_number(scenario.augment.shear, 1)}°, height and width are zoomed by up to {zoom}{flips}. The "
         "proof of each launch compares the augmentation of its framework with the reference."
     )

@@ -73,7 +73,8 @@ def published_text(figure: Figure) -> str:
 def ratio_text(value: float, figure: Figure) -> str:
     """Return what was measured divided by what was published, with three digits near 1, where they decide.
 
-    For a published range, these are the ratios to both of its ends: `0.96 to 1.1×`, or `5.6× or more` if it begins at 0.
+    For a published range, these are the ratios to both of its ends: `0.96 to 1.1×`, or `5.6× or more` if it
+    begins at 0.
     """
     if figure.high <= 0:
         return text.MISSING
