@@ -19,8 +19,10 @@ from scenarios.contract import allocators
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import REFERENCE_FILE, Request
 from scenarios.contract.result import Evidence, Result, Timings
+from scenarios.data.contact_sheet import write_sheet
 from scenarios.measuring import ceilings, checkpoints, step_timing, telemetry
 from scenarios.measuring.epoch_files import EpochFiles
+from scenarios.measuring.held_out import predict_held_out
 from scenarios.measuring.inference import infer
 from scenarios.measuring.training import train
 from scenarios.measuring.window_meter import WindowMeter
@@ -96,6 +98,8 @@ def measure_launch(launch: Launch) -> None:
         with launch.phase("step_timing"):  # last, because it continues to train
             timing = step_timing.time_resident_steps(adapter, model, loaded.train, scenario.batch)
             launch.draft = replace(launch.draft, step_timing=timing)
+    if request.full_proof and scenario.augment is not None:
+        launch.draft = replace(launch.draft, augmented=write_sheet(scenario, request.seed, launch.io))
 
 
 def probe_ceilings(launch: Launch) -> None:
@@ -139,7 +143,10 @@ def epoch_files(request: Request, scenario: Scenario, folder: Path, data_digest:
 def train_and_infer(
     launch: Launch, model: Model, scenario: Scenario, data: TrainSet, test: Arrays, files: EpochFiles | None
 ) -> None:
-    """Train within the budget, then infer with the trained weights. This is the measured part."""
+    """Train within the budget, then infer with the trained weights. This is the measured part.
+
+    After whole epochs, also predict a sample of the test set.
+    """
     budget = launch.request.budget
     meter = WindowMeter(budget, math.ceil(len(data) / scenario.batch))
     with launch.phase("training"):
@@ -154,6 +161,8 @@ def train_and_infer(
     with launch.phase("inference"):
         seconds = SMOKE_INFERENCE_S if budget.steps is not None else PROFILED_INFERENCE_S
         launch.draft = replace(launch.draft, inference=infer(model, scenario, test, seconds))
+    if budget.epochs is not None:
+        launch.draft = replace(launch.draft, held_out=predict_held_out(model, scenario, test))
 
 
 def has_safetensors() -> bool:

@@ -15,11 +15,11 @@ from kit.model.run import Run
 from kit.planning import catalog
 from scenarios import spec
 from scenarios.catalog import scenario_of
+from scenarios.contract.ceilings import Ceiling
 from scenarios.contract.cell import CEILINGS, Cell
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import Budget, Request
 from scenarios.contract.result import (
-    Ceiling,
     Check,
     Epoch,
     Evidence,

@@ -43,7 +43,7 @@ def ready_launch(folder: Path) -> ReadyLaunch:
         data_note="synthetic: requested",
         work=folder / "work" / "launch",
         log=folder / "logs" / "launch.log",
-        kept=KeptPaths(*(folder / name / "launch" for name in ("weights", "checkpoints", "checkpoints"))),
+        kept=KeptPaths(*(folder / name / "launch" for name in ("weights", "checkpoints", "checkpoints", "pictures"))),
     )
 
 

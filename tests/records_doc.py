@@ -16,6 +16,7 @@ from kit.model.machine import Machine
 from kit.model.plan import Pins, Plan
 from kit.model.record import Record
 from kit.model.run import Run
+from scenarios.contract.augmented import MAX_PICTURE_BYTES
 from scenarios.contract.ranges import Range
 from scenarios.contract.reasons import Code
 from scenarios.contract.request import Request
@@ -52,6 +53,12 @@ metadata are texts: `format` is `{FORMAT}`, and {", ".join(f"`{name}`" for name 
 {inspect.cleandoc(About.__doc__ or "")}
 
 `checkpoints/` has one folder for each launch that did not end `ok`. Its files are for `--resume` only.
+
+## Pictures
+
+The files in `pictures/` are JPEG files of at most {MAX_PICTURE_BYTES:,} bytes, named by their SHA-256. They show
+augmented photos of the synthetic set. The first launch of each cell with augmentation makes one, and its record names
+it. A report contains only pictures whose SHA-256 a record names.
 """
 
 

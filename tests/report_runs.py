@@ -11,10 +11,11 @@ from kit.model.plan import Plan, PlannedLaunch
 from kit.model.record import HostSamples, Record
 from kit.model.run import Run
 from kit.planning import catalog
+from scenarios.contract.ceilings import Ceiling
 from scenarios.contract.cell import CEILINGS, Cell, Device
 from scenarios.contract.reasons import Code, Status
 from scenarios.contract.request import Request
-from scenarios.contract.result import Ceiling, Result, StepTime, StepTiming, Telemetry, Window
+from scenarios.contract.result import Result, StepTime, StepTiming, Telemetry, Window
 from tests import examples
 
 FRAMEWORKS = {"onnxruntime": 0.8, "tensorflow": 0.97, "torch": 1.0}  # relative speed on the CPU

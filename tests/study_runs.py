@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 from kit.model.plan import PlannedLaunch
 from kit.model.record import HostSamples, Record
@@ -12,9 +15,12 @@ from kit.model.run import Run
 from kit.planning import catalog, studies
 from kit.planning.selection import Selection
 from scenarios.catalog import scenario_of
+from scenarios.contract.augmented import AUGMENTED_FILE, AugmentedPicture
 from scenarios.contract.cell import Cell
+from scenarios.contract.predictions import HeldOutPrediction
 from scenarios.contract.request import Budget, DataKind
 from scenarios.contract.result import Epoch
+from scenarios.data.contact_sheet import write_sheet
 from scenarios.spec import DATASETS, digest
 from tests import examples
 
@@ -22,6 +28,7 @@ FRAMEWORKS = {"tensorflow": 0.9, "onnxruntime": 0.8, "torch": 1.0}  # relative s
 GPU_GAIN = 12.0
 FLAT_BATCH = 256  # the speed rises with the batch size up to here
 BEST_EPOCH = 7  # lowest validation loss
+SIZES = ("", "128")  # variants of catdog-cnn whose pictures differ
 
 
 def study_run(
@@ -39,7 +46,9 @@ def study_run(
     planned = [PlannedLaunch(cell=r.cell, launch=r.launch, named=True) for r in records]
     plan = examples.plan(planned).model_copy(update={"studies": [*names], "profile": "full" if epochs else "quick"})
     machine = next((r.machine for r in records if r.machine.gpus), records[0].machine)
-    return Run(plan, machine, sorted(records, key=lambda record: (record.key, record.launch)))
+    made = [record.result.augmented for record in records if record.result]
+    pictures = {picture.digest: content for picture, content in map(_sheet, SIZES) if picture in made}
+    return Run(plan, machine, sorted(records, key=lambda record: (record.key, record.launch)), pictures=pictures)
 
 
 def _record(cell: Cell, launch: int, count: int | None, epochs: bool, data: DataKind) -> Record:
@@ -55,10 +64,35 @@ def _record(cell: Cell, launch: int, count: int | None, epochs: bool, data: Data
     assert result.training
     curve = [_epoch(index, DATASETS[scenario.dataset].train, speed) for index in range(1, trained + 1)]
     result = replace(result, training=replace(result.training, epochs=curve))
+    if trained:
+        result = replace(result, held_out=_held_out(cell, len(DATASETS[scenario.dataset].classes)))
+    if launch == 1 and scenario.augment:
+        result = replace(result, augmented=_sheet(scenario.variant if scenario.variant in SIZES else "")[0])
     gpus = [examples.gpu(name="Made-up GPU")] * (cell.device == "cuda")
     drivers = {"driver": "580.1", "cuda_driver": "13.0"} if gpus else {}
     machine = examples.machine(cpu_model="Made-up CPU of a test", gpus=gpus, **drivers)
     return examples.record(request, result=result, machine=machine, host_samples=_samples(cell))
+
+
+@cache
+def _sheet(variant: str) -> tuple[AugmentedPicture, bytes]:
+    """Return the picture of a variant of catdog-cnn, and its file."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = write_sheet(catalog.scenarios()["catdog-cnn"][variant], 0, Path(folder))
+        assert made
+        return made, Path(folder, AUGMENTED_FILE).read_bytes()
+
+
+def _held_out(cell: Cell, classes: int) -> list[HeldOutPrediction]:
+    """Return predictions of ten images. Only that of the fifth is wrong."""
+    sure = {"tensorflow": 0.91, "onnxruntime": 0.83, "torch": 0.97}[cell.framework]
+    found = []
+    for number in range(10):
+        label = number % classes
+        shares = [(1 - sure) / (classes - 1)] * classes
+        shares[(label + 1) % classes if number == 4 else label] = sure
+        found.append(HeldOutPrediction(100 * number + 7, label, shares))
+    return found
 
 
 def _speed(cell: Cell) -> float:

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from kit.model.record import Record
+from scenarios.contract.ceilings import Ceiling
 from scenarios.contract.cell import Cell
-from scenarios.contract.result import Ceiling
 from scenarios.spec import Scenario
 from scenarios.spec.flops import training_flops
 

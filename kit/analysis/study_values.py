@@ -1,21 +1,24 @@
 """Compute the values that a study shows of measured cells. No input or output.
 
 `kit.planning.study_measures` lists the measures. A training time is that of whole epochs, or is projected from the
-steady speed. Accuracies and losses come from whole epochs on real data only: synthetic data says nothing about the real
-task. What a GPU did is the mean of the host's samples while the cell trained.
+steady speed. Times are those of a typical launch, with an interval, like every speed. Accuracies and losses come from
+whole epochs on real data only: synthetic data says nothing about the real task. They are those of the first launch,
+because launches of a run have the same seed. What a GPU did is the mean of the host's samples while the cell trained.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from kit.analysis.intervals import Interval
+from kit.analysis.intervals import Interval, cell_interval, typical
 from kit.analysis.measured_launch import measured_launches
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary, ratios
-from scenarios.contract.result import Epoch
+from scenarios.contract.augmented import AugmentedPicture
+from scenarios.contract.predictions import HeldOutPrediction
+from scenarios.contract.result import Epoch, Result
 
 GPU_SERIES = {
     "gpu_use": r"gpu\d+_use",
@@ -78,27 +81,53 @@ class StudyValues:
 
     def curve(self, summary: CellSummary) -> list[Epoch]:
         """Return the whole epochs of the first ok launch of a cell."""
-        first = next(record for record in self._analysis.run.by_cell[summary.key] if record.ok)
-        assert first.result
-        assert first.result.training
-        return first.result.training.epochs
+        return self._epochs(summary)[0][1]
+
+    def best_accuracies(self, summary: CellSummary, epochs: int) -> dict[int, list[float]]:
+        """Return the best accuracy of each launch with whole epochs on real data, by seed. epochs: as in `find`."""
+        found: dict[int, list[float]] = {}
+        for seed, curve in self._epochs(summary) if not summary.synthetic else ():
+            if curve:
+                found.setdefault(seed, []).append(_best(curve[:epochs]))
+        return found
+
+    def held_out(self, summary: CellSummary) -> list[HeldOutPrediction]:
+        """Return what the first ok launch of a cell predicted for images of the test set, on real data only."""
+        return [] if summary.synthetic else self._results(summary)[0].held_out
+
+    def augmented(self, summary: CellSummary) -> AugmentedPicture | None:
+        """Return the picture of augmented photos that a launch of a cell made."""
+        return next((result.augmented for result in self._results(summary) if result.augmented), None)
+
+    def _results(self, summary: CellSummary) -> list[Result]:
+        """Return the results of the ok launches of a measured cell."""
+        return [r.result for r in self._analysis.run.by_cell[summary.key] if r.ok and r.result]
+
+    def _epochs(self, summary: CellSummary) -> list[tuple[int, list[Epoch]]]:
+        """Return seed and whole epochs of each ok launch of a measured cell."""
+        records = [record for record in self._analysis.run.by_cell[summary.key] if record.ok]
+        return [
+            (record.request.seed, record.result.training.epochs)
+            for record in records
+            if record.request and record.result and record.result.training
+        ]
 
     def _speed(self, summary: CellSummary, measure: str, epochs: int, epoch: int | None) -> StudyValue | None:
         if summary.images_per_s is None or summary.epoch_s is None:
             return None
-        curve = self.curve(summary)
         if measure == "images_per_s":
             return _with_interval(summary.images_per_s, summary.interval)
         if measure == "step_ms":
             return _of_speed(1000 * summary.cell.batch / summary.images_per_s, summary.interval)
+        curves = [curve for _, curve in self._epochs(summary)]
         if epoch is not None:
-            return StudyValue(curve[epoch - 1].seconds) if epoch <= len(curve) else None
-        if measure == "training_s" and len(curve) >= epochs:
-            return StudyValue(sum(each.seconds for each in curve[:epochs]))
+            return _over_launches([curve[epoch - 1].seconds for curve in curves if epoch <= len(curve)])
+        whole = [sum(each.seconds for each in curve[:epochs]) for curve in curves if len(curve) >= epochs]
+        if measure == "training_s" and (found := _over_launches(whole)):
+            return found
         count = 1 if measure == "epoch_s" else epochs
         projected = summary.projected or measure == "training_s"
-        found = _of_speed(count * summary.epoch_s, summary.interval)
-        return StudyValue(found.value, found.low, found.high, projected)
+        return replace(_of_speed(count * summary.epoch_s, summary.interval), projected=projected)
 
     def _quality(self, summary: CellSummary, measure: str, epochs: int, epoch: int | None) -> StudyValue | None:
         curve = self.curve(summary)[:epochs]
@@ -106,7 +135,7 @@ class StudyValues:
             return None
         early = len(curve) if len(curve) < epochs else None
         if measure == "best_accuracy":
-            return StudyValue(max(each.test_accuracy for each in curve), epochs=early)
+            return StudyValue(_best(curve), epochs=early)
         if epoch is not None and epoch < epochs:
             return StudyValue(QUALITY[measure](curve[epoch - 1])) if epoch <= len(curve) else None
         return StudyValue(QUALITY[measure](curve[-1]), epochs=early)
@@ -119,6 +148,16 @@ class StudyValues:
 
 def _with_interval(value: float, interval: Interval | None) -> StudyValue:
     return StudyValue(value, interval.low, interval.high) if interval else StudyValue(value)
+
+
+def _over_launches(seconds: Sequence[float]) -> StudyValue | None:
+    """Return the time of a typical launch with its interval, or None without a time."""
+    times = [each for each in seconds if each > 0]
+    return _with_interval(typical(times), cell_interval(times)) if times else None
+
+
+def _best(curve: Sequence[Epoch]) -> float:
+    return max(epoch.test_accuracy for epoch in curve)
 
 
 def _of_speed(seconds: float, interval: Interval | None) -> StudyValue:

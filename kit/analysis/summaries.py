@@ -23,7 +23,7 @@ from kit.analysis.intervals import (
     paired_p_value,
     typical,
 )
-from kit.analysis.pairing import Measure, Rates, calls_per_s, pair, rates
+from kit.analysis.pairing import Measure, Pairs, Rates, calls_per_s, pair, rates
 from kit.model.formatting import format_percent
 from kit.model.record import Record
 from kit.model.run import CELL_COLUMNS, MEASURED_COLUMNS, Run, measured
@@ -84,7 +84,7 @@ class CellSummary:
         return self.images_per_s if measure is Measure.TRAINING else self.inference_images_per_s
 
 
-RatioKind = Literal["device", "framework", "lane"]
+RatioKind = Literal["device", "framework", "lane", "sweep"]
 
 TIE_WIDTH = 0.1  # half-width of an interval; a wider one also contains differences that matter
 
@@ -99,10 +99,9 @@ PAIRS: tuple[tuple[RatioKind, tuple[str, ...], tuple[str, str]], ...] = (
 class Ratio:
     """The speed of one cell over that of another one.
 
-    The cells have the same kind of data, and are equal except for the field that `kind` names. ratio: geometric mean of
-    the ratios in the rounds in which both were measured, or the quotient of both speeds if there is no such round.
-    interval: None for fewer than two such rounds. rounds: their number. dropped: number of rounds that lack one of
-    both.
+    The cells have the same kind of data, and are equal except for the field that `kind` names, or for the one that a
+    sweep varies. ratio: geometric mean of the ratios in the rounds in which both were measured, or the quotient of both
+    speeds if there is no such round. interval: None for fewer than two such rounds. pairs: the rounds.
     """
 
     kind: RatioKind
@@ -110,8 +109,12 @@ class Ratio:
     denominator: CellSummary
     ratio: float
     interval: Interval | None
-    rounds: int
-    dropped: int
+    pairs: Pairs
+
+    @property
+    def rounds(self) -> int:
+        """Return the number of rounds in which both were measured."""
+        return len(self.pairs.ratios)
 
     @property
     def verdict(self) -> Verdict:
@@ -315,7 +318,7 @@ def ratio(
     pairs = pair(by_round[over.key], by_round[under.key])
     interval = paired_interval(pairs.ratios)
     once = pairs.ratios[0] if pairs.ratios else numerator / denominator
-    return Ratio(kind, over, under, interval.estimate if interval else once, interval, len(pairs.ratios), pairs.dropped)
+    return Ratio(kind, over, under, interval.estimate if interval else once, interval, pairs)
 
 
 def short_names(cells: Sequence[Cell]) -> list[str]:

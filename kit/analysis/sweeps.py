@@ -20,27 +20,25 @@ The point has an interval with a confidence of at least 95 %:
 Each side has a level of 2.5 %. The tests are those of `kit.analysis.intervals.paired_interval`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Any
 
-from kit.analysis.intervals import CONFIDENCE, Interval, holm, paired_interval, paired_p_value
-from kit.analysis.pairing import Measure, Rates, pair
-from kit.analysis.summaries import CellSummary, rates_by_round
+from kit.analysis.intervals import CONFIDENCE, holm, paired_p_value
+from kit.analysis.pairing import Measure
+from kit.analysis.summaries import CellSummary, Ratio, rates_by_round, ratio
 from kit.model.formatting import format_count
 from kit.model.record import Record
+from kit.model.swept import SWEPT, SweptField
 from scenarios.catalog import Scenarios, scenario_of
 from scenarios.contract.cell import Cell
 from scenarios.spec import hidden_layers
 
-Field = Literal["hidden_layers", "batch", "workers"]  # in the order in which cells are sorted
-
-FIELDS: tuple[Field, ...] = get_args(Field)
 GAIN = 0.05  # launches of a cell differ by as much (`kit.analysis.answers.CLOSE`)
 
 
-def value_of(cell: Cell, field: Field, scenarios: Scenarios) -> int | None:
+def value_of(cell: Cell, field: SweptField, scenarios: Scenarios) -> int | None:
     """Return a cell's value of a field. None if the framework chooses it, or if the scenario is unknown."""
     if field != "hidden_layers" or cell.hidden_layers is not None:
         value: int | None = getattr(cell, field)
@@ -49,27 +47,38 @@ def value_of(cell: Cell, field: Field, scenarios: Scenarios) -> int | None:
     return hidden_layers(scenario) if scenario else None
 
 
-def varied_fields(cells: Iterable[Cell], scenarios: Scenarios) -> dict[str, tuple[Field, ...]]:
+def varied_fields(cells: Iterable[Cell], scenarios: Scenarios) -> dict[str, tuple[SweptField, ...]]:
     """Return the fields that differ among the cells of each scenario with its variant, by its label."""
-    found: dict[str, dict[Field, set[int | None]]] = {}
+    found: dict[str, dict[SweptField, set[int | None]]] = {}
     for cell in cells:
-        fields = found.setdefault(cell.label, {field: set() for field in FIELDS})
-        for field in FIELDS:
+        fields = found.setdefault(cell.label, {field: set() for field in SWEPT})
+        for field in SWEPT:
             fields[field].add(value_of(cell, field, scenarios))
-    return {label: tuple(f for f in FIELDS if len(fields[f]) > 1) for label, fields in found.items()}
+    return {label: tuple(f for f in SWEPT if len(fields[f]) > 1) for label, fields in found.items()}
 
 
-def value_words(field: Field, value: int | None) -> str:
+def value_words(field: SweptField, value: int | None) -> str:
     """Return a value in words, for example `batch 32`, `2 workers` or `1 hidden layer`."""
     if field == "batch":
         return f"batch {value}"
-    noun = {"workers": "worker", "hidden_layers": "hidden layer"}[field]
+    noun = _noun(field)
     return f"default {noun}s" if value is None else format_count(value, noun)
 
 
+def extent_words(field: SweptField, low: int, high: int) -> str:
+    """Return a range of values in words, for example `batch 32 to 128` or `2 to 4 workers`."""
+    if low == high:
+        return value_words(field, low)
+    return f"batch {low} to {high}" if field == "batch" else f"{low} to {high} {_noun(field)}s"
+
+
+def _noun(field: SweptField) -> str:
+    return "worker" if field == "workers" else "hidden layer"
+
+
 def values_of(cell: Cell, scenarios: Scenarios) -> tuple[int, int, int]:
-    """Return the key that sorts the cells of a sweep: its values in the order of FIELDS. 0 stands for unknown."""
-    depth, batch, workers = (value_of(cell, field, scenarios) or 0 for field in FIELDS)
+    """Return the key that sorts the cells of a sweep: its values in the order of SWEPT. 0 stands for unknown."""
+    depth, batch, workers = (value_of(cell, field, scenarios) or 0 for field in SWEPT)
     return depth, batch, workers
 
 
@@ -79,20 +88,6 @@ def in_order(cells: Iterable[Cell], scenarios: Scenarios) -> list[Cell]:
     for cell in cells:
         groups.setdefault(replace(cell, batch=1, workers=None, hidden_layers=None), {})[cell] = None
     return [cell for own in groups.values() for cell in sorted(own, key=lambda cell: values_of(cell, scenarios))]
-
-
-@dataclass(frozen=True)
-class Step:
-    """The step from one value of a curve to another one.
-
-    ratio: speed at the new value over that at the old one, the geometric mean over common rounds, or the quotient of
-    both speeds if there is no common round. interval: None for fewer than two common rounds. ratios: those of the
-    rounds.
-    """
-
-    ratio: float
-    interval: Interval | None
-    ratios: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -112,15 +107,15 @@ class Flattening:
 class Curve:
     """Cells that differ only in one field.
 
-    values: of the field, ascending, at least two. cells: their summaries, with a training speed. steps: from each value
-    to the next. whole: from the first value to the last.
+    values: of the field, ascending, at least two. cells: their summaries, with a training speed. steps: the speed at
+    each value but the first over that at the value before. whole: the speed at the last value over that at the first.
     """
 
-    field: Field
+    field: SweptField
     values: tuple[int, ...]
     cells: tuple[CellSummary, ...]
-    steps: tuple[Step, ...]
-    whole: Step
+    steps: tuple[Ratio, ...]
+    whole: Ratio
 
     @property
     def single(self) -> bool:
@@ -151,14 +146,14 @@ def _after_last(values: Sequence[int], steep: Sequence[bool]) -> int:
     return values[max((place for place, is_steep in enumerate(steep, start=1) if is_steep), default=0)]
 
 
-def _p_of_no_gain(step: Step) -> float:
+def _p_of_no_gain(step: Ratio) -> float:
     """Return the one-sided p value of the hypothesis that a step gains less than GAIN."""
-    p = paired_p_value([ratio / (1 + GAIN) for ratio in step.ratios]) / 2
+    p = paired_p_value([each / (1 + GAIN) for each in step.pairs.ratios]) / 2
     return p if step.ratio >= 1 + GAIN else 1 - p
 
 
 def curves(
-    summaries: Sequence[CellSummary], records: Sequence[Record], scenarios: Scenarios, field: Field
+    summaries: Sequence[CellSummary], records: Sequence[Record], scenarios: Scenarios, field: SweptField
 ) -> list[Curve]:
     """Return the curves over a field: groups of at least two cells that have a training speed, the same kind of data,
     and differ only in this field. records: those of the summaries.
@@ -170,20 +165,15 @@ def curves(
             same: dict[str, Any] = {field: 1}
             groups.setdefault((replace(summary.cell, **same), summary.synthetic), {})[value] = summary
     by_round = rates_by_round(records, Measure.TRAINING)
+
+    def gain(one: CellSummary, other: CellSummary) -> Ratio:
+        return ratio("sweep", other, one, by_round, Measure.TRAINING)
+
     found = []
     for group in groups.values():
         if len(group) < 2:
             continue
         values, cells = zip(*sorted(group.items()), strict=True)
-        steps = tuple(_step(one, other, by_round) for one, other in pairwise(cells))
-        found.append(Curve(field, values, cells, steps, _step(cells[0], cells[-1], by_round)))
+        steps = tuple(gain(one, other) for one, other in pairwise(cells))
+        found.append(Curve(field, values, cells, steps, gain(cells[0], cells[-1])))
     return found
-
-
-def _step(one: CellSummary, other: CellSummary, by_round: Mapping[str, Rates]) -> Step:
-    ratios = pair(by_round[other.key], by_round[one.key]).ratios
-    interval = paired_interval(ratios)
-    assert one.images_per_s
-    assert other.images_per_s
-    ratio = interval.estimate if interval else other.images_per_s / one.images_per_s
-    return Step(ratio, interval, ratios)

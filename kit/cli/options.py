@@ -13,6 +13,7 @@ from typer import Argument, Option
 from kit.cli.groups import DURATION, MACHINE, OUTPUT, PACKAGES, SELECT
 from kit.cli.values import choices, parse_bytes, parse_duration, parse_folder, parse_whole
 from kit.model.data_choice import DataChoice
+from kit.model.swept import SWEPT
 from kit.planning.profiles import PROFILES
 from scenarios.contract import cell
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # Options that contradict --study, which has its own scenarios, variants and sweeps.
-NOT_WITH_STUDY = ("everything", "scenario", "variant", "batch", "workers", "hidden_layers", "against")
+NOT_WITH_STUDY = ("everything", "scenario", "variant", *SWEPT, "against")
 FLAGS = {"everything": "--all"}  # of fields with another name
 
 DEFAULT_ENGINE, DEFAULT_OUT = "auto", Path("reports")

@@ -7,6 +7,7 @@ from typing import Any
 
 from kit.cli.console import Column
 from kit.model.formatting import DEVICES, format_count, format_duration
+from kit.model.swept import SWEPT, TITLES
 from kit.planning import catalog
 from kit.planning.estimates import estimate
 from kit.planning.plan import Options, make_plan
@@ -62,6 +63,7 @@ def head(study: Study) -> list[str]:
         f"{study.name}: {file.title}",
         "",
         f"Question: {file.question}",
+        *([f"Published answer: {file.published_answer}"] if file.published_answer else []),
         f"Source: {file.source}",
         f"Software: {file.software}.",
         f"Hardware: CPU: {file.hardware.cpu}. GPU: {file.hardware.cuda}.",
@@ -120,8 +122,8 @@ def _networks(study: Study) -> list[list[str]]:
     """Return one row for each network of each selection: name, devices, values of the sweeps, epochs."""
     rows = []
     for name, chosen in study.file.cells.items():
-        swept = {"batch": chosen.batch, "workers": chosen.workers, "hidden layers": chosen.hidden_layers}
-        values = "; ".join(f"{field} {', '.join(map(str, own))}" for field, own in swept.items() if own)
+        swept = [(TITLES[field], getattr(chosen, field)) for field in SWEPT]
+        values = "; ".join(f"{title} {', '.join(map(str, own))}" for title, own in swept if own)
         networks: dict[str, tuple[int, list[str]]] = {}
         for place, epochs in study.places[name].items():
             _, devices = networks.setdefault(place.label, (epochs, []))

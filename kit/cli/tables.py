@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kit.analysis.run_analysis import RunAnalysis
     from kit.analysis.summaries import CellSummary, Contest
-    from kit.analysis.sweeps import Field
+    from kit.model.swept import SweptField
     from scenarios.catalog import Scenarios
     from scenarios.contract.cell import Cell
 
@@ -41,7 +41,7 @@ class _Names(NamedTuple):
     """What names rows. varied: what varies in each network, by its label."""
 
     scenarios: Scenarios
-    varied: Mapping[str, Sequence[Field]]
+    varied: Mapping[str, Sequence[SweptField]]
 
     def of(self, cell: Cell) -> str:
         """Return the label of a cell, or its values if it is one row of a sweep: `  batch 32, 2 workers`."""

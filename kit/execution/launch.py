@@ -29,6 +29,7 @@ from kit.model.record import Image, Record
 from kit.storage import kept_files
 from kit.storage.files import disk_errors
 from kit.storage.kept_files import KeptPaths
+from kit.storage.kept_pictures import keep_picture
 from kit.storage.reference_cache import ReferenceCache
 from kit.storage.run_folder import SCRATCH
 from kit.storage.safe_read import read_untrusted
@@ -74,7 +75,7 @@ class ReadyLaunch:
 
     data: folder with the prepared data sets; None if the worker generates its data. data_note: where the data comes
     from. work: folder for this launch only; it is created and removed here. log: where the log is kept. kept:
-    where its checkpoints and its trained weights are kept. max_rate: the images/s that the machine's ceilings allow in
+    where its checkpoints, weights and pictures are kept. max_rate: the images/s that the machine's ceilings allow in
     training.
     """
 
@@ -123,7 +124,7 @@ def run_launch(
                 kept_files.remove_checkpoints(ready.folder.scratch / EPOCHS_FOLDER)
         if classification.reason is None:
             warnings += _use_cache(lambda: context.references.keep(ready.request, ready.folder.scratch))
-            classification = _keep_weights(ready, classification)
+            classification = _keep_picture(ready, _keep_weights(ready, classification), warnings)
         with disk_errors(ready.log):
             if ready.folder.log.exists():
                 ready.folder.log.replace(ready.log)  # replaces a link, which may come from a stranger
@@ -238,6 +239,21 @@ def _keep_weights(ready: ReadyLaunch, classification: Classification) -> Classif
         reason = Reason.of(Code.INVALID_RESULT, f"The worker's weights cannot be kept: {error}.")
         return dataclasses.replace(classification, reason=reason)
     return Classification(None, dataclasses.replace(result, weights=kept))
+
+
+def _keep_picture(ready: ReadyLaunch, classification: Classification, warnings: list[str]) -> Classification:
+    """Keep the picture of an ok launch. If it is not valid, add a warning, and leave it out of the result: only the
+    report lacks it. Raise DiskError."""
+    result = classification.result
+    if result is None or result.augmented is None:
+        return classification
+    try:
+        with disk_errors(ready.kept.pictures):
+            keep_picture(ready.folder.scratch, result.augmented, ready.kept.pictures)
+    except ValueError as error:
+        warnings.append(f"The picture of augmented photos was not kept: {error}")
+        return dataclasses.replace(classification, result=dataclasses.replace(result, augmented=None))
+    return classification
 
 
 def _clear(ready: ReadyLaunch) -> list[str]:

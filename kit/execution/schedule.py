@@ -15,6 +15,7 @@ from kit.analysis.intervals import cell_interval, is_narrow, is_narrow_ratio, pa
 from kit.analysis.pairing import Measure, pair, rates
 from kit.model.plan import Plan, PlannedLaunch, block_of
 from kit.model.record import Record
+from kit.model.swept import SWEPT
 from scenarios.contract.cell import Cell
 from scenarios.contract.reasons import Status
 
@@ -82,7 +83,7 @@ def _half_width_if_wide(cells: Cells, *, correlated: bool) -> float | None:
 def _compared(one: Cell, other: Cell) -> bool:
     """Return whether the ratio of two cells of a block is a result: they have the same values of what a sweep varies,
     or only these values differ."""
-    values = attrgetter("batch", "workers", "hidden_layers")
+    values = attrgetter(*SWEPT)
     return values(one) == values(other) or one.configuration == other.configuration
 
 

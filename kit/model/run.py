@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from scenarios.contract.result import MIN_P99_SAMPLES
 if TYPE_CHECKING:
     import pandas as pd
 
-CELL_COLUMNS = [field.name for field in fields(Cell)]
+CELL_COLUMNS = [each.name for each in fields(Cell)]
 MEASURED_COLUMNS = ["images_per_s", "epoch_s", "inference_images_per_s", "p50_ms", "p90_ms", "p99_ms", "cpu_cores"]
 COLUMNS = ["key", *CELL_COLUMNS, "launch", "status", "synthetic", *MEASURED_COLUMNS]
 
@@ -40,7 +40,8 @@ class Run:
     """A run as it was read from its folder.
 
     records: of the cells, sorted by key and launch. probes: records of the probes of the machine's ceilings. tunings:
-    records of the searches for settings. unusable: files that could not be read as records.
+    records of the searches for settings. unusable: files that could not be read as records. pictures: JPEG files by
+    their SHA-256, those of records that are there and unchanged.
     """
 
     plan: Plan
@@ -49,6 +50,7 @@ class Run:
     probes: Sequence[Record] = ()
     tunings: Sequence[Record] = ()
     unusable: Sequence[UnusableFile] = ()
+    pictures: Mapping[str, bytes] = field(default_factory=dict)
 
     @cached_property
     def not_run(self) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Self
 
 from kit.model.environment import Framework
 from kit.model.errors import UsageError, unknown
+from kit.model.swept import SWEPT
 from kit.planning.selection import DEFAULT_VARIANT, Selection
 from kit.planning.study_cells import cells_of, epochs_of, place_of
 from kit.planning.study_figures import Figure, figures, figures_of
@@ -17,7 +18,6 @@ from scenarios.contract.cell import Cell
 
 Places = dict[str, dict[Cell, int]]  # by name of the selection: places and their epochs
 
-SWEPT = ("batch", "workers", "hidden_layers")
 VARIED = ("variant", "device", *SWEPT)  # fields in which the places of a scenario differ
 MAX_NAMED = 4  # places in a message
 

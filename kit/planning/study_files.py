@@ -9,12 +9,14 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from kit.model.plan import MAX_EPOCHS
+from kit.model.swept import SweptField
 from kit.planning.selection import DEFAULT_VARIANT
 from kit.planning.study_measures import MEASURES, Need
 from scenarios.contract.cell import Device, Lane
 
-Kind = Literal["table", "bars", "dots", "lines", "curves", "heat", "causes", "gpu", "devices", "note"]
-Axis = Literal["batch", "workers", "hidden_layers"]
+Kind = Literal[
+    "table", "bars", "dots", "lines", "curves", "heat", "causes", "gpu", "devices", "augmented", "predictions", "note"
+]
 Conclusion = Literal["speedup", "flattening", "overfitting", "accuracy"]
 Text = Annotated[str, Field(min_length=1)]
 Epochs = Annotated[int, Field(ge=1, le=MAX_EPOCHS)]
@@ -60,8 +62,8 @@ class StudyPart(_Strict):
     title: Text
     cells: list[str] = []
     measures: list[str] = []
-    x: Axis | None = None
-    y: Axis | None = None
+    x: SweptField | None = None
+    y: SweptField | None = None
     published: bool = False
     text: str = ""
     command: str = ""
@@ -76,7 +78,8 @@ class StudyPart(_Strict):
         """Return what a run must have to fill the whole part. Nothing for a note."""
         if self.kind == "note":
             return ()
-        needs = {MEASURES[name].need for name in self.shown} | ({"gpu"} if self.kind == "gpu" else set())
+        own: dict[Kind, Need] = {"gpu": "gpu", "predictions": "epochs"}
+        needs = {MEASURES[name].need for name in self.shown} | ({own[self.kind]} if self.kind in own else set())
         return tuple(need for need in get_args(Need) if need in (needs or {"speed"}))
 
     @model_validator(mode="after")
@@ -113,7 +116,7 @@ class PublishedFigures(_Strict):
     hidden_layers: PositiveInt | None = None
     epoch: PositiveInt | None = None
     value: Number | None = None
-    over: Axis | Literal["epoch", "variant"] | None = None
+    over: SweptField | Literal["epoch", "variant"] | None = None
     values: Annotated[dict[str, Number], Field(min_length=1)] | None = None
     hardware: str = ""
 
@@ -138,14 +141,16 @@ class Hardware(_Strict):
 class StudyFile(_Strict):
     """The content of a study's file.
 
-    question: what the authors asked. conclusion: kind of the answer, computed from the measurements. source: where the
-    figures come from. software: of the study, with its age. time_includes_evaluation: whether published times include
-    the evaluation after each epoch; None if that is unknown, or if there is none. differs: what else differs from the
-    publication. choices: what the publication leaves open and the kit chose. cells: selections by name.
+    question: what the authors asked. published_answer: what they concluded, in one sentence. conclusion: kind of the
+    answer, computed from the measurements. source: where the figures come from. software: of the study, with its age.
+    time_includes_evaluation: whether published times include the evaluation after each epoch; None if that is unknown,
+    or if there is none. differs: what else differs from the publication. choices: what the publication leaves open and
+    the kit chose. cells: selections by name.
     """
 
     title: Text
     question: Text
+    published_answer: str = ""
     conclusion: Conclusion
     source: Text
     software: Text

@@ -18,16 +18,30 @@ from scenarios.spec import DATASETS
 
 @dataclass(frozen=True)
 class PublishedSpeed:
-    """A published training speed, in images/s. hardware: as the study names it."""
+    """A published training speed, in images/s.
 
-    images_per_s: float
+    low, high: equal if it is not a range. hardware: as the study names it.
+    """
+
+    low: float
+    high: float
     hardware: str
     study: str
 
     @property
+    def images_per_s(self) -> float:
+        """Return the speed, or the middle of its range."""
+        return (self.low + self.high) / 2
+
+    @property
+    def words(self) -> str:
+        """Return the speed, or both ends of its range, without the unit."""
+        return " to ".join(dict.fromkeys(f"{end:,.0f}" for end in (self.low, self.high)))
+
+    @property
     def note(self) -> str:
         """Return the speed with its origin, as a sentence without a period."""
-        return f"{self.images_per_s:,.0f} images/s, {self.hardware}, study {self.study}"
+        return f"{self.words} images/s, {self.hardware}, study {self.study}"
 
 
 def published_speeds(cell: Cell, studies: Mapping[str, Study], scenarios: Scenarios) -> list[PublishedSpeed]:
@@ -45,15 +59,15 @@ def _speeds(study: Study, place: Cell, images: int) -> Iterator[PublishedSpeed]:
     if epochs is None:
         return
     speeds = [
-        *((figure.value, figure) for figure in _figures(study, "images_per_s", place)),
-        *((epochs * images / figure.value, figure) for figure in _figures(study, "training_s", place)),
+        *((f.low, f.high, f) for f in _figures(study, "images_per_s", place)),
+        *((epochs * images / f.high, epochs * images / f.low, f) for f in _figures(study, "training_s", place)),
     ]
     if not speeds and place.device == "cuda":
         on_cpu = _figures(study, "images_per_s", replace(place, device="cpu"))
         gains = _figures(study, "speedup", place)
-        speeds = [(cpu.value * gain.value, gain) for cpu in on_cpu for gain in gains]
-    for images_per_s, figure in speeds:
-        yield PublishedSpeed(images_per_s, figure.hardware, study.name)
+        speeds = [(cpu.low * gain.low, cpu.high * gain.high, gain) for cpu in on_cpu for gain in gains]
+    for low, high, figure in speeds:
+        yield PublishedSpeed(low, high, figure.hardware, study.name)
 
 
 def _figures(study: Study, measure: str, place: Cell) -> list[Figure]:

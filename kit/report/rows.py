@@ -222,7 +222,7 @@ class _Maker:
         published = tuple(
             PublishedDot(
                 self.scale.at(speed.images_per_s),
-                f"{speed.hardware}: {text.number(speed.images_per_s)}",
+                f"{speed.hardware}: {speed.words}",
                 f"Published: {speed.note}",
             )
             for speed in self.quantity.published(first)

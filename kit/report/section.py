@@ -9,9 +9,10 @@ from kit.analysis.measured_launch import MeasuredLaunch, measured_launches
 from kit.analysis.pairing import Measure
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary, Contest, Ratio, RatioKind, contests, ratios, short_names
-from kit.analysis.sweeps import Field, value_of, value_words, values_of, varied_fields
+from kit.analysis.sweeps import value_of, value_words, values_of, varied_fields
 from kit.model.record import Record
 from kit.model.run import Run
+from kit.model.swept import SweptField
 from kit.planning.studies import Study
 from kit.report.marks import sort_key
 from scenarios.catalog import scenario_of
@@ -19,7 +20,7 @@ from scenarios.contract.cell import Cell
 from scenarios.contract.result import Result
 from scenarios.spec import hidden_layers
 
-SUFFIXES: Mapping[Field, str] = {"batch": "b", "workers": "workers", "hidden_layers": "hidden"}
+SUFFIXES: Mapping[SweptField, str] = {"batch": "b", "workers": "workers", "hidden_layers": "hidden"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class ReportInput:
         return rows
 
     @cached_property
-    def varied(self) -> dict[str, tuple[Field, ...]]:
+    def varied(self) -> dict[str, tuple[SweptField, ...]]:
         """Return what varies among the measured cells of each scenario, by its label."""
         return varied_fields((summary.cell for summary in self.measured), self.analysis.scenarios)
 
@@ -183,7 +184,7 @@ class Section:
     is folded at the end of the report. Its summary is its title, and `data.summary` as small print if there is one.
     """
 
-    position: float
+    position: int
     anchor: str
     title: str
     data: Callable[[ReportInput], Any]

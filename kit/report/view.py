@@ -43,6 +43,11 @@ class View:
     frameworks: tuple[str, ...]
 
     @property
+    def pictured(self) -> bool:
+        """Return whether the report contains a picture."""
+        return any(getattr(data, "pictured", False) for _, data in (*self.open, *self.folded))
+
+    @property
     def levels(self) -> tuple[tuple[str, bool, bool], ...]:
         """Return each level of reliability, whether the run has reached it, and whether it is the highest reached."""
         reached = self.reliability.level if self.reliability else None

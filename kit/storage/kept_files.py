@@ -18,12 +18,14 @@ class KeptPaths:
     """Where the files of a launch are kept.
 
     weights: beginning of the paths of trained weights. checkpoints: folder for its checkpoints until it is ok. resumed:
-    folder with the checkpoints that it continues from; it may be missing.
+    folder with the checkpoints that it continues from; it may be missing. pictures: folder for pictures of augmented
+    photos (`kit.storage.kept_pictures`).
     """
 
     weights: Path
     checkpoints: Path
     resumed: Path
+    pictures: Path
 
 
 def take_checkpoints(scratch: Path, place: Path) -> None:

@@ -6,6 +6,7 @@
 <run>/probes/, tuning/                             the same for probes of the ceilings and searches for settings
 <run>/logs/<same name>.log                         the output of each launch
 <run>/weights/<same name>__last.safetensors        weights after the last epoch, and __best after the best one
+<run>/pictures/<digest>.jpg                        examples of augmented synthetic photos
 <run>/checkpoints/<same name>/                     checkpoints of a launch that did not end ok, for --resume
 <run>/work/                                        scratch folders of running launches
 """
@@ -35,6 +36,7 @@ from kit.model.record import Record
 from kit.model.run import Run, UnusableFile
 from kit.storage.files import TEMPORARY_SUFFIX, disk_errors, write_atomic
 from kit.storage.kept_files import KeptPaths, remove_checkpoints, take_checkpoints
+from kit.storage.kept_pictures import read_pictures
 from kit.storage.safe_read import read_plain
 from scenarios.contract.reasons import Status
 from scenarios.contract.request import Purpose, Request
@@ -43,7 +45,8 @@ T = TypeVar("T", bound=Document)
 
 PLAN_FILE, MACHINE_FILE, RUN_LOG = "plan.json", "machine.json", "run.log"
 RECORDS: dict[Purpose, str] = {"measure": "records", "probe": "probes", "tune": "tuning"}
-FOLDERS = (*RECORDS.values(), "logs", "weights", "checkpoints", "work")
+PICTURES = "pictures"
+FOLDERS = (*RECORDS.values(), "logs", "weights", PICTURES, "checkpoints", "work")
 SCRATCH = "io"  # in the scratch folder of a launch: what the worker sees
 MIN_FREE_BYTES = 512 << 20
 SETTLED = {Status.OK, Status.SKIPPED}
@@ -123,13 +126,19 @@ class RunFolder:
 
     def read(self) -> Run:
         """Read the whole run. Raise UsageError, which names the file, if one is damaged or misplaced."""
-        return Run(self.plan, self.machine, self.records(), self.records("probe"), self.records("tune"))
+        records = self.records()
+        pictures = self._pictures(records)
+        return Run(self.plan, self.machine, records, self.records("probe"), self.records("tune"), pictures=pictures)
 
     def read_usable(self) -> Run:
         """Read the run, and list files of records that `read` would refuse instead of raising an error for them."""
         unusable: list[UnusableFile] = []
         records, probes, tunings = (self._usable(purpose, unusable) for purpose in RECORDS)
-        return Run(self.plan, self.machine, records, probes, tunings, unusable)
+        return Run(self.plan, self.machine, records, probes, tunings, unusable, self._pictures(records))
+
+    def _pictures(self, records: Iterable[Record]) -> dict[str, bytes]:
+        named = [r.result.augmented for r in records if r.result and r.result.augmented]
+        return read_pictures(self.path / PICTURES, named)
 
     def records(self, purpose: Purpose = "measure") -> list[Record]:
         """Read the records of cells, probes or searches, sorted by key and launch. Raise UsageError as `read` does."""
@@ -212,7 +221,8 @@ class RunFolder:
             # A launch without a record continues itself.
             ended = self.path / RECORDS["measure"]
             resumed = min((path for path in found if (ended / f"{path.name}.json").exists()), default=own)
-        return KeptPaths(self.path.absolute() / "weights" / stem, own, resumed)
+        path = self.path.absolute()
+        return KeptPaths(path / "weights" / stem, own, resumed, path / PICTURES)
 
     @property
     def _checkpoints(self) -> Path:

@@ -5,24 +5,15 @@ A run has up to millions of these objects, so they have slots, which need less m
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Literal
 
 from scenarios.contract import allocators
+from scenarios.contract.augmented import AugmentedPicture
+from scenarios.contract.ceilings import Ceiling
 from scenarios.contract.cell import Cell
 from scenarios.contract.epochs import KeptWeights
-from scenarios.contract.predictions import Prediction, check_predictions
-from scenarios.contract.ranges import (
-    MAX_CEILING,
-    MIN_POSITIVE,
-    Count,
-    Loss,
-    Positive,
-    PositiveTime,
-    Range,
-    Rate,
-    Share,
-    Time,
-)
+from scenarios.contract.predictions import HeldOutPrediction, Prediction, check_held_out, check_predictions
+from scenarios.contract.ranges import Count, Loss, Positive, PositiveTime, Rate, Share, Time
 from scenarios.contract.reasons import Reason, Status
 from scenarios.contract.request import SCHEMA, DataKind, Purpose, Request
 
@@ -34,9 +25,6 @@ PARTS: dict[Purpose, tuple[str, ...]] = {
     "predict": ("predictions",),
     "export": ("model_digest",),
 }
-
-CeilingValue = Annotated[float, Range(MIN_POSITIVE, MAX_CEILING)]
-
 
 MIN_P99_SAMPLES = 500  # five samples lie above it; with fewer, it is little more than the slowest call
 
@@ -269,24 +257,6 @@ class StepTiming:
     resident: list[StepTime]
 
 
-@dataclass(frozen=True, slots=True)
-class Ceiling:
-    """The most that this machine can do of one thing, measured through one framework.
-
-    matmul: FLOP/s. convolution: FLOP/s in the better of the layouts NCHW and NHWC. memory: B/s that an elementwise
-    kernel reads and writes, on arrays larger than any cache. upload: B/s from host to device. launch: seconds for one
-    trivial kernel. jpeg: photos/s that one core decodes. precision: of the arithmetic, or "". value: the best of
-    `samples`. detail: shapes or sizes, and the layout of a convolution, as text.
-    """
-
-    name: Literal["matmul", "convolution", "memory", "upload", "launch", "jpeg"]
-    precision: Literal["fp32", "tf32", "bf16", ""]
-    unit: Literal["FLOP/s", "B/s", "s", "images/s"]
-    value: CeilingValue
-    samples: list[CeilingValue]
-    detail: str
-
-
 Objective = Literal["training", "latency", "throughput"]
 
 
@@ -351,8 +321,10 @@ class Result:
 
     An `ok` result has all parts of its purpose. Any other status has a reason and the parts that were finished.
     step_timing: None if the budget counts steps or the proof is not the full one. ceilings: only for a probe. tuning:
-    only for a search. weights: the files that were kept. predictions: only for a prediction, one for each picture.
-    model_digest: only for an export, SHA-256 (hex) of the file.
+    only for a search. weights: the files that were kept. held_out: what the network predicts for some images of the
+    test set after whole epochs; empty in older results. augmented: only for the first launch of a cell with
+    augmentation; None in older results. predictions: only for a prediction, one for each picture. model_digest: only
+    for an export, SHA-256 (hex) of the file.
     """
 
     cell: Cell
@@ -371,6 +343,8 @@ class Result:
     predictions: list[Prediction] | None = None
     model_digest: str | None = None
     weights: list[KeptWeights] = field(default_factory=list)
+    held_out: list[HeldOutPrediction] = field(default_factory=list)
+    augmented: AugmentedPicture | None = None
     schema: int = SCHEMA
 
     def check_against(self, request: Request) -> None:
@@ -385,6 +359,9 @@ class Result:
             raise ValueError(f"its status {self.status} does not match its reason")
         for kept in self.weights:
             kept.check()
+        if self.augmented:
+            self.augmented.check()
+        check_held_out(self.held_out)
         if self.reason:
             return
         parts = PARTS[request.purpose]

@@ -64,7 +64,7 @@ def load(scenario: Scenario, kind: Kind, folder: Path | None, scratch: Path, tes
     parts = synthetic.images(dataset) if kind == "synthetic" else _read_images(folder / dataset.name, dataset)
     digest = _digest(array for part in ("train", "test") for array in parts[part])
     test, test_labels = parts["test"]
-    chosen = _choose(len(test), test_images)
+    chosen = choose(len(test), test_images)
     return DataSet(_arrays(*parts["train"]), _arrays(test[chosen], test_labels[chosen]), kind, digest, note)
 
 
@@ -87,21 +87,25 @@ def _load_photos(
     if kind == "real":
         require_prepared(folder, digests)
     digest = hashlib.sha256(checksums.to_text(digests).encode())
-    chosen = _choose(len(test_paths), test_images)
+    chosen = choose(len(test_paths), test_images)
     test = Photos([test_paths[i] for i in chosen], test_labels[chosen], size)
     return DataSet(Photos(paths, labels, size, scenario.augment), test, kind, digest.hexdigest(), note)
 
 
 def part_of(images: TrainSet, count: int) -> TrainSet:
-    """Return `count` images of a set, or all if it has fewer. The images are a fixed random sample: the first images
-    would not be representative, because photos are sorted by class."""
-    chosen = _choose(len(images), count)
+    """Return `count` images of a set, or all if it has fewer, see `choose`."""
+    chosen = choose(len(images), count)
     if isinstance(images, Photos):
         return replace(images, paths=[images.paths[i] for i in chosen], labels=images.labels[chosen])
     return Arrays(images.images[chosen], images.labels[chosen])
 
 
-def _choose(available: int, wanted: int | None) -> npt.NDArray[np.int64]:
+def choose(available: int, wanted: int | None) -> npt.NDArray[np.int64]:
+    """Return the indices of `wanted` images of a set, or of all if it has fewer or if `wanted` is None.
+
+    They are the first of a fixed random order. The first images of a set would not be representative, because photos
+    are sorted by class.
+    """
     if wanted is None or wanted >= available:
         return np.arange(available)
     return np.random.default_rng(0).permutation(available)[:wanted]

@@ -9,6 +9,8 @@ digests do not depend on the processor, the seed of a launch or the version of n
 """
 
 import zlib
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -64,16 +66,27 @@ def images(dataset: Dataset) -> dict[str, tuple[Bytes, Bytes]]:
     return made
 
 
-def write_photos(dataset: Dataset, folder: Path) -> None:
-    """Write PHOTOS JPEG files as `folder/<part>/<class>/<number>.jpg`. The classes alternate."""
+def write_photos(dataset: Dataset, folder: Path, count: int | None = None) -> list[Path]:
+    """Write PHOTOS JPEG files as `folder/<part>/<class>/<number>.jpg`, and return their paths. The classes alternate.
+
+    count: number of files, the first ones of the training set; None for all.
+    """
+    paths = []
+    for name, pixels in islice(_photos(dataset), count):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(path, quality=85)
+        paths.append(path)
+    return paths
+
+
+def _photos(dataset: Dataset) -> Iterator[tuple[str, Bytes]]:
+    """Yield the name of each photo below the folder of the set, and its pixels (H, W, 3)."""
     stream = _Stream(dataset.name)
     for part, count in PHOTOS.items():
-        for name in dataset.classes:
-            (folder / part / name).mkdir(parents=True, exist_ok=True)
         for number in range(count):
             label = number % len(dataset.classes)
-            path = folder / part / dataset.classes[label] / f"{number:04}.jpg"
-            Image.fromarray(_striped(stream, vertical=label == 1)).save(path, quality=85)
+            yield f"{part}/{dataset.classes[label]}/{number:04}.jpg", _striped(stream, vertical=label == 1)
 
 
 def _fields(stream: _Stream, count: int, height: int, width: int, channels: int) -> Bytes:

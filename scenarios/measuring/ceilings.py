@@ -13,8 +13,8 @@ import numpy as np
 from PIL import Image
 
 from scenarios.adapter import Adapter, KernelName, NotOffered
+from scenarios.contract.ceilings import Ceiling
 from scenarios.contract.cell import Device, Precision
-from scenarios.contract.result import Ceiling
 from scenarios.linux.caches import last_cache_bytes
 from scenarios.measuring.step_timing import time_interleaved
 

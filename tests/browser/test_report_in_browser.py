@@ -50,6 +50,14 @@ def test_all_sections_are_shown_and_linked(show: Open):
     assert blank == []
 
 
+def test_the_picture_of_augmented_photos_is_shown(show: Open):
+    tab = show("studies")
+    image = tab.page.locator(".sheet img")
+    image.scroll_into_view_if_needed()
+    assert image.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [404, 132]
+    assert tab.messages == []
+
+
 def test_a_made_up_run_says_so(show: Open):
     for name in ("cuda", "failed", "three_launches"):
         assert "Made-up" in show(name).page.locator("h1").inner_text()

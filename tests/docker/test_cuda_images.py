@@ -96,7 +96,7 @@ def test_a_launch_without_a_driver_ends_with_the_wrong_device_and_no_other_error
         threads=1,
         budget=Budget(steps=2, test_images=10),
     )
-    kept = KeptPaths(tmp_path / "weights", tmp_path / "checkpoints", tmp_path / "checkpoints")
+    kept = KeptPaths(*(tmp_path / name for name in ("weights", "checkpoints", "checkpoints", "pictures")))
     ready = ReadyLaunch(request, image, LIMITS, None, "synthetic: requested", tmp_path / "work", tmp_path / "log", kept)
     context = RunContext(RUN, "smoke", False, examples.machine(), engine, ReferenceCache(tmp_path / "references"))
     record = run_launch(context, ready, never_stopped)

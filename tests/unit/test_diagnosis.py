@@ -15,9 +15,10 @@ from kit.analysis.diagnosis_rules import Bottleneck
 from kit.model.machine import Machine
 from kit.model.record import HostSamples, Record
 from kit.planning import catalog
+from scenarios.contract.ceilings import Ceiling
 from scenarios.contract.cell import CEILINGS
 from scenarios.contract.reasons import Code, Status
-from scenarios.contract.result import Ceiling, StepTime, StepTiming
+from scenarios.contract.result import StepTime, StepTiming
 from scenarios.spec.flops import training_flops
 from tests import examples
 

@@ -5,6 +5,7 @@ The real worker also runs on that example. Its adapter uses NumPy, so the interp
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from scenarios.contract.augmented import AUGMENTED_FILE
 from scenarios.contract.reasons import Code, Status
 from tests.workers import HERE, SMOKE, copy_assets, copy_of_kit, request_of, work
 
@@ -74,6 +76,34 @@ def test_the_worker_reports_its_phases_and_whole_epochs(assets, tmp_path):
     assert not result.training.projected
     assert result.step_timing
     assert [steps.batch for steps in result.step_timing.resident] == [8, 16, 32]
+    images = [found.image for found in result.held_out]
+    assert len(images) == 10
+    assert images == sorted(set(images))
+    assert images[-1] < 500
+    correct = [found.probabilities.index(max(found.probabilities)) == found.label for found in result.held_out]
+    assert sum(correct) >= 7  # the test accuracy is above 0.9
+    assert all(len(found.probabilities) == 10 for found in result.held_out)
+    assert result.augmented is None
+
+
+def test_the_first_launch_of_a_cell_with_augmentation_leaves_a_picture(assets, tmp_path):
+    photos, io = tmp_path / "photos", tmp_path / "io"
+    shutil.copytree(assets, photos)
+    module = photos / "scenarios/catalog/tiny_cnn.py"
+    text = module.read_text().replace('dataset="mnist"', 'dataset="cats-dogs", augment=Augment()')
+    text = text.replace("(28, 28, 1)", "(24, 24, 3)").replace("Dense(10", "Dense(2")
+    module.write_text(text.replace("import Adam", "import Adam, Augment"))
+    for full_proof in (True, False):
+        io.mkdir()
+        request_of(photos, io, full_proof=full_proof)
+        result = work(photos, io)
+        assert result.status is Status.OK, result.reason
+        assert bool(result.augmented) == (io / AUGMENTED_FILE).exists() == full_proof
+        assert not result.held_out  # 3 steps teach nothing
+        if result.augmented:
+            content = (io / AUGMENTED_FILE).read_bytes()
+            assert result.augmented.digest == hashlib.sha256(content).hexdigest()
+        shutil.rmtree(io)
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,8 @@ def test_a_record_from_before_the_shares_of_stalls_stays_readable() -> None:
     training, measured = document["result"]["training"], document["result"]["inference"]
     for name in ("median_images_per_s", "boundary_s", "stall_share", "resumed_from"):
         del training[name]
-    del document["result"]["weights"]
+    for name in ("weights", "held_out", "augmented"):
+        del document["result"][name]
     for name in ("keep_weights", "environment_digest"):
         del document["request"][name]
     for window in [*training["windows"], *measured["windows"]]:
@@ -97,7 +98,8 @@ def test_a_record_from_before_the_shares_of_stalls_stays_readable() -> None:
     assert record.result
     assert record.result.training
     assert record.result.training.stall_share is None
-    assert record.result.training.resumed_from == record.result.weights == []
+    assert record.result.training.resumed_from == record.result.weights == record.result.held_out == []
+    assert record.result.augmented is None
     assert record.result.training.images_per_s == 1000.0
     p99 = examples.run([record]).frame()["p99_ms"]
     assert p99.isna().all(), "two calls are too few for a p99"

@@ -14,8 +14,8 @@ from kit.model.errors import DiskError, UsageError
 from kit.storage import run_folder
 from kit.storage.run_folder import RunFolder, file_stem
 from kit.storage.run_names import find_run
+from scenarios.contract.ceilings import Ceiling
 from scenarios.contract.reasons import Code, Status
-from scenarios.contract.result import Ceiling
 from tests import examples
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from base64 import b64decode
 from dataclasses import replace
 
 import pytest
@@ -15,7 +17,7 @@ from kit.analysis.pairing import Measure
 from kit.analysis.reliability import reliability
 from kit.analysis.run_analysis import analyze_run
 from kit.analysis.study_speedup import judge_speedups
-from kit.analysis.study_values import StudyValue
+from kit.analysis.study_values import StudyValue, StudyValues
 from kit.model.run import Run
 from kit.planning import catalog, studies
 from kit.report.render import render
@@ -23,6 +25,7 @@ from kit.report.section import ReportInput
 from kit.report.sections import studies as section
 from kit.report.studies.chapter import Chapter, make_chapter
 from kit.report.view import make_view
+from scenarios.contract.predictions import HeldOutPrediction
 from tests.examples import with_speed
 from tests.study_runs import BEST_EPOCH, FLAT_BATCH, study_run
 
@@ -140,9 +143,10 @@ def test_the_curve_over_the_batch_size_marks_where_it_flattens():
     ]
     assert [line.name for line in on_gpu.lines][3:] == ["published: Tesla P100", "published: 2× Tesla P100"]
     assert all(len(line.marks) == 7 for chart in (time, on_gpu) for line in chart.lines)
-    assert part(shown, "Training time").content.findings[0] == (
-        "TensorFlow, CPU: flat from batch 256 on, where each further step gains less than 5 % (95 % interval: 256)."
-    )
+    findings = part(shown, "Training time").content.findings
+    assert findings[0] == "TensorFlow, CPU: flat from batch 256 on (95 % interval: 256)."
+    assert findings[-1].startswith("A curve is flat from the smallest value on after which no step")
+    assert "gains 5 % or more" in findings[-1]
     rows = {row[0]: row[1:] for row in part(shown, "Training time").figures[0].rows}
     assert rows["2 GPUs · batch 2048"] == ("14.67 s (2× Tesla P100)", *["–"] * 6)
 
@@ -156,16 +160,49 @@ def test_a_point_that_the_launches_do_not_show_is_not_marked():
         noisy.append(with_speed(record, Measure.TRAINING, speed))
     shown = chapter("mnist-batch-sweep", replace(run, records=noisy))
     time = part(shown, "Training time").content
-    assert time.findings == ("PyTorch, CPU: the launches do not show where the speed gets flat. More rounds do.",)
+    assert time.findings[:-1] == ("PyTorch, CPU: too uncertain to say where it gets flat.",)
     assert not time.charts[0].spots
     assert shown.heading == "On the CPU, the speed is too uncertain to say where it gets flat"
 
 
 def test_single_launches_have_a_point_without_an_interval():
     shown = chapter("mnist-batch-sweep", frameworks=("torch",), launches=1)
-    (finding,) = part(shown, "Training time").content.findings
-    assert finding.endswith("(single launches, so without an interval).")
+    finding, _ = part(shown, "Training time").content.findings
+    assert finding == "PyTorch, CPU: flat from batch 256 on (single launches)."
     assert shown.heading == "On the CPU, the speed is flat from batch 256 on (single launches)"
+
+
+def test_times_are_those_of_a_typical_launch_with_its_interval():
+    run = study_run("cifar-epochs", epochs=True, frameworks=("torch",), launches=3)
+    factors = {1: 3.0, 2: 1.0, 3: 1.1}  # the first launch was disturbed
+    records = []
+    for record in run.records:
+        training = record.result.training
+        slower = [replace(e, seconds=e.seconds * factors[record.launch]) for e in training.epochs]
+        result = replace(record.result, training=replace(training, epochs=slower))
+        records.append(record.model_copy(update={"result": result}))
+    analysis = analyze_run(replace(run, records=records), SCENARIOS)
+    (summary,) = analysis.cells
+    values, usual = StudyValues(analysis), [e.seconds for e in records[1].result.training.epochs]
+    whole, first = values.find(summary, "training_s", 15), values.find(summary, "epoch_s", 15, epoch=1)
+    assert whole.value == pytest.approx(1.1 * sum(usual), rel=0.01)
+    assert first.value == pytest.approx(1.1 * usual[0], rel=0.01)
+    for value in (whole, first):
+        assert value.low < value.value < value.high
+        assert not value.projected
+    once = replace(run, records=records[:1])
+    assert StudyValues(analyze_run(once, SCENARIOS)).find(summary, "training_s", 15).low is None
+
+
+def test_a_ratio_to_a_published_range_has_both_ends():
+    shown = chapter("cifar-epochs", devices=BOTH, epochs=True)
+    published, *_, here, ratio = texts(shown, "Time")["Time per step · CPU"]
+    assert published == "45 to 71 ms"
+    value = float(here.removesuffix(" ms"))
+    low, high = (float(end) for end in ratio.removesuffix("×").split(" to "))
+    assert (low, high) == (pytest.approx(value / 71, rel=0.05), pytest.approx(value / 45, rel=0.05))
+    use = texts(chapter("catdog-depth", devices=BOTH), "How busy")
+    assert use["default · GPU"][:3] == ("0 to 10 % (Tesla V100)", "60 %", "6.0× or more")
 
 
 def test_the_heat_map_has_workers_by_batch_size():
@@ -188,7 +225,10 @@ def test_the_ladder_has_one_row_per_variant_with_its_published_accuracy():
     ]
     assert [row.published for row in measured] == ["80 %", "84 %", "90 %", "85 %", "94 %"]
     assert [framework for framework, _ in measured[0].values] == ["tensorflow", "onnxruntime", "torch"]
-    assert shown.heading.startswith("Validation accuracy from 74.0 % (")  # not from the loader's cells of one epoch
+    assert shown.heading == (  # not from the loader's cells of one epoch; the made-up accuracies are equal
+        "Validation accuracy from 74.0 % (CNN on photos of cats and dogs) to 74.0 % (CNN on photos of cats and dogs); "
+        "with 1 seed, the order of the variants cannot be told"
+    )
     assert measured[0].strip.dots[0].at < measured[0].strip.published[0].at  # 74 % is below the published 80 %
 
 
@@ -267,10 +307,88 @@ def test_overfitting_begins_at_the_lowest_loss_before_a_rising_trend(losses, epo
     assert overfitting_epoch(losses) == epoch
 
 
-def test_a_ladder_counts_the_pairs_in_the_published_order():
-    ladder = make_ladder([0.81, 0.83, 0.82, 0.9], [0.80, 0.84, 0.90, None])
-    assert (ladder.lowest, ladder.highest) == (0, 3)
-    assert (ladder.agreeing, ladder.pairs) == (2, 3)
+def trainings(*accuracies, seed=0):
+    return {(name, seed): [accuracy] for name, accuracy in zip("abc", accuracies, strict=False)}
+
+
+def test_a_ladder_counts_only_differences_that_exceed_those_between_trainings():
+    base, noisy = trainings(0.800, 0.806, 0.803), trainings(0.815, 0.790, 0.808)
+    better, worse = trainings(0.850, 0.855, 0.852), trainings(0.820, 0.827, 0.823)
+    ladder = make_ladder([base, noisy, better, worse], [0.80, 0.84, 0.85, 0.90])
+    assert ladder.means[:3] == pytest.approx((0.803, 0.8043, 0.8523), abs=1e-4)
+    assert (ladder.pairs, ladder.seeds) == (6, 1)
+    assert ladder.decided == 3  # base < better, base < worse, worse < better; noisy is not told apart from any
+    assert ladder.agreeing == 2
+    one = make_ladder([trainings(0.80), trainings(0.94)], [0.80, 0.94])
+    assert (one.pairs, one.decided) == (1, 0)  # one training shows nothing of chance
+    unknown = make_ladder([base, better], [0.80, None])
+    assert unknown.pairs == 0
+
+
+def test_the_answer_says_how_many_pairs_are_told_apart():
+    run = study_run("catdog-depth", epochs=True)
+    rise = {"": 0.0, "conv": 0.03, "conv-dropout": 0.06, "no-augment": 0.09, "128": 0.12, "deep": 0.0}
+    noise = {"tensorflow": 0.001, "onnxruntime": -0.001, "torch": 0.0}
+    records = []
+    for record in run.records:
+        cell, training = record.cell, record.result.training
+        more = rise[cell.variant] + noise[cell.framework]
+        better = [replace(e, test_accuracy=e.test_accuracy + more) for e in training.epochs]
+        result = replace(record.result, training=replace(training, epochs=better))
+        records.append(record.model_copy(update={"result": result}))
+    shown = chapter("catdog-depth", replace(run, records=records))
+    assert shown.heading.endswith(
+        "; 10 of 10 pairs of variants differ by more than the trainings do (1 seed), 9 of them in the published order"
+    )
+    alone = [record for record in records if record.cell.framework == "torch"]
+    shown = chapter("catdog-depth", replace(run, records=alone))
+    assert shown.heading.endswith("; with 1 seed, the order of the variants cannot be told")
+
+
+def test_the_chapter_shows_augmented_photos_and_only_then_allows_pictures():
+    run = study_run("catdog-depth")
+    analysis = analyze_run(run, SCENARIOS)
+    view = make_view(analysis, TITLES, STUDIES)
+    html = render(view)
+    small = next(r.result.augmented for r in run.records if r.cell.variant == "" and r.result.augmented)
+    (shown,) = re.findall(r'<img src="data:image/jpeg;base64,([^"]*)"', html)
+    assert b64decode(shown) == run.pictures[small.digest]
+    assert "img-src data:" in html.partition("<title>")[0]
+    caption = part(chapter("catdog-depth", run), "Examples").content.caption
+    assert "64×64 pixels" in caption
+    assert "zoomed by up to 20 %" in caption
+    assert "sheared by up to 0.2°" in caption
+    gone = replace(run, pictures={})
+    assert "img-src" not in render(make_view(analyze_run(gone, SCENARIOS), TITLES, STUDIES)).partition("<body>")[0]
+    (lack, *_) = part(chapter("catdog-depth", gone), "Examples").lacks
+    assert lack.text == "The picture of augmented photos is missing in the folder of the run, or has changed."
+    older = [r.model_copy(update={"result": replace(r.result, augmented=None)}) for r in run.records]
+    (lack, *_) = part(chapter("catdog-depth", replace(run, records=older)), "Examples").lacks
+    assert lack.text == "The run has no picture of augmented photos."
+    assert lack.command == "kit run --study catdog-depth"
+
+
+def test_predictions_of_test_photos_have_each_framework_with_probabilities():
+    shown = part(chapter("catdog-depth", epochs=True, devices=BOTH), "Predictions of photos of the test set")
+    (table,) = shown.content
+    assert shown.title.endswith(": default · CPU")
+    assert table.headers == ("Index in the test set", "Label", "TensorFlow", "ONNX Runtime", "PyTorch")
+    assert table.rows[0] == ("7", "cats", "cats, 91.0 %", "cats, 83.0 %", "cats, 97.0 %")
+    assert table.rows[4] == ("407", "cats", *(f"dogs, {share}.0 % (wrong)" for share in (91, 83, 97)))
+    assert table.rows[10] == ("Correct", "", *["9 of 10"] * 3)
+    assert [other.caption for other in shown.figures][:2] == ["default · GPU", "conv · CPU"]
+    assert len(shown.figures) == 9  # five variants on two devices
+    synthetic = chapter("catdog-depth", epochs=True, data="synthetic")
+    assert not part(synthetic, "Predictions of photos").form
+    run = study_run("catdog-depth", epochs=True, frameworks=("torch",))
+    strange = [HeldOutPrediction(0, 0, [0.2, 0.3, 0.5])]  # of a data set with three classes
+    records = [r.model_copy(update={"result": replace(r.result, held_out=strange)}) for r in run.records]
+    assert not part(chapter("catdog-depth", replace(run, records=records)), "Predictions of photos").form
+
+
+def test_what_the_authors_answered_stands_beside_the_answer():
+    html = render(make_view(analyze_run(study_run("mlp-cpu-vs-gpu"), SCENARIOS), TITLES, STUDIES))
+    assert "What its authors found:</b> Yes. The GPU wins with both networks" in html
 
 
 def test_speedups_are_tied_only_if_all_intervals_contain_one():

@@ -17,14 +17,16 @@ from kit.analysis.pairing import Measure
 from kit.analysis.reliability import reliability
 from kit.analysis.run_analysis import RunAnalysis, analyze_run
 from kit.analysis.summaries import contests, short_names, summarize
-from kit.analysis.sweeps import Curve, Field, curves
+from kit.analysis.sweeps import Curve, curves
 from kit.cli import side_by_side, tables
 from kit.cli.tables import Marks
 from kit.model.errors import UsageError
 from kit.model.record import Record
 from kit.model.run import Run
+from kit.model.swept import SweptField
 from kit.planning import catalog
 from kit.planning.selection import Selection, narrow_cells, select_cells
+from kit.report.flattening import flat_words
 from kit.report.section import ReportInput
 from kit.report.sections.sweeps import SECTION
 from scenarios.contract.cell import MAX_WORKERS, Cell
@@ -36,7 +38,7 @@ TITLES = {"torch": "PyTorch", "tensorflow": "TensorFlow", "onnxruntime": "ONNX R
 BATCHES = (32, 64, 128, 256)
 
 
-def cell(field: Field, value: int | None, scenario: str = "mnist-cnn", **changes: Any) -> Cell:
+def cell(field: SweptField, value: int | None, scenario: str = "mnist-cnn", **changes: Any) -> Cell:
     return replace(examples.cell(scenario), **{field: value}, **changes)
 
 
@@ -212,7 +214,7 @@ def test_the_report_has_a_chart_for_each_scenario_and_field() -> None:
     assert steps == pytest.approx([steps[0]] * 6, abs=0.02), "doubled values are equally far apart"
     assert all(mark.whisker and mark.whisker[0] < mark.y < mark.whisker[1] for mark in batches.lines.lines[0].marks)
     assert [row[0] for row in workers.table.rows] == ["1", "2", "4"]
-    assert "more than 2 workers gain less than 5 % a step" in data.heading
+    assert "over the loader workers, training is flat from 2 workers on" in data.heading
     assert "With 5 hidden layers, training runs at 0.20× the speed with 1" in data.heading
     assert "single launches" not in data.heading
     once = SECTION.data(ReportInput(analyze_run(report_runs.sweeps(1), SCENARIOS), TITLES))
@@ -222,8 +224,22 @@ def test_the_report_has_a_chart_for_each_scenario_and_field() -> None:
 def test_launches_that_show_nothing_are_no_answer() -> None:
     cells = [cell("workers", n, "catdog-cnn") for n in (1, 2)]
     data = SECTION.data(ReportInput(analyzed(measured(cells, [[100, 900], [130, 300]])), TITLES))
-    assert data.heading == "The launches do not show whether more workers help"
-    assert [line.name for line in data.charts[0].lines.lines] == ["PyTorch CPU: unclear"]
+    unclear = "too uncertain to say where it gets flat"
+    assert data.heading == f"Over the loader workers, training is {unclear}"
+    assert [line.name for line in data.charts[0].lines.lines] == [f"PyTorch CPU: {unclear}"]
+
+
+def test_one_sentence_about_flat_curves_serves_all_charts_and_headings() -> None:
+    flat, steep = curve(noisy((100, 200, 300, 306), 0.002, 1)), curve(noisy((100, 200, 300, 400), 0.002, 1))
+    open_end = curve(noisy((100, 200, 212, 214), 0.03, seed=1))
+    assert flat_words([flat]) == "flat from batch 128 on (95 % interval: 128)"
+    assert flat_words([steep]) == "not flat up to batch 256 (95 % interval: 256 or more)"
+    assert flat_words([open_end]).endswith(" (95 % interval: 64 or more)")
+    assert flat_words([flat, steep, flat]) == (
+        "flat from batch 128 on in 2 of 3 curves and not flat up to batch 256 in 1 of 3 curves"
+    )
+    sooner = curve([[100], [102], [99], [101]])
+    assert flat_words([flat, sooner]) == "flat from batch 32 to 128 on (single launches)"
 
 
 def test_two_fields_at_once_have_a_chart_for_each_value_of_one() -> None:

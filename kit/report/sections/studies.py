@@ -12,16 +12,16 @@ FIRST = 90  # after the sections about the machine
 def _chapters(source: ReportInput) -> tuple[Section, ...]:
     """Return the chapters of the studies of the plan. A run that was not started for a study has none."""
     names = dict.fromkeys(source.run.plan.studies)  # a stranger's plan may name one twice
-    return tuple(_chapter(source, name, FIRST + index / 100) for index, name in enumerate(names))
+    return tuple(_chapter(source, name) for name in names)
 
 
-def _chapter(source: ReportInput, name: str, position: float) -> Section:
+def _chapter(source: ReportInput, name: str) -> Section:
     study, anchor = source.studies.get(name), f"study-{name}"
     if study is None:
         question = f"What does the study {name} ask?"
-        return Section(position, anchor, name, partial(_absent, name=name), "studies.html", question)
+        return Section(FIRST, anchor, name, partial(_absent, name=name), "studies.html", question)
     data = partial(make_chapter, study=study)
-    return Section(position, anchor, name, data, "studies.html", study.file.question)
+    return Section(FIRST, anchor, name, data, "studies.html", study.file.question)
 
 
 def _absent(source: ReportInput, name: str) -> Chapter:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kit.analysis.sweeps import FIELDS, GAIN, Curve, Field, curves, value_of, value_words
-from kit.model.formatting import format_count
+from kit.analysis.sweeps import Curve, curves, value_of, value_words
+from kit.model.swept import SWEPT, TITLES, SweptField
 from kit.report import text
 from kit.report.elements import Table
+from kit.report.flattening import MEANING, flat_words, single_words
 from kit.report.line_charts import LineChart, Series, value_chart
 from kit.report.marks import sort_key
 from kit.report.rows import configuration_key, configuration_words
 from kit.report.section import ReportInput, Section
 
 MAX_CHARTS = 12
-AXES: dict[Field, str] = {"batch": "batch size", "workers": "loader workers", "hidden_layers": "hidden layers"}
 
 
 @dataclass(frozen=True)
@@ -30,18 +30,17 @@ class SweepChart:
 class SweepsData:
     """The content. devices, whiskers: what the charts have. omitted: number of charts that are not drawn.
 
-    flattening: whether a curve is over a field whose larger values can help. single: whether a curve has too few
-    launches for an interval. gain: see `GAIN`.
+    flattening: what it means that a curve is flat, or "" if no curve is over a field whose larger values can help.
+    single: whether a curve has too few launches for an interval.
     """
 
     heading: str
     charts: tuple[SweepChart, ...]
     devices: tuple[str, ...]
     whiskers: bool
-    flattening: bool
+    flattening: str
     single: bool
     omitted: int
-    gain: str = text.percent(GAIN)
 
 
 def _data(source: ReportInput) -> SweepsData | None:
@@ -56,7 +55,7 @@ def _data(source: ReportInput) -> SweepsData | None:
         charts=tuple(_chart(source, group) for group in groups[:MAX_CHARTS]),
         devices=tuple(sorted({cell.cell.device for cell in cells})),
         whiskers=any(cell.interval for cell in cells),
-        flattening=bool(growing),
+        flattening=MEANING if growing else "",
         single=any(curve.single for curve in growing),
         omitted=max(0, len(groups) - MAX_CHARTS),
     )
@@ -68,11 +67,11 @@ def _groups(source: ReportInput) -> list[list[Curve]]:
     If several fields vary, one with the most values is drawn for each value of the others. The curves over another one
     are drawn only if they fit in one chart, because the rest would show the same cells again.
     """
-    found: dict[tuple[str, Field], dict[tuple[object, ...], list[Curve]]] = {}
-    for field in FIELDS:
+    found: dict[tuple[str, SweptField], dict[tuple[object, ...], list[Curve]]] = {}
+    for field in SWEPT:
         for curve in curves(source.measured, source.run.records, source.analysis.scenarios, field):
             cell = curve.cells[0].cell
-            others = tuple(value_of(cell, other, source.analysis.scenarios) or 0 for other in FIELDS if other != field)
+            others = tuple(value_of(cell, other, source.analysis.scenarios) or 0 for other in SWEPT if other != field)
             found.setdefault((cell.label, field), {}).setdefault(others, []).append(curve)
     groups = []
     for label in dict.fromkeys(label for label, _ in found):
@@ -93,7 +92,7 @@ def _chart(source: ReportInput, group: Sequence[Curve]) -> SweepChart:
     styles = list(dict.fromkeys((c.cells[0].cell.lane, c.cells[0].cell.precision) for c in ordered))
     series = [
         Series(
-            name=_name(source, curve) + ("" if field == "hidden_layers" else f": {_flat(curve)}"),
+            name=_name(source, curve) + ("" if field == "hidden_layers" else f": {flat_words([curve])}"),
             points=[(value, cell.images_per_s or 0.0) for value, cell in zip(curve.values, curve.cells, strict=True)],
             framework=curve.cells[0].cell.framework,
             dash=styles.index((curve.cells[0].cell.lane, curve.cells[0].cell.precision)) % 4,
@@ -102,7 +101,7 @@ def _chart(source: ReportInput, group: Sequence[Curve]) -> SweepChart:
         )
         for curve in ordered
     ]
-    lines = value_chart(title, AXES[field], series, text.number, doubling=field == "batch")
+    lines = value_chart(title, TITLES[field], series, text.number, doubling=field == "batch")
     return SweepChart(lines, _table(source, title, field, ordered))
 
 
@@ -120,19 +119,7 @@ def _name(source: ReportInput, curve: Curve) -> str:
     return f"{source.framework_title(cell.framework)} {configuration_words(cell)}"
 
 
-def _flat(curve: Curve) -> str:
-    """Return where a curve flattens: `flat from 256 (128 to 512)`."""
-    if curve.undecided:
-        return "unclear"
-    found, last = curve.flattening, curve.values[-1]
-    words = f"flat from {found.value:,}" if found.value < last else f"not flat up to {last:,}"
-    if found.earliest is None or found.latest is None or found.earliest == found.latest:
-        return words
-    extent = f"{found.earliest:,} to {found.latest:,}" if found.latest < last else f"{found.earliest:,} at the earliest"
-    return f"{words} ({extent})"
-
-
-def _table(source: ReportInput, title: str, field: Field, group: Sequence[Curve]) -> Table:
+def _table(source: ReportInput, title: str, field: SweptField, group: Sequence[Curve]) -> Table:
     columns = [dict(zip(curve.values, curve.cells, strict=True)) for curve in group]
     rows = []
     for value in sorted({value for curve in group for value in curve.values}):
@@ -141,7 +128,7 @@ def _table(source: ReportInput, title: str, field: Field, group: Sequence[Curve]
         rows.append((f"{value:,}", *speeds))
     return Table(
         caption=f"{title}: training images/s",
-        headers=(AXES[field].capitalize(), *(_name(source, curve) for curve in group)),
+        headers=(TITLES[field].capitalize(), *(_name(source, curve) for curve in group)),
         rows=tuple(rows),
         numeric=tuple(range(1, len(group) + 1)),
     )
@@ -150,34 +137,12 @@ def _table(source: ReportInput, title: str, field: Field, group: Sequence[Curve]
 def _heading(shown: Sequence[Curve]) -> str:
     """Return what larger values bring, in one sentence without a period."""
     parts = []
-    for field in FIELDS:
+    for field in SWEPT:
         if own := [curve for curve in shown if curve.field == field]:
-            words = _slower(own) if field == "hidden_layers" else _gains(field, own)
-            parts.append(f"{words}{' (single launches)' if any(curve.single for curve in own) else ''}")
+            slower = field == "hidden_layers"
+            parts.append(_slower(own) if slower else f"over the {TITLES[field]}, training is {flat_words(own)}")
     heading = "; ".join(parts)
     return heading[0].upper() + heading[1:]
-
-
-def _gains(field: Field, every: Sequence[Curve]) -> str:
-    own = [curve for curve in every if not curve.undecided]
-    if not own:
-        return f"the launches do not show whether {'larger batches' if field == 'batch' else 'more workers'} help"
-    flat = sorted(c.flattening.value for c in own if c.flattening.value < c.values[-1])
-    if not flat:
-        words = f"training is not flat up to {value_words(field, max(curve.values[-1] for curve in own))}"
-    else:
-        extent = f"{flat[0]:,}" if flat[0] == flat[-1] else f"{flat[0]:,} to {flat[-1]:,}"
-        subject = f"batches larger than {extent}" if field == "batch" else f"more than {extent} workers"
-        subject, verb = ("more than 1 worker", "gains") if subject == "more than 1 workers" else (subject, "gain")
-        words = f"{subject} {verb} less than {text.percent(GAIN)} a step"
-    if rest := (len(own) - len(flat)) * bool(flat):
-        words += f" in {len(flat)} of {format_count(len(every), 'curve')}, {rest} {_are(rest)} not flat"
-    unclear = len(every) - len(own)
-    return f"{words}, {unclear} of {format_count(len(every), 'curve')} {_are(unclear)} unclear" if unclear else words
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def _slower(own: Sequence[Curve]) -> str:
@@ -185,7 +150,8 @@ def _slower(own: Sequence[Curve]) -> str:
     ratios = [curve.whole.ratio for curve in own]
     low, high = f"{text.number(min(ratios), 2)}", text.ratio(max(ratios))
     extent = high if text.ratio(min(ratios)) == high else f"{low} to {high}"
-    return f"with {value_words('hidden_layers', most)}, training runs at {extent} the speed with {fewest:,}"
+    words = f"with {value_words('hidden_layers', most)}, training runs at {extent} the speed with {fewest:,}"
+    return words + single_words(own)
 
 
 SECTION = Section(

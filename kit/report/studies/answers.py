@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from kit.analysis.accuracy_ladder import make_ladder
+from kit.analysis.accuracy_ladder import Ladder, Trainings, make_ladder
 from kit.analysis.gpu_answer import missing_gpu
 from kit.analysis.overfitting import MIN_EPOCHS, overfitting_epoch
 from kit.analysis.study_speedup import judge_speedups
 from kit.analysis.study_values import StudyValues
-from kit.analysis.sweeps import Curve, curves, value_words
+from kit.analysis.sweeps import curves
 from kit.model.formatting import DEVICES, format_count
+from kit.model.swept import SweptField
 from kit.planning.studies import Study
-from kit.planning.study_files import Axis, Conclusion, StudyPart
+from kit.planning.study_files import Conclusion, StudyPart
 from kit.planning.study_measures import MEASURES
 from kit.report import text
+from kit.report.flattening import flat_words
 from kit.report.section import ReportInput
 from kit.report.studies.part_source import PartSource, value_text
 from scenarios.contract.cell import Cell
@@ -71,33 +72,14 @@ def _cpu_time(part: PartSource) -> str:
 
 def _flattening(part: PartSource) -> str:
     records, scenarios = part.source.run.records, part.source.analysis.scenarios
-    axis: Axis = next((p.x for p in part.study.file.parts if p.kind == "lines" and p.x), "batch")
+    axis: SweptField = next((p.x for p in part.study.file.parts if p.kind == "lines" and p.x), "batch")
     found = curves(part.summaries, records, scenarios, axis)
     if not found:
         return "Not measured: the curve has fewer than two values"
     devices = dict.fromkeys(curve.cells[0].cell.device for curve in found)
     own = {device: [curve for curve in found if curve.cells[0].cell.device == device] for device in devices}
-    parts = [f"on the {DEVICES[device]}, the speed is {_flat(curves)}" for device, curves in own.items()]
-    single = " (single launches)" if any(curve.single for curve in found) else ""
-    sentence = "; ".join(parts)
-    return f"{sentence[0].upper()}{sentence[1:]}{single}"
-
-
-def _flat(own: Sequence[Curve]) -> str:
-    """Return from which value on the curves of one device are flat."""
-    decided = [curve for curve in own if not curve.undecided]
-    flat = sorted(curve.flattening.value for curve in decided if curve.flattening.value < curve.values[-1])
-    words = []
-    if flat:
-        extent = f" to {flat[-1]}" * (flat[-1] > flat[0])
-        words.append(f"flat from {value_words(own[0].field, flat[0])}{extent} on")
-    for count, what in (
-        (len(decided) - len(flat), f"not flat up to {own[0].values[-1]}"),
-        (len(own) - len(decided), "too uncertain to say where it gets flat"),
-    ):
-        if count:
-            words.append(what + f" in {count} of {len(own)} curves" * (count < len(own)))
-    return text.listed(words)
+    sentence = "; ".join(f"on the {DEVICES[device]}, the speed is {flat_words(each)}" for device, each in own.items())
+    return f"{sentence[0].upper()}{sentence[1:]}"
 
 
 def _overfitting(part: PartSource) -> str:
@@ -129,27 +111,46 @@ def _extent(epochs: list[int]) -> str:
 
 
 def _accuracy(part: PartSource) -> str:
-    """Return the lowest and the highest accuracy of the variants, as means over frameworks and devices."""
+    """Return the lowest and the highest accuracy of the variants, and whether their order is the published one.
+
+    The accuracy of a variant is the mean over frameworks and devices.
+    """
     measure = "best_accuracy"
     compared = [place for place in part.places if part.figures_at(measure, place)] or [*part.places]
-    values: dict[str, tuple[Cell, list[float]]] = {}
+    variants: dict[str, tuple[Cell, Trainings]] = {}
     few: list[int] = []
     for place in compared:
         for one in part.series:
             if value := part.value(place, one, measure):
-                values.setdefault(place.label, (place, []))[1].append(value.value)
+                _, trainings = variants.setdefault(place.label, (place, {}))
+                for seed, accuracies in part.accuracies(place, one).items():
+                    trainings.setdefault((one.framework, seed), []).extend(accuracies)
                 few += [value.epochs] if value.epochs else []
-    if not values:
+    if not variants:
         return NO_EPOCHS
-    places, means = [place for place, _ in values.values()], [statistics.fmean(own) for _, own in values.values()]
-    published = [next((f.value for f in part.figures_at(measure, place)), None) for place in places]
-    ladder = make_ladder(means, published)
-    low, high = (f"{text.percent(means[i], 1)} ({part.network(places[i])})" for i in (ladder.lowest, ladder.highest))
-    order = f"; {ladder.agreeing} of {ladder.pairs} pairs are in the published order" if ladder.pairs else ""
+    places, measured = zip(*variants.values(), strict=True)
+    ladder = make_ladder(measured, [next((f.value for f in part.figures_at(measure, p)), None) for p in places])
+    means = ladder.means
+    ends = (min(range(len(means)), key=means.__getitem__), max(range(len(means)), key=means.__getitem__))
+    low, high = (f"{text.percent(means[i], 1)} ({part.network(places[i])})" for i in ends)
     after = f" after only {format_count(min(few), 'epoch')}" if few else ""
     if len(means) == 1:
         return f"Validation accuracy of {low}{after}"
-    return f"Validation accuracy from {low} to {high}{after}{order}"
+    return f"Validation accuracy from {low} to {high}{after}{_order(ladder)}"
+
+
+def _order(ladder: Ladder) -> str:
+    """Return whether the order of the variants is the published one, as the end of a sentence."""
+    if not ladder.pairs:
+        return ""
+    seeds = format_count(ladder.seeds, "seed")
+    if not ladder.decided:
+        return f"; with {seeds}, the order of the variants cannot be told"
+    differ = "differs" if ladder.decided == 1 else "differ"
+    return (
+        f"; {ladder.decided} of {format_count(ladder.pairs, 'pair')} of variants {differ} by more than the trainings "
+        f"do ({seeds}), {ladder.agreeing} of them in the published order"
+    )
 
 
 # Kind of conclusion to the measure that it compares with published figures, and the function that makes the sentence.

@@ -15,7 +15,9 @@ from kit.report.section import ReportInput
 from kit.report.studies.answers import answer
 from kit.report.studies.charts import learning_charts, sweep_charts
 from kit.report.studies.heat import heat_maps
+from kit.report.studies.held_out import held_out_tables
 from kit.report.studies.part_source import PartSource
+from kit.report.studies.pictures import augmented_picture
 from kit.report.studies.strips import study_rows
 from kit.report.studies.tables import causes_table, devices_table, figures_tables, gpu_table
 
@@ -32,7 +34,7 @@ class Lack:
 class Shown:
     """A table or chart of the chapter. form: which macro draws the content, or "" if there is none.
 
-    figures: the same values as tables, for charts.
+    figures: folded tables: those of the values of a chart, or further ones. folded: what they are.
     """
 
     title: str
@@ -40,24 +42,31 @@ class Shown:
     content: Any
     lacks: tuple[Lack, ...]
     figures: tuple[Table, ...] = ()
+    folded: str = "Table"
 
 
 @dataclass(frozen=True)
 class Chapter:
     """The content of a chapter.
 
-    heading: the answer. legend: the measured frameworks. missing: what the shown parts lack. facts: label and text of
-    what a reader must know of the study.
+    heading: the answer. published_answer: that of the authors, or "". legend: the measured frameworks. missing:
+    what the shown parts lack. facts: label and text of what a reader must know of the study.
     """
 
     heading: str
     title: str
+    published_answer: str
     legend: tuple[str, ...]
     missing: tuple[Lack, ...]
     parts: tuple[Shown, ...]
     facts: tuple[tuple[str, str], ...]
     differs: tuple[str, ...]
     choices: tuple[str, ...]
+
+    @property
+    def pictured(self) -> bool:
+        """Return whether the chapter contains a picture."""
+        return any(part.form == "picture" for part in self.parts)
 
 
 # Kind of a part to the form of its content, and the function that makes it.
@@ -71,6 +80,8 @@ MAKERS: Mapping[Kind, tuple[str, Callable[[PartSource], Any]]] = {
     "causes": ("table", causes_table),
     "gpu": ("table", gpu_table),
     "devices": ("table", devices_table),
+    "augmented": ("picture", augmented_picture),
+    "predictions": ("table", held_out_tables),
 }
 CHARTED = ("bars", "dots", "lines", "heat")  # kinds whose values can also stand in a table
 
@@ -83,6 +94,7 @@ def make_chapter(source: ReportInput, study: Study) -> Chapter:
     return Chapter(
         heading=answer(source, study, values),
         title=file.title,
+        published_answer=file.published_answer,
         legend=tuple(source.frameworks),
         missing=tuple(missing.values()),
         parts=tuple(parts),
@@ -99,7 +111,7 @@ def make_chapter(source: ReportInput, study: Study) -> Chapter:
 def absent_chapter(name: str) -> Chapter:
     """Return the chapter of a study of the plan whose file this kit does not have."""
     facts = (("Study", f"The run repeats {name}, but scenarios/studies has no file of this name."),)
-    return Chapter("Not shown: the file of the study is missing", name, (), (), (), facts, (), ())
+    return Chapter("Not shown: the file of the study is missing", name, "", (), (), (), facts, (), ())
 
 
 def _shown(part: PartSource) -> Shown:
@@ -108,11 +120,15 @@ def _shown(part: PartSource) -> Shown:
         return Shown(of.title, "", None, (Lack(of.text, of.command),))
     form, make = MAKERS[of.kind]
     content = make(part) or None
+    lacks = _lacks(part, empty=content is None)
+    if of.kind == "predictions" and content is not None:  # one table is enough to see, and there may be many
+        title = f"{of.title}: {content[0].caption}"
+        return Shown(title, form, content[:1], lacks, content[1:], folded="Other networks and devices")
     return Shown(
         title=of.title,
         form=form if content is not None else "",
         content=content,
-        lacks=_lacks(part, empty=content is None),
+        lacks=lacks,
         figures=figures_tables(part) if content is not None and of.kind in CHARTED else (),
     )
 
@@ -125,6 +141,8 @@ def _lacks(part: PartSource, *, empty: bool) -> tuple[Lack, ...]:
     found = [*_quality_lacks(part)]
     if empty and part.part.kind == "causes" and part.summaries:
         found.append(Lack("This profile does not time the parts of a step.", part.study.command))
+    if empty and part.part.kind == "augmented" and part.summaries:
+        found.append(_picture_lack(part))
     if "cuda" not in devices and any(place.device == "cuda" for place in part.places):
         why = missing_gpu(part.source.analysis, part.source.measured).removesuffix(".")
         found.append(Lack(f"Not measured on a GPU: {why}.", _command(part, "--device cuda")))
@@ -142,12 +160,23 @@ def _lacks(part: PartSource, *, empty: bool) -> tuple[Lack, ...]:
     return tuple(found)
 
 
+def _picture_lack(part: PartSource) -> Lack:
+    """Return why there is no picture of augmented photos."""
+    if any(part.values.augmented(summary) for summary in part.summaries):
+        text = "The picture of augmented photos is missing in the folder of the run, or has changed."
+    else:
+        text = "The run has no picture of augmented photos."
+    return Lack(text, part.study.command)
+
+
 def _quality_lacks(part: PartSource) -> Iterator[Lack]:
     """Yield why accuracies and losses are missing."""
     if "epochs" not in part.part.needs or not part.summaries:
         return
     if not any(part.values.curve(summary) for summary in part.summaries):
-        yield Lack("Accuracies and learning curves need whole epochs.", f"{part.study.command} --profile full")
+        yield Lack(
+            "Accuracies, learning curves and predictions need whole epochs.", f"{part.study.command} --profile full"
+        )
     elif all(summary.synthetic for summary in part.summaries):
         yield Lack("The data are synthetic, so accuracies say nothing about the published ones.")
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from kit.analysis.overfitting import overfitting_epoch
 from kit.analysis.study_values import QUALITY
-from kit.analysis.sweeps import GAIN, Curve, curves, value_words
-from kit.model.formatting import format_percent as percent
+from kit.analysis.sweeps import Curve, curves
+from kit.model.swept import TITLES
 from kit.planning.study_measures import MEASURES
+from kit.report.flattening import MEANING, flat_words
 from kit.report.line_charts import LineChart, Series, Spot, line_chart, value_chart
 from kit.report.marks import SHAPES, sort_key
 from kit.report.rows import configuration_words
-from kit.report.sections.sweeps import AXES
 from kit.report.studies.part_source import PartSource, SeriesKey
 from scenarios.contract.cell import Cell
 
@@ -46,7 +46,8 @@ def sweep_charts(part: PartSource) -> StudyCharts | None:
             spots, sentences = _flattening(part, label, device) if grows else ([], [])
             charts.append(_sweep_chart(part, measure, places[0], series, spots))
             findings += sentences
-    return StudyCharts(tuple(charts), tuple(dict.fromkeys(findings))) if charts else None
+    found = [*dict.fromkeys(findings), *([MEANING] if findings else [])]
+    return StudyCharts(tuple(charts), tuple(found)) if charts else None
 
 
 def _sweep_chart(
@@ -57,7 +58,7 @@ def _sweep_chart(
     device = "GPU" if place.device == "cuda" else configuration_words(place)
     several = len({other.label for other in part.places}) > 1
     title = f"{of.title}, {device}" + f", {part.variant(place)}" * several
-    return value_chart(title, AXES[x], series, of.short, doubling=x != "hidden_layers", zero=of.speed, spots=spots)
+    return value_chart(title, TITLES[x], series, of.short, doubling=x != "hidden_layers", zero=of.speed, spots=spots)
 
 
 def _measured(part: PartSource, measure: str, places: Sequence[Cell]) -> list[Series]:
@@ -108,16 +109,9 @@ def _spot(curve: Curve, sentence: str) -> Spot:
 
 
 def _sentence(part: PartSource, curve: Curve) -> str:
-    flat, cell = curve.flattening, curve.cells[0].cell
+    cell = curve.cells[0].cell
     name = f"{part.source.framework_title(cell.framework)}, {configuration_words(cell)}"
-    if curve.undecided:
-        return f"{name}: the launches do not show where the speed gets flat. More rounds do."
-    at, known = value_words(curve.field, flat.value), "single launches, so without an interval"
-    if flat.earliest and flat.latest:
-        known = f"95 % interval: {flat.earliest}" + f" to {flat.latest}" * (flat.latest > flat.earliest)
-    if flat.value == curve.values[-1]:
-        return f"{name}: not flat up to {at} ({known})."
-    return f"{name}: flat from {at} on, where each further step gains less than {percent(GAIN)} ({known})."
+    return f"{name}: {flat_words([curve])}."
 
 
 def learning_charts(part: PartSource) -> StudyCharts | None:

@@ -8,13 +8,14 @@ from functools import cached_property
 
 from kit.analysis.study_values import StudyValue, StudyValues
 from kit.analysis.summaries import CellSummary
-from kit.analysis.sweeps import Field, value_of, value_words, varied_fields
+from kit.analysis.sweeps import value_of, value_words, varied_fields
 from kit.model.formatting import format_count
+from kit.model.swept import SweptField
 from kit.planning.selection import DEFAULT_VARIANT
 from kit.planning.studies import Study
 from kit.planning.study_cells import place_of
 from kit.planning.study_figures import Figure
-from kit.planning.study_files import Axis, StudyPart
+from kit.planning.study_files import StudyPart
 from kit.planning.study_measures import MEASURES, StudyMeasure
 from kit.report.marks import sort_key
 from kit.report.rows import configuration_words
@@ -108,16 +109,26 @@ class PartSource:
     def _by_cell(self) -> dict[Cell, CellSummary]:
         return {summary.cell: summary for summary in self.summaries}
 
+    @property
+    def in_order(self) -> list[CellSummary]:
+        """Return the measured cells, place by place, in the order of the series."""
+        return [found for place in self.places for one in self.series if (found := self.summary(place, one))]
+
     def value(self, place: Cell, series: SeriesKey, measure: str, epoch: int | None = None) -> StudyValue | None:
         """Return the value of a series at a place, or None if it was not measured."""
         summary = self.summary(place, series)
         return self.values.find(summary, measure, self.places[place], epoch) if summary else None
 
+    def accuracies(self, place: Cell, series: SeriesKey) -> dict[int, list[float]]:
+        """Return the best accuracy of each launch of a series at a place, by seed."""
+        summary = self.summary(place, series)
+        return self.values.best_accuracies(summary, self.places[place]) if summary else {}
+
     def has_values(self, measure: str) -> bool:
         """Return whether a measure was measured at a place of the part."""
         return any(self.value(place, one, measure) for place in self.measured_at(measure) for one in self.series)
 
-    def x_of(self, place: Cell, axis: Axis) -> int | None:
+    def x_of(self, place: Cell, axis: SweptField) -> int | None:
         """Return the value of a varied field at a place."""
         return value_of(place, axis, self.source.analysis.scenarios)
 
@@ -146,7 +157,7 @@ class PartSource:
         return " · ".join(parts)
 
     @cached_property
-    def _varied(self) -> Mapping[str, tuple[Field, ...]]:
+    def _varied(self) -> Mapping[str, tuple[SweptField, ...]]:
         """Return the fields that vary among the places of each network."""
         return varied_fields(self.places, self.source.analysis.scenarios)
 

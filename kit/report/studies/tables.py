@@ -59,7 +59,7 @@ def _row(part: PartSource, measure: str, place: Cell, figure: Figure | None, *, 
         value = part.value(place, one, measure, epoch)
         cells.append(value_text(of, value))
         if part.figures:
-            cells.append(ratio_text(value.value / figure.value) if value and figure and figure.value else text.MISSING)
+            cells.append(ratio_text(value.value, figure) if value and figure else text.MISSING)
     return (" · ".join(label), *cells)
 
 
@@ -70,9 +70,19 @@ def published_text(figure: Figure) -> str:
     return f"{exact} ({figure.hardware})" if named else exact
 
 
-def ratio_text(ratio: float) -> str:
-    """Return what was measured divided by what was published, with three digits near 1, where they decide."""
-    return f"{text.factor(ratio)}×"
+def ratio_text(value: float, figure: Figure) -> str:
+    """Return what was measured divided by what was published, with three digits near 1, where they decide.
+
+    For a published range, these are the ratios to both of its ends: `0.96 to 1.1×`, or `5.6× or more` if it
+    begins at 0.
+    """
+    if figure.high <= 0:
+        return text.MISSING
+    low = text.factor(value / figure.high)
+    if figure.low <= 0:
+        return f"{low}× or more"
+    high = text.factor(value / figure.low)
+    return f"{low}×" if low == high else f"{low} to {high}×"
 
 
 def causes_table(part: PartSource) -> tuple[Table, ...]:
