@@ -19,7 +19,13 @@ PAGE = ROOT / "docs" / "faults.md"
 DISK = {"disk full", "I/O error", "no permission"}
 STOPS = {"interrupt", "kill"}
 # Functions that others use to read or write their files. A fault in them counts for their caller.
-HELPERS = ("kit.storage.files.", "kit.storage.safe_read.", "kit.storage.bounded_cache.", "scenarios.contract.codec.")
+HELPERS = (
+    "kit.storage.files.",
+    "kit.storage.safe_read.",
+    "kit.storage.tar_members.",
+    "kit.storage.bounded_cache.",
+    "scenarios.contract.codec.",
+)
 # The name of a boundary, and the beginning of what is there: the context, then the function that met the fault.
 BOUNDARIES = {
     "run: create its folder": "run: kit.storage.run_folder.create",
