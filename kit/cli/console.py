@@ -69,6 +69,11 @@ def print_notes(lines: Iterable[str]) -> None:
     print_text(wrap("\n".join(lines), sys.stdout))
 
 
+def print_remark(text: str) -> None:
+    """Print a remark on stderr, where it is no part of the results. On a terminal, wrap it between words."""
+    _write_line(sys.stderr, wrap(printable(text), sys.stderr))
+
+
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> None:
     """Print a table on stdout, with notes below it.
 

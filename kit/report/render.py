@@ -1,6 +1,7 @@
 """Render a report as one HTML file: no script, no external resource, every text escaped."""
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 import jinja2
@@ -20,29 +21,33 @@ HEAD_BYTES = 4096  # contains one of the marks
 TEMPLATES = Path(__file__).with_name("templates")
 
 
-def write_report(target: Path, analysis: RunAnalysis) -> Path:
-    """Write the report of a run to `target`, atomically, and return it.
+def write_report(target: Path, analysis: RunAnalysis) -> View:
+    """Write the report of a run to `target`, atomically, and return its content.
 
     Raise UsageError if `target` exists and is not a report. Raise DiskError if it cannot be written.
     """
     if not is_free_or_report(target):
         raise UsageError(f"{target} exists and is not a report.", "Choose another file with --out.")
     titles = {name: framework.title for name, framework in catalog.frameworks().items()}
-    html = render(make_view(analysis, titles, studies.load_all()))
+    view = make_view(analysis, titles, studies.load_all())
+    html = render(view)
     with disk_errors(target, "Choose another file with `kit report --out`."):
         write_atomic(target, html.encode(errors="replace"))  # records may contain lone surrogates
-    return target
+    return view
 
 
-def is_free_or_report(target: Path) -> bool:
-    """Return whether writing to `target` destroys nothing but a report."""
+def is_free_or_report(target: Path, marks: Collection[bytes] = MARKS) -> bool:
+    """Return whether writing to `target` destroys nothing but a page of kit.
+
+    marks: the head of the page has one of them.
+    """
     if not os.path.lexists(target):
         return True
     if not target.is_file():
         return False
     with open(target, "rb") as file:
         head = file.read(HEAD_BYTES)
-    return not head or (head.startswith(DOCTYPE) and any(mark in head for mark in MARKS))
+    return not head or (head.startswith(DOCTYPE) and any(mark in head for mark in marks))
 
 
 def render(view: View) -> str:

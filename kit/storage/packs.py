@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kit import __version__
-from kit.host import machine_lock
 from kit.host.privacy import redact
 from kit.model.errors import EngineError, UsageError
 from kit.model.pack import FILE_NAME, Manifest, PackedFile
@@ -43,10 +42,10 @@ def write_pack(folder: RunFolder, target: Path, progress: Progress) -> None:
     """
     if os.path.lexists(target):
         raise UsageError(f"{target} exists.", REMEDY)
-    _require_at_rest(folder.plan)
+    _require_at_rest(folder)
     names = _names(folder.path)
     content = _make(_Files(folder), names, progress)
-    _require_at_rest(folder.plan)
+    _require_at_rest(folder)
     if _names(folder.path) != names:
         raise _changed(folder.path)
     with disk_errors(target, REMEDY):
@@ -97,11 +96,10 @@ def _redacted(plan: Plan) -> Plan:
     return plan.model_copy(update={"environment": redact(plan.environment), "gpus": gpus})
 
 
-def _require_at_rest(plan: Plan) -> None:
-    """Raise EngineError if a run is measured now. Both runs of a pair are measured under the id of one of them."""
-    if any(machine_lock.is_alive(run) for run in (plan.run, plan.against) if run):
+def _require_at_rest(folder: RunFolder) -> None:
+    if folder.being_measured:
         raise EngineError(
-            f"The run {plan.run} is being measured now, so it is not complete.", "Wait until it ends, or stop it."
+            f"The run {folder.plan.run} is being measured now, so it is not complete.", "Wait until it ends."
         )
 
 

@@ -24,6 +24,7 @@ from kit.model.progress import Progress, Task
 from kit.storage.files import TEMPORARY_SUFFIX, disk_errors
 from kit.storage.packs import MANIFEST_FILE, limits_exceeded
 from kit.storage.run_folder import MACHINE_FILE, PLAN_FILE
+from kit.storage.run_names import require_out_folder
 from kit.storage.tar_members import DAMAGES, Member, Refused, TarHeader, inner_path, tar_members
 
 MAX_MANIFEST_BYTES = 32 << 20  # of MAX_FILES files with the longest names
@@ -38,9 +39,10 @@ OTHER_FOLDER = "Name another folder with --out."
 def unpack(archive: Path, out: Path, progress: Progress) -> Path:
     """Unpack a run into a new folder in `out`, which is named after the run. Return this folder.
 
-    Raise UsageError if the pack cannot be read, is damaged or refused, or if the folder exists. Raise DiskError if the
-    disk is full or the folder cannot be written. Then nothing is left.
+    Raise UsageError if the pack cannot be read, is damaged or refused, or if the folder exists or cannot be one. Raise
+    DiskError if the disk is full or the folder cannot be written. Then nothing is left.
     """
+    require_out_folder(out)
     try:
         with _opened(archive) as members, progress.task(f"Unpack {archive.name}", None, "B") as task:
             manifest = _read_manifest(archive, next(members, None))

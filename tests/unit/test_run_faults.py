@@ -20,7 +20,7 @@ from kit.analysis import run_analysis
 from kit.engines import registry
 from kit.environments.package_sources import Sources
 from kit.execution import workflow
-from kit.execution.workflow import FinishedRun
+from kit.execution.reporting import FinishedRun
 from kit.host import machine_lock
 from kit.host.background import in_background
 from kit.model.document import Document
