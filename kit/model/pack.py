@@ -10,7 +10,7 @@ from kit.model.document import Document, Items, Part
 from kit.model.plan import RunId
 
 # The files from which a report is made. Logs, weights, checkpoints and the report itself are no part of a pack.
-FILE_NAME = re.compile(r"(plan|machine|(records|probes|tuning)/[^/\\\x00-\x1f\x7f]{1,250})\.json")
+FILE_NAME = re.compile(r"(plan|machine|(records|probes|tuning)/[^/\\\x00-\x1f\x7f\ud800-\udfff]{1,250})\.json")
 NEEDED = ("plan.json", "machine.json")
 
 

@@ -105,7 +105,7 @@ def make_row(run: ListedRun) -> Row:
     )
     if not run.current:
         added = run.has_report and run.summary
-        remark = "Records were added since this report:" if added else "It has no report yet:"
+        remark = "Records were added since this report:" if added else "It has no summary yet:"
         row = replace(row, remark=remark, command=f"kit report {shlex.quote(name)}")
     return _with_summary(row, run.summary) if run.summary else row
 
