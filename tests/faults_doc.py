@@ -38,7 +38,7 @@ BOUNDARIES = {
     "run: prepare a launch, collect what it left": "run: kit.execution.launch",
     "run: the machine's lock": "run: kit.host.machine_lock",
     "run: describe the machine": "run: (kit.host|scenarios.linux)",
-    "run: write the report": "run: kit.report",
+    "run: write the report": "run: kit.(report|storage.run_list)",
     "run: find scenarios and the folder of --out": "run: (scenarios|kit)",
     "engine: describe": "engine: (describe|info|version)",
     "engine: remove leftovers": "engine: (sweep|list containers)",

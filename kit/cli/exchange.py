@@ -11,6 +11,7 @@ from kit.cli import options
 from kit.cli.console import print_remark, print_text, show_progress
 from kit.cli.values import choices
 from kit.model.errors import UsageError
+from kit.model.formatting import format_count
 
 app = typer.Typer()
 
@@ -65,7 +66,7 @@ def export(
         print_text(str(content).rstrip("\n"))
         return
     exports.write_export(out, content)
-    print_text(f"Table of {len(table.rows):,} {rows}: {out}")
+    print_text(f"Table with {format_count(len(table.rows), 'row')}: {out}")
 
 
 @app.command(epilog="Example: kit pack 20261120-110210-ab12")
