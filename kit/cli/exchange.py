@@ -74,9 +74,10 @@ def pack(
     name: options.RunName,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write. Default: RUN.tar.xz here.")] = None,
 ) -> None:
-    """Write one file with everything that is needed to write the report of a run elsewhere.
+    """Write all that the report of a run needs into one file.
 
-    The file has the plan, the machine and all records, with their hashes. It has no logs and no trained weights.
+    `kit unpack` unpacks it elsewhere. The file has the plan, the machine and all records, with their hashes. It has no
+    logs and no trained weights.
     """
     from kit.storage import packs
 
