@@ -86,9 +86,7 @@ LAUNCHES = (
     SYNTHETIC,
     Column("images_per_s", Kind.NUMBER, "training speed in the steady state", "images/s", "Training, images/s"),
     Column("epoch_s", Kind.NUMBER, "time of one training epoch of the published data set", "s", "Epoch, s"),
-    Column(
-        "inference_images_per_s", Kind.NUMBER, "inference at a large batch size", "images/s", "Inference, images/s"
-    ),
+    Column("inference_images_per_s", Kind.NUMBER, "inference at a large batch size", "images/s", "Inference, images/s"),
     Column("p50_ms", Kind.NUMBER, "median latency of a call with one image", "ms", "Latency, ms"),
     Column("p90_ms", Kind.NUMBER, "90th percentile of this latency", "ms"),
     Column("p99_ms", Kind.NUMBER, "99th percentile of this latency, missing for too few calls", "ms"),
@@ -106,9 +104,7 @@ CELLS = (
     Column("epoch_s", Kind.NUMBER, "time of one training epoch of the published data set", "s", "Epoch, s"),
     Column("epoch_projected", Kind.FLAG, "whether this time is computed from the speed, not measured"),
     Column("test_accuracy", Kind.NUMBER, "test accuracy after the last whole epoch, 0 to 1", title="Accuracy"),
-    Column(
-        "inference_images_per_s", Kind.NUMBER, "inference at a large batch size", "images/s", "Inference, images/s"
-    ),
+    Column("inference_images_per_s", Kind.NUMBER, "inference at a large batch size", "images/s", "Inference, images/s"),
     Column("inference_images_per_s_low", Kind.NUMBER, "low end of its 95 % interval", "images/s"),
     Column("inference_images_per_s_high", Kind.NUMBER, "high end of its 95 % interval", "images/s"),
     Column("inference_batch", Kind.WHOLE, "this batch size", "images"),

@@ -22,7 +22,8 @@ Rows = choices("kind of row", "cells", "launches")
 @app.command(epilog="Example: kit index reports")
 def index(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Folder that contains runs.  [default: reports]", show_default=False)
+        Path,
+        typer.Argument(metavar="FOLDER", help="Folder that contains runs.  [default: reports]", show_default=False),
     ] = options.DEFAULT_OUT,
 ) -> None:
     """Write a page that lists all runs in a folder.

@@ -18,7 +18,7 @@ from kit.execution.outlook import describe_launches, describe_place
 from kit.execution.reporting import FinishedRun, report, update_index
 from kit.host import machine, machine_lock
 from kit.model.environment import Environment, EnvironmentKey
-from kit.model.errors import DataError, EngineError, KitError, UsageError
+from kit.model.errors import DataError, EngineError, KitError
 from kit.model.formatting import format_about, format_bytes, format_count, format_disk
 from kit.model.machine import Machine
 from kit.model.plan import Plan, PlannedLaunch

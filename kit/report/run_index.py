@@ -94,7 +94,9 @@ def make_row(run: ListedRun) -> Row:
     name = run.path.name
     report = f"{quote(os.fsencode(name))}/{REPORT_FILE}" if run.has_report else ""
     if run.machine is None:
-        return Row(name, "Unknown machine", report, headline="The run cannot be read", remark=shortened(run.error), broken=True)
+        return Row(
+            name, "Unknown machine", report, headline="The run cannot be read", remark=shortened(run.error), broken=True
+        )
     row = Row(
         name,
         _short(text.machine_title(run.machine)),

@@ -76,9 +76,7 @@ def _listed(path: Path) -> ListedRun:
         message = error.message.replace(f"{path}{os.sep}", "").replace(str(path), path.name)
         return ListedRun(path, message, has_report=has_report)
     plan = folder.plan
-    return ListedRun(
-        path, "", plan.created_at, plan.profile, folder.machine, records, _read_summary(path), has_report
-    )
+    return ListedRun(path, "", plan.created_at, plan.profile, folder.machine, records, _read_summary(path), has_report)
 
 
 def _read_summary(run: Path) -> RunSummary | None:

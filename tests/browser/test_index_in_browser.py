@@ -134,7 +134,9 @@ def test_without_its_script_the_index_is_complete_and_has_no_dead_control(show: 
     assert tab.page.locator("button, input").count() == 0
 
 
-@pytest.mark.parametrize(("color_scheme", "width"), [("light", PHONE), ("light", DESK), ("dark", PHONE), ("dark", DESK)])
+@pytest.mark.parametrize(
+    ("color_scheme", "width"), [("light", PHONE), ("light", DESK), ("dark", PHONE), ("dark", DESK)]
+)
 def test_axe_finds_no_serious_violation(show: Open, index: Path, color_scheme: str, width: int) -> None:
     options = {"viewport": {"width": width, "height": 900}, "color_scheme": color_scheme, "bypass_csp": True}
     assert show(index, **options).violations() == []

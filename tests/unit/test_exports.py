@@ -155,7 +155,11 @@ def save(records, path: Path) -> None:
 
 def test_export_prints_a_table_or_writes_a_new_file(kit: Kit, tmp_path: Path) -> None:
     save([examples.record(), examples.record(examples.request(launch=2))], tmp_path / "reports" / "r1")
-    for form, words in (("csv", '"run","machine"'), ("json", '[\n {\n  "run": "r1"'), ("markdown", "### <code>Example")):
+    for form, words in (
+        ("csv", '"run","machine"'),
+        ("json", '[\n {\n  "run": "r1"'),
+        ("markdown", "### <code>Example"),
+    ):
         printed = kit("export", "r1", "--to", form)
         assert (printed.code, printed.err) == (0, "")
         assert printed.out.startswith(words)
@@ -184,9 +188,7 @@ def test_bad_options_of_export_are_named(kit: Kit, tmp_path: Path, options: str)
     assert all(words in called.err for words in BAD[options]), called.err
 
 
-def test_parquet_without_pyarrow_names_the_package(
-    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parquet_without_pyarrow_names_the_package(kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save([examples.record()], tmp_path / "reports" / "r1")
     monkeypatch.setattr(exports, "find_spec", lambda name: None)
     called = kit("export", "r1", "--to", "parquet", "--out", "x.parquet")

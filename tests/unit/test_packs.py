@@ -205,10 +205,10 @@ class Entry:
 
 
 def manifest_of(entries: list[Entry], **changes: object) -> Entry:
-    files = [
-        {"name": e.name, "size": len(e.content), "sha256": hashlib.sha256(e.content).hexdigest()} for e in entries
-    ]
-    return Entry("manifest.json", json.dumps({"schema": 1, "run": RUN, "kit": "0.1.0", "files": files} | changes).encode())
+    files = [{"name": e.name, "size": len(e.content), "sha256": hashlib.sha256(e.content).hexdigest()} for e in entries]
+    return Entry(
+        "manifest.json", json.dumps({"schema": 1, "run": RUN, "kit": "0.1.0", "files": files} | changes).encode()
+    )
 
 
 def archive_of(entries: list[Entry], pad: int = 0) -> bytes:
@@ -271,11 +271,20 @@ HOSTILE: Mapping[str, tuple[bytes, str]] = {
         archive_of([manifest_of([*HONEST, Entry("records/a/b.json")])]),
         "'records/a/b.json' is not the name of a file of a run",
     ),
-    "a manifest with a file twice": (archive_of([manifest_of([*HONEST, RECORD, RECORD])]), "names records/a.json twice"),
+    "a manifest with a file twice": (
+        archive_of([manifest_of([*HONEST, RECORD, RECORD])]),
+        "names records/a.json twice",
+    ),
     "a manifest without a plan": (archive_of([manifest_of(HONEST[:1]), *HONEST[:1]]), "does not name plan.json"),
     "a huge file": (archive_of([manifest_of(HONEST, **listed(HUGE))]), "records/a.json has more than 64 MiB"),
     "too many bytes": (
-        archive_of([manifest_of(HONEST, **listed(*(HUGE | {"name": f"records/{n}.json", "size": 60 << 20} for n in range(80))))]),
+        archive_of(
+            [
+                manifest_of(
+                    HONEST, **listed(*(HUGE | {"name": f"records/{n}.json", "size": 60 << 20} for n in range(80)))
+                )
+            ]
+        ),
         "its files have more than 4 GiB",
     ),
     "a file that is not listed": (hostile(RECORD), "its manifest lacks 'r1/records/a.json'"),
@@ -361,10 +370,11 @@ def unpacked(content: bytes, folder: Path) -> dict[str, bytes] | None:
     try:
         return contents(unpack(folder / "x.tar.xz", folder / "out", QUIET))
     except UsageError as error:
-        assert "x.tar.xz" in error.message
-        assert error.remedy
-        assert [path.name for path in folder.iterdir()] == ["x.tar.xz"]
-        return None
+        refused = error
+    assert "x.tar.xz" in refused.message
+    assert refused.remedy
+    assert [path.name for path in folder.iterdir()] == ["x.tar.xz"]
+    return None
 
 
 def flip(content: bytes, place: int, value: int) -> bytes:

@@ -91,7 +91,9 @@ def test_the_index_shows_each_run_with_links_the_newest_first(tmp_path: Path) ->
     assert first[4] == "First look"
     assert second[0] == "Example CPU, 1 core, no GPU old"
     assert second[1] == "1 January 2026"
-    assert {"new/index.html", "new/index.html#training", "new/index.html#gpu", "new/index.html#warnings"} <= {*page.links}
+    assert {"new/index.html", "new/index.html#training", "new/index.html#gpu", "new/index.html#warnings"} <= {
+        *page.links
+    }
     for link in page.links[1:]:
         file, _, anchor = link.partition("#")
         assert not anchor or f'id="{anchor}"' in (tmp_path / file).read_text(), link
@@ -153,7 +155,7 @@ def test_a_summary_of_a_stranger_stays_within_its_limits(tmp_path: Path) -> None
     report(make_run(tmp_path, "run"))
     file = tmp_path / "run" / "summary.json"
     summary = json.loads(file.read_text())
-    evil = summary | {"headline": HOSTILE[:-1], "sections": [{"anchor": "x\" onclick=\"1", "title": HOSTILE[:-1]}]}
+    evil = summary | {"headline": HOSTILE[:-1], "sections": [{"anchor": 'x" onclick="1', "title": HOSTILE[:-1]}]}
     file.write_text(json.dumps(evil))
     html = write_index(tmp_path).read_text()
     assert 'href="run/index.html#x%22%20onclick%3D%221"' in html
