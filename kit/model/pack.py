@@ -10,7 +10,9 @@ from kit.model.document import Document, Items, Part
 from kit.model.plan import RunId
 
 # The files from which a report is made. Logs, weights, checkpoints and the report itself are no part of a pack.
-FILE_NAME = re.compile(r"(plan|machine|(records|probes|tuning)/[^/\\\x00-\x1f\x7f\ud800-\udfff]{1,250})\.json")
+FILE_NAME = re.compile(
+    r"(plan|machine|(records|probes|tuning)/[^/\\\x00-\x1f\x7f\ud800-\udfff]{1,250})\.json|pictures/[0-9a-f]{64}\.jpg"
+)
 NEEDED = ("plan.json", "machine.json")
 
 

@@ -67,8 +67,10 @@ def to_markdown(table: TidyTable, run: Run) -> str:
     head = [
         f"### {_escape(text.machine_title(run.machine))}",
         "",
-        f"Run {_escape(plan.run)}, {_escape(plan.profile)} profile, {_escape(text.day(plan.created_at))}, "
-        f"kit {_escape(run.machine.kit)}.",
+        (
+            f"Run {_escape(plan.run)}, {_escape(plan.profile)} profile, {_escape(text.day(plan.created_at))}, "
+            f"kit {_escape(run.machine.kit)}."
+        ),
         "",
         f"| {' | '.join(column.title for column in columns)} |",
         f"|{'|'.join('---' if column.kind in {Kind.TEXT, Kind.FLAG} else '---:' for column in columns)}|",
@@ -106,7 +108,7 @@ def _cell(column: Column, value: Value) -> str:
 
 
 def _escape(value: str) -> str:
-    """Return a text as code in which nothing has a meaning. Sites that show Markdown make no links or mentions there."""
+    """Return a text as code, in which nothing has a meaning. Sites that show Markdown make no links there."""
     if not value:
         return ""
     line = " ".join(printable(shortened(value, MAX_CELL)).split())

@@ -36,8 +36,8 @@ class Row:
 
     name: of its folder. machine: as in the title of its report. report: address of its report, or "". created_at: ISO
     8601, which sorts the rows. headline: what the run found, or why it cannot be read. remark: what the reader should
-    know about this row, with `command`, or "". warnings: their number, or "". problems: what failed, or "". sections: of
-    its report.
+    know about this row, with `command`, or "". warnings: their number, or "". problems: what failed, or "". sections:
+    of its report.
     """
 
     name: str

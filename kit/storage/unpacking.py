@@ -33,6 +33,7 @@ CHUNK_BYTES = 1 << 20
 XZ_MAGIC = b"\xfd7zXZ\0"
 COPY_AGAIN = "Copy the pack again from where it was made."
 MADE_BY_KIT = "Use a pack as `kit pack` wrote it."
+NAME_A_PACK = "Name a file of `kit pack`."
 OTHER_FOLDER = "Name another folder with --out."
 
 
@@ -97,11 +98,12 @@ class _XzReader:
 def _opened(archive: Path) -> Iterator[Iterator[Member]]:
     """Open a pack. Give its members, then check that nothing follows. Raise UsageError if it cannot be opened."""
     try:
-        if not stat.S_ISREG(archive.stat().st_mode):  # a pipe might never end
-            raise OSError(errno.EINVAL, "not a plain file")
-        file = open(archive, "rb")  # noqa: SIM115 - closed below
+        plain = stat.S_ISREG(archive.stat().st_mode)  # a pipe might never end
+        file = archive.open("rb") if plain else None  # noqa: SIM115 - closed below
     except OSError as error:
-        raise UsageError(f"{archive} cannot be read: {error.strerror}.", "Name a file of `kit pack`.") from error
+        raise UsageError(f"{archive} cannot be read: {error.strerror}.", NAME_A_PACK) from error
+    if file is None:
+        raise UsageError(f"{archive} cannot be read: not a plain file.", NAME_A_PACK)
     with file:
         reader: Any = _XzReader(file)  # tarfile needs only its `read`
         yield _until_the_end(reader)
