@@ -99,7 +99,7 @@ def _opened(archive: Path) -> Iterator[Iterator[Member]]:
     """Open a pack. Give its members, then check that nothing follows. Raise UsageError if it cannot be opened."""
     try:
         plain = stat.S_ISREG(archive.stat().st_mode)  # a pipe might never end
-        file = archive.open("rb") if plain else None  # noqa: SIM115 - closed below
+        file = archive.open("rb") if plain else None
     except OSError as error:
         raise UsageError(f"{archive} cannot be read: {error.strerror}.", NAME_A_PACK) from error
     if file is None:
@@ -110,7 +110,8 @@ def _opened(archive: Path) -> Iterator[Iterator[Member]]:
 
 
 def _until_the_end(reader: Any) -> Iterator[Member]:
-    yield from tar_members(tarfile.open(fileobj=reader, mode="r|", tarinfo=TarHeader))
+    with tarfile.open(fileobj=reader, mode="r|", tarinfo=TarHeader) as opened:
+        yield from tar_members(opened)
     reader.require_end()
 
 
