@@ -110,8 +110,9 @@ lock: setup ## update all locks and lists of device code (several GB)
 	$(BIN)/python -m kit.environments.locks
 	$(BIN)/python -m kit.environments.device_code
 
-docs: setup ## generate docs/records.md from the types
+docs: setup ## generate docs/records.md and docs/exports.md
 	$(BIN)/python -m tests.records_doc
+	$(BIN)/python -m tests.exports_doc
 
 docs-faults: setup ## generate docs/faults.md from the tests with faults
 	$(BIN)/python -m tests.faults_doc

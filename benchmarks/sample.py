@@ -25,7 +25,7 @@ from pathlib import Path
 from PIL import Image
 
 from benchmarks.pairs import exit_code, print_line
-from kit.execution import workflow
+from kit.execution import reporting
 from kit.model.errors import KitError
 from kit.storage.run_folder import MACHINE_FILE, PICTURES, PLAN_FILE, RECORDS, RunFolder
 
@@ -54,7 +54,7 @@ def main() -> None:
     source = args.run or measure()
     RunFolder.open(source).read()  # all records must be usable
     copy(source, SAMPLE)
-    report = workflow.report(RunFolder.open(SAMPLE)).report
+    report = reporting.report(RunFolder.open(SAMPLE)).report
     size = sum(file.stat().st_size for file in SAMPLE.rglob("*") if file.is_file())
     if size > MAX_BYTES:
         raise KitError(f"{SAMPLE} has {size:,} bytes, more than {MAX_BYTES:,}.", "Measure fewer rounds.")

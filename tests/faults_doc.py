@@ -19,7 +19,13 @@ PAGE = ROOT / "docs" / "faults.md"
 DISK = {"disk full", "I/O error", "no permission"}
 STOPS = {"interrupt", "kill"}
 # Functions that others use to read or write their files. A fault in them counts for their caller.
-HELPERS = ("kit.storage.files.", "kit.storage.safe_read.", "kit.storage.bounded_cache.", "scenarios.contract.codec.")
+HELPERS = (
+    "kit.storage.files.",
+    "kit.storage.safe_read.",
+    "kit.storage.tar_members.",
+    "kit.storage.bounded_cache.",
+    "scenarios.contract.codec.",
+)
 # The name of a boundary, and the beginning of what is there: the context, then the function that met the fault.
 BOUNDARIES = {
     "run: create its folder": "run: kit.storage.run_folder.create",
@@ -32,7 +38,7 @@ BOUNDARIES = {
     "run: prepare a launch, collect what it left": "run: kit.execution.launch",
     "run: the machine's lock": "run: kit.host.machine_lock",
     "run: describe the machine": "run: (kit.host|scenarios.linux)",
-    "run: write the report": "run: kit.report",
+    "run: write the report": "run: kit.(report|storage.run_list)",
     "run: find scenarios and the folder of --out": "run: (scenarios|kit)",
     "engine: describe": "engine: (describe|info|version)",
     "engine: remove leftovers": "engine: (sweep|list containers)",

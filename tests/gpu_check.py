@@ -111,7 +111,7 @@ def judge_records(folder: Path) -> tuple[str, str]:
     The outcome is `skip` if all were skipped, for example because the GPU lacks the precisions. An incomplete run and
     one without its report fail.
     """
-    runs = [RunFolder.open(run) for run in folder.glob("*")]
+    runs = [RunFolder.open(run) for run in folder.glob("*/")]
     records = [record for run in runs for record in run.records()]
     statuses = Counter(str(record.status) for record in records)
     reasons = dict.fromkeys(f"{record.key}: {record.reason.message}" for record in records if record.reason)

@@ -13,9 +13,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from kit.model.machine import Machine
+from kit.model.pack import Manifest
 from kit.model.plan import Pins, Plan
 from kit.model.record import Record
-from kit.model.run import Run
+from kit.model.run_summary import RunSummary
 from scenarios.contract.augmented import MAX_PICTURE_BYTES
 from scenarios.contract.ranges import Range
 from scenarios.contract.reasons import Code
@@ -31,6 +32,8 @@ FILES = {
     "request.json": Request,
     "result.json": Result,
     "settings.json": Pins,
+    "summary.json": RunSummary,
+    "manifest.json": Manifest,
 }
 HEAD = """# File formats
 
@@ -40,7 +43,10 @@ A run is a folder. `plan.json` and `machine.json` are written before the first l
 `records/` (cells), `probes/` (the machine's ceilings) or `tuning/` (searches for settings). `request.json` and
 `result.json` are exchanged with the worker and become parts of the record. All these files are JSON with a `schema`
 number. kit refuses unknown names, wrong types and numbers out of range. Times are in seconds unless the name ends in
-`_ms`. The progress of the run is in `run.log`. Each line of this text begins with its time in UTC.
+`_ms`. The progress of the run is in `run.log`. Each line of this text begins with its time in UTC. `index.html` is the
+report, and `summary.json` what the index of runs says about it. `manifest.json` is the first file of a pack.
+
+[exports.md](exports.md) describes the tables that `kit export` makes of a run.
 """
 
 WEIGHTS = f"""## Files of weights
@@ -75,7 +81,7 @@ def make_page() -> str:
         section, nested = describe(kind)
         sections.append(section)
         pending = nested + pending
-    return "\n".join([*sections, WEIGHTS, codes(), frame()])
+    return "\n".join([*sections, WEIGHTS, codes()])
 
 
 def describe(kind: type) -> tuple[str, list[type]]:
@@ -132,11 +138,6 @@ def codes() -> str:
     rows = [f"| `{code}` | `{code.status}` | {code.exit_code} | {code.remedy} |" for code in Code]
     head = ["## Reason codes", "", "| Code | Status | Exit code | Default remedy |", "|---|---|---|---|"]
     return "\n".join([*head, *rows, ""])
-
-
-def frame() -> str:
-    """Return the section about the table of a run."""
-    return "\n".join(["## Table of launches (`kit.model.run.Run.frame`)", "", inspect.getdoc(Run.frame) or "", ""])
 
 
 if __name__ == "__main__":

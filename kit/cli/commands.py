@@ -8,6 +8,7 @@ from kit import __version__
 from kit.cli.compare import app as compare_app
 from kit.cli.console import print_text
 from kit.cli.data import app as data_app
+from kit.cli.exchange import app as exchange_app
 from kit.cli.groups import GroupedCommand
 from kit.cli.host import app as host_app
 from kit.cli.measure import app as measure_app
@@ -51,6 +52,7 @@ PARTS = (
     (study_app, "study"),
     (measure_app, None),
     (compare_app, None),
+    (exchange_app, None),
     (predict_app, None),
     (weights_app, "weights"),
     (upkeep_app, None),

@@ -6,16 +6,20 @@ Output is rich on a terminal and plain elsewhere. Progress goes to stderr, so st
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from kit.model.formatting import printable
 from kit.model.progress import PlainProgress, Progress, Silent
+
+DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")  # variables, one of which is set where a browser can start
 
 
 def show_progress(*, quiet: bool = False) -> AbstractContextManager[Progress]:
@@ -65,6 +69,11 @@ def print_notes(lines: Iterable[str]) -> None:
     print_text(wrap("\n".join(lines), sys.stdout))
 
 
+def print_remark(text: str) -> None:
+    """Print a remark on stderr, where it is no part of the results. On a terminal, wrap it between words."""
+    _write_line(sys.stderr, wrap(printable(text), sys.stderr))
+
+
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> None:
     """Print a table on stdout, with notes below it.
 
@@ -93,6 +102,19 @@ def show(
         print_json(value)
     else:
         print_table(columns, rows, notes)
+
+
+def open_page(path: Path) -> None:
+    """Open a page in the browser of the user. If this is not possible, say on stderr where the page is.
+
+    Without a display, a browser of the terminal could start, and would keep the command from ending. So a browser is
+    only started on a display, or if the variable BROWSER names one.
+    """
+    import webbrowser
+
+    if any(os.environ.get(name) for name in DISPLAYS) and webbrowser.open(path.resolve().as_uri()):
+        return
+    _write_line(sys.stderr, printable(f"No browser can be started here. The page is {path}"))
 
 
 def plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -9,17 +9,30 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kit.cli import options
-from kit.cli.console import print_json, print_notes, print_table, print_text, show, show_progress, terminal_width
+from kit.cli.console import (
+    open_page,
+    print_json,
+    print_notes,
+    print_remark,
+    print_table,
+    print_text,
+    show,
+    show_progress,
+    terminal_width,
+)
 from kit.cli.groups import OUTPUT, with_groups
 from kit.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from kit.execution.workflow import FinishedRun
+    from kit.execution.reporting import FinishedRun
 
 app = typer.Typer()
 
 # Options that --resume allows. The plan of the run fixes all others.
-WITH_RESUME = {"resume", "retry_failed", "env", "out", "as_json", "base_image", "index_url", "find_links", "ca_bundle"}
+WITH_RESUME = {
+    *("resume", "retry_failed", "env", "out", "open_report", "as_json"),
+    *("base_image", "index_url", "find_links", "ca_bundle"),
+}
 
 
 @app.command(epilog="Example: kit plan --scenario mnist-cnn --framework torch --device cpu")
@@ -73,6 +86,7 @@ def run(
     retry_failed: Annotated[
         bool, options.option(OUTPUT, None, "With --resume: retry failed launches, too.", flag="--retry-failed")
     ] = False,
+    open_report: options.Open = False,
     as_json: options.Json = False,
 ) -> None:
     """Measure everything or a selection, and write the report."""
@@ -99,6 +113,8 @@ def run(
             prepared = workflow.prepare(measuring.selection(), measuring.options(), sources, measuring.earlier(out))
             outcome = workflow.start(prepared, out, progress)
     _show(outcome, as_json=as_json, seconds=time.monotonic() - began)
+    if open_report:
+        open_page(outcome.report)
     raise typer.Exit(outcome.exit_code)
 
 
@@ -108,13 +124,21 @@ def report(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File for the report. Default: index.html in the run's folder.")
     ] = None,
+    open_report: options.Open = False,
     as_json: options.Json = False,
 ) -> None:
-    """Show the results of a run, and write its report again."""
-    from kit.execution import workflow
+    """Show the results of a run, and write its report again.
 
-    outcome = workflow.report(options.open_run(name), out)
+    Without --out, this also updates the index of runs, index.html in the folder that contains the run.
+    """
+    from kit.execution import reporting
+
+    outcome = reporting.report(options.open_run(name), out)
     _show(outcome, as_json=as_json)
+    if out is None and (note := reporting.update_index(outcome.folder)):
+        print_remark(note)
+    if open_report:
+        open_page(outcome.report)
     if outcome.analysis.run.unusable:
         raise typer.Exit(outcome.exit_code)
 

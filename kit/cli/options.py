@@ -50,6 +50,7 @@ Env = Annotated[str, option(MACHINE, "PYTHON", "Local engine: interpreter with t
 Rounds = Annotated[int | None, option(DURATION, "N", "Launches per cell. Default: those of the profile.", parse_whole)]
 Out = Annotated[Path, option(OUTPUT, "FOLDER", "Folder for runs.", parse_folder)]
 Json = Annotated[bool, option(OUTPUT, None, "Print JSON and no progress.", flag="--json")]
+Open = Annotated[bool, option(OUTPUT, None, "Open the report in the browser.", flag="--open")]
 RunName = Annotated[str, Argument(metavar="RUN", help="Folder of the run, or its id below reports/.")]
 
 

@@ -27,7 +27,7 @@ from scenarios.contract.reasons import Status
 if TYPE_CHECKING:
     from kit.analysis.run_analysis import RunAnalysis
     from kit.analysis.warnings import RunWarning
-    from kit.execution.workflow import FinishedRun
+    from kit.execution.reporting import FinishedRun
     from kit.model.record import Record
 
 WIDTH = 80  # notes are not wider, even on a wider terminal

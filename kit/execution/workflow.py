@@ -1,4 +1,4 @@
-"""Prepare, start and resume runs, write their reports, and build environments."""
+"""Prepare, start and resume runs, and build environments."""
 
 import shutil
 from collections import defaultdict
@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
 
-from kit.analysis.run_analysis import RunAnalysis, analyze_run
 from kit.datasets import service
 from kit.engines import registry
 from kit.engines.base import Engine
@@ -17,9 +15,10 @@ from kit.environments.package_sources import Sources
 from kit.execution import campaign, paired_runs, phases, resolve, resume
 from kit.execution.launch import now
 from kit.execution.outlook import describe_launches, describe_place
+from kit.execution.reporting import FinishedRun, report, update_index
 from kit.host import machine, machine_lock
 from kit.model.environment import Environment, EnvironmentKey
-from kit.model.errors import DataError, EngineError, KitError, UsageError
+from kit.model.errors import DataError, EngineError, KitError
 from kit.model.formatting import format_about, format_bytes, format_count, format_disk
 from kit.model.machine import Machine
 from kit.model.plan import Plan, PlannedLaunch
@@ -30,9 +29,8 @@ from kit.planning.estimates import DOWNLOAD_BYTES_PER_S, Estimate, estimate
 from kit.planning.plan import Options, make_plan, plan_cells
 from kit.planning.profiles import find_profile
 from kit.planning.selection import Selection, narrow_cells, pick
-from kit.storage.files import disk_errors
-from kit.storage.run_folder import UNWRITABLE, RunFolder
-from kit.storage.run_names import new_run_id
+from kit.storage.run_folder import RunFolder
+from kit.storage.run_names import new_run_id, require_out_folder
 from scenarios.catalog import Scenarios
 from scenarios.contract.cell import Cell
 
@@ -89,18 +87,6 @@ class PreparedRun:
             *self.downloads.lines,
             f"Total: {format_about(self.seconds)} and {format_disk(self.disk_bytes)}",
         ]
-
-
-@dataclass(frozen=True)
-class FinishedRun:
-    """A run after it ended. exit_code: see `campaign.exit_code`. base: the run that was measured in the same rounds, if
-    there is one. Then the exit code is that of both."""
-
-    folder: Path
-    report: Path
-    analysis: RunAnalysis
-    exit_code: int
-    base: Self | None = None
 
 
 def prepare(selection: Selection, options: Options, sources: Sources, against: RunFolder | None = None) -> PreparedRun:
@@ -204,7 +190,7 @@ def start(prepared: PreparedRun, out: Path, progress: Progress) -> FinishedRun:
 
     Raise UsageError if `out` cannot be a folder, and whatever campaign.run_campaign and campaign.resumable raise.
     """
-    _require_folder(out)
+    require_out_folder(out)
     machine.require_supported()
     here = machine.describe(prepared.engine.describe(), prepared.plan.identify)
     campaign.require_startable(prepared.plan, here, prepared.refusals)
@@ -215,7 +201,7 @@ def start(prepared: PreparedRun, out: Path, progress: Progress) -> FinishedRun:
         if prepared.plan.environment:
             resume.remember_interpreter(prepared.plan, prepared.plan.environment, logged)
         campaign.run_campaign(folder, prepared.engine, here, service.resolve, logged, base=base)
-        return _finished(folder, base)
+        return _finished(folder, base, logged)
 
 
 def _create(prepared: PreparedRun, out: Path, here: Machine) -> tuple[RunFolder, RunFolder | None]:
@@ -230,28 +216,14 @@ def _create(prepared: PreparedRun, out: Path, here: Machine) -> tuple[RunFolder,
         raise
 
 
-def _finished(folder: RunFolder, base: RunFolder | None) -> FinishedRun:
-    """Write the reports of a run and of its base."""
-    finished = report(folder)
-    if base is None:
+def _finished(folder: RunFolder, base: RunFolder | None, progress: Progress) -> FinishedRun:
+    """Write the reports of a run and of its base, and the index of their folder."""
+    finished, other = report(folder), report(base) if base else None
+    if note := update_index(folder.path):
+        progress.line(note)
+    if other is None:
         return finished
-    other = report(base)
     return replace(finished, base=other, exit_code=campaign.exit_code_of_both(finished.exit_code, other.exit_code))
-
-
-def _require_folder(out: Path) -> None:
-    """Raise UsageError if a part of the path is a file, or if Docker could not be given the path."""
-    try:
-        str(out.absolute()).encode()
-    except UnicodeEncodeError as error:
-        raise UsageError(f"{out} is not UTF-8.", "Name another folder with --out.") from error
-    with disk_errors(out, UNWRITABLE):
-        for place in (out, *out.parents):
-            if place.exists() and not place.is_dir():
-                raise UsageError(
-                    f"{place} is a file, so {out} cannot be a folder.",
-                    "Name a folder with --out. It is created if it does not exist.",
-                )
 
 
 def resume_run(
@@ -280,7 +252,7 @@ def resume_run(
         for each in folders:
             resume.require_possible(each, here)
         campaign.run_campaign(folder, engine, here, service.resolve, logged, base=base, retry_failed=retry_failed)
-        return _finished(folder, base)
+        return _finished(folder, base, logged)
 
 
 @contextmanager
@@ -297,24 +269,6 @@ def _logged(folder: RunFolder, progress: Progress) -> Iterator[Progress]:
         log.line(str(error))
         raise
     log.line(f"Report: {folder.index}")
-
-
-def report(folder: RunFolder, target: Path | None = None) -> FinishedRun:
-    """Write the report of what a run has measured so far to `target`, or into the folder of the run.
-
-    The report lists files that cannot be used. They are an error of use, so they determine the exit code.
-    """
-    from kit.report.render import write_report  # takes seconds to import, which `kit plan` does not need
-
-    analysis = analyze_run(folder.read_usable(), catalog.scenarios(), catalog.frameworks())
-    return FinishedRun(
-        folder=folder.path,
-        report=write_report(target or folder.index, analysis),
-        analysis=analysis,
-        exit_code=UsageError.exit_code
-        if analysis.run.unusable
-        else campaign.exit_code(folder.plan, analysis.run.records),
-    )
 
 
 def _downloads(plan: Plan, scenarios: Scenarios) -> Downloads:

@@ -1,11 +1,10 @@
-"""Define a run as it was read from its folder, and its launches as one table."""
+"""Define a run as it was read from its folder, and the numbers that each of its launches measured."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from kit.model.machine import Machine
 from kit.model.plan import Plan, PlannedLaunch
@@ -13,12 +12,8 @@ from kit.model.record import Record
 from scenarios.contract.cell import Cell
 from scenarios.contract.result import MIN_P99_SAMPLES
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 CELL_COLUMNS = [each.name for each in fields(Cell)]
 MEASURED_COLUMNS = ["images_per_s", "epoch_s", "inference_images_per_s", "p50_ms", "p90_ms", "p99_ms", "cpu_cores"]
-COLUMNS = ["key", *CELL_COLUMNS, "launch", "status", "synthetic", *MEASURED_COLUMNS]
 
 
 @dataclass(frozen=True)
@@ -67,35 +62,12 @@ class Run:
             found.setdefault(record.key, []).append(record)
         return found
 
-    def frame(self) -> pd.DataFrame:
-        """Return a tidy table with one row per record of a cell.
-
-        | Column | Content |
-        |---|---|
-        | key | key of the cell |
-        | scenario, variant, framework, device, devices, lane, precision, batch | fields of the cell |
-        | launch | number of the launch, from 1 |
-        | status | how the launch ended, see `scenarios.contract.reasons.Status` |
-        | synthetic | whether the launch used synthetic data |
-        | images_per_s | training speed, images/s; this and the following columns are NaN unless the launch is `ok` |
-        | epoch_s | time of one training epoch, s |
-        | inference_images_per_s | inference speed at a large batch size, images/s |
-        | p50_ms, p90_ms, p99_ms | percentiles of the latency at batch size 1, ms; p99_ms is NaN for too few calls |
-        | cpu_cores | mean number of busy CPU cores while training |
-        """
-        import pandas as pd  # takes half a second, which `kit --help` and `kit plan` do not need
-
-        rows: list[dict[str, object]] = []
-        for record in self.records:
-            row = {"key": record.key, **dict(zip(CELL_COLUMNS, astuple(record.cell), strict=True))}
-            row |= {"launch": record.launch, "status": str(record.status), "synthetic": record.synthetic}
-            row |= measured(record)
-            rows.append(row)
-        return pd.DataFrame(rows, columns=COLUMNS)
-
 
 def measured(record: Record) -> dict[str, float]:
-    """Return the measured columns of a record that have a value, none unless the launch is `ok`. See `Run.frame`."""
+    """Return the measured columns of a record that have a value, none unless the launch is `ok`.
+
+    `LAUNCHES` in `kit.analysis.tidy` says what they are.
+    """
     result = record.result
     if not (record.ok and result and result.training and result.inference and result.telemetry):
         return {}

@@ -1,6 +1,7 @@
 """Render a report as one HTML file: no script, no external resource, every text escaped."""
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 import jinja2
@@ -17,13 +18,12 @@ from kit.storage.files import disk_errors, write_atomic
 
 DOCTYPE = b"<!doctype html>"  # the start of every report
 MARKS = (b'<meta name="generator" content="kit">', b": kit report</title>")  # the second one in older reports
-POLICY = "style-src 'unsafe-inline'"  # the content security policy of the head; only a page with a picture allows any
 HEAD_BYTES = 4096  # contains one of the marks
 TEMPLATES = Path(__file__).with_name("templates")
 
 
-def write_report(target: Path, analysis: RunAnalysis) -> Path:
-    """Write the report of a run to `target`, atomically, and return it.
+def write_report(target: Path, analysis: RunAnalysis) -> View:
+    """Write the report of a run to `target`, atomically, and return its content.
 
     Raise UsageError if `target` exists and is not a report. Raise DiskError if it cannot be written.
     """
@@ -33,27 +33,30 @@ def write_report(target: Path, analysis: RunAnalysis) -> Path:
     known, faults = studies.load_valid()
     # A report names no folder of this machine.
     texts = {name: fault.message.replace(f"{assets.ROOT}{os.sep}", "") for name, fault in faults.items()}
-    html = render(make_view(analysis, titles, known, texts))
+    view = make_view(analysis, titles, known, texts)
+    html = render(view)
     with disk_errors(target, "Choose another file with `kit report --out`."):
         write_atomic(target, html.encode(errors="replace"))  # records may contain lone surrogates
-    return target
+    return view
 
 
-def is_free_or_report(target: Path) -> bool:
-    """Return whether writing to `target` destroys nothing but a report."""
+def is_free_or_report(target: Path, marks: Collection[bytes] = MARKS) -> bool:
+    """Return whether writing to `target` destroys nothing but a page of kit.
+
+    marks: the head of the page has one of them.
+    """
     if not os.path.lexists(target):
         return True
     if not target.is_file():
         return False
     with open(target, "rb") as file:
         head = file.read(HEAD_BYTES)
-    return not head or (head.startswith(DOCTYPE) and any(mark in head for mark in MARKS))
+    return not head or (head.startswith(DOCTYPE) and any(mark in head for mark in marks))
 
 
 def render(view: View) -> str:
     """Return the HTML text of a report. Raise DiskError if a template cannot be read."""
-    page = render_page("report.html", marks=view.marks, view=view)
-    return page.replace(POLICY, f"{POLICY}; img-src data:", 1) if view.pictured else page
+    return render_page("report.html", marks=view.marks, view=view)
 
 
 def render_page(template: str, **values: object) -> str:

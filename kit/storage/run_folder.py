@@ -1,6 +1,7 @@
 """Read and write the folder of a run. Files are written atomically and never overwritten.
 
-<run>/plan.json, machine.json, index.html
+<run>/plan.json, machine.json
+<run>/index.html, summary.json                     the report, and what the list of runs says about it
 <run>/run.log                                      the progress of the run: lines with their times in UTC, appended
 <run>/records/<key with __ for />__<launch>.json   one file per launch of a cell
 <run>/probes/, tuning/                             the same for probes of the ceilings and searches for settings
@@ -25,7 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self, TypeVar, cast
 
-from kit.host import program
+from kit.host import machine_lock, program
 from kit.host.privacy import redact
 from kit.model.document import Document
 from kit.model.errors import DiskError, UsageError
@@ -43,7 +44,7 @@ from scenarios.contract.request import Purpose, Request
 
 T = TypeVar("T", bound=Document)
 
-PLAN_FILE, MACHINE_FILE, RUN_LOG = "plan.json", "machine.json", "run.log"
+PLAN_FILE, MACHINE_FILE, REPORT_FILE, RUN_LOG = "plan.json", "machine.json", "index.html", "run.log"
 RECORDS: dict[Purpose, str] = {"measure": "records", "probe": "probes", "tune": "tuning"}
 PICTURES = "pictures"
 FOLDERS = (*RECORDS.values(), "logs", "weights", PICTURES, "checkpoints", "work")
@@ -75,7 +76,7 @@ class RunFolder:
         self.path = path
         self.plan = plan
         self.machine = machine
-        self.index = path / "index.html"
+        self.index = path / REPORT_FILE
 
     @classmethod
     def create(cls, path: Path, plan: Plan, machine: Machine) -> Self:
@@ -144,6 +145,10 @@ class RunFolder:
         """Read the records of cells, probes or searches, sorted by key and launch. Raise UsageError as `read` does."""
         with _no_collections():
             return _sorted(self._record(file) for file in _files(self.path / RECORDS[purpose]))
+
+    def count_records(self) -> int:
+        """Return the number of files that `read_usable` would read. Raise UsageError if a folder cannot be read."""
+        return sum(len(_files(self.path / name)) for name in RECORDS.values())
 
     def _usable(self, purpose: Purpose, unusable: list[UnusableFile]) -> list[Record]:
         """Read records like `records`. Append the files that cannot be used to `unusable`."""
@@ -276,6 +281,12 @@ class RunFolder:
                 f"{format_bytes(MIN_FREE_BYTES)}. Existing results are kept.",
                 "Free some space.",
             )
+
+    @property
+    def being_measured(self) -> bool:
+        """Return whether a process on this machine measures the run now. Both runs of a pair are measured under the id
+        of one of them. Raise EngineError if the machine's lock cannot be used."""
+        return any(machine_lock.is_alive(run) for run in (self.plan.run, self.plan.against) if run)
 
     @property
     def resume_command(self) -> str:

@@ -1,11 +1,12 @@
-"""Name new runs, and find the folder of a run by its name."""
+"""Name new runs, find the folder of a run by its name, and check the folder for runs."""
 
 import secrets
 from datetime import UTC, datetime
 from pathlib import Path
 
 from kit.model.errors import UsageError, unknown
-from kit.storage.run_folder import PLAN_FILE
+from kit.storage.files import disk_errors
+from kit.storage.run_folder import PLAN_FILE, UNWRITABLE
 
 
 def new_run_id() -> str:
@@ -31,3 +32,18 @@ def find_run(name: str, out: Path) -> Path:
     if not known:
         raise UsageError(f"There is no run {name!r}, and {out} has no runs.", "Give the folder of a run.")
     raise unknown("run", name, known)
+
+
+def require_out_folder(out: Path) -> None:
+    """Raise UsageError if a part of the path is a file, or if Docker could not be given the path."""
+    try:
+        str(out.absolute()).encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{out} is not UTF-8.", "Name another folder with --out.") from error
+    with disk_errors(out, UNWRITABLE):
+        for place in (out, *out.parents):
+            if place.exists() and not place.is_dir():
+                raise UsageError(
+                    f"{place} is a file, so {out} cannot be a folder.",
+                    "Name a folder with --out. It is created if it does not exist.",
+                )

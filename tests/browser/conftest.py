@@ -82,7 +82,8 @@ def show(browser: Browser, report_of: Callable[[str], Path]) -> Iterator[Open]:
 
 def write(target: Path, run: Run) -> Path:
     """Write the report of a run."""
-    return write_report(target, analyze_run(run, catalog.scenarios()))
+    write_report(target, analyze_run(run, catalog.scenarios()))
+    return target
 
 
 def measure(folder: Path) -> Path:

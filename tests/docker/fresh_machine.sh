@@ -15,17 +15,7 @@ settings=$(mktemp -d)
 trap 'rm -rf "$settings"' EXIT
 chmod 755 "$settings"
 
-docker build --quiet --tag "$image" --build-arg "BASE=$base" - <<'DOCKERFILE' >/dev/null
-ARG BASE
-FROM ${BASE}
-RUN apt-get update -qq \
- && DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends \
-      ca-certificates git make python3 python3-venv \
- && rm -rf /var/lib/apt/lists/*
-RUN useradd --create-home user
-USER user
-WORKDIR /home/user
-DOCKERFILE
+docker build --quiet --tag "$image" --build-arg "BASE=$base" - <tests/docker/fresh_machine.Dockerfile >/dev/null
 
 # Write the pip configuration, and list each local file or folder that it names.
 mapfile -t paths < <(python3 - "$settings/pip.conf" <<'PYTHON'

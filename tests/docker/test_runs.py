@@ -165,7 +165,7 @@ def test_resume_completes_an_interrupted_run_and_no_container_is_left(tmp_path, 
     assert "docker was not cleaned" not in kit("clean").stderr  # Podman may be installed and not running
     assert not client.containers(all=True, filters={"label": RUN_LABEL})
 
-    (folder,) = tmp_path.iterdir()
+    (folder,) = tmp_path.glob("*/")
     finished = kit("run", "--resume", str(folder))
     assert finished.returncode == 0, finished.stderr
     after = records(tmp_path)

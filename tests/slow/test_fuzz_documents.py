@@ -18,8 +18,10 @@ from kit.model.document import Document
 from kit.model.errors import CorruptDataError, UsageError
 from kit.model.launch import Completion
 from kit.model.machine import Machine
+from kit.model.pack import Manifest
 from kit.model.plan import Pins, Plan
 from kit.model.record import Record
+from kit.model.run_summary import RunSummary
 from scenarios.contract.codec import ContractError, from_json
 from scenarios.contract.request import Request
 from tests import fuzz
@@ -29,7 +31,14 @@ from tests.unit.test_foreign_runs import ONE, NamedEngine, engine, whole_run  # 
 
 SECONDS = 20.0  # of each test
 GOLDEN = Path(__file__).parents[1] / "golden"
-DOCUMENTS: dict[str, type[Document]] = {"plan": Plan, "machine": Machine, "record": Record, "settings": Pins}
+DOCUMENTS: dict[str, type[Document]] = {
+    "plan": Plan,
+    "machine": Machine,
+    "record": Record,
+    "settings": Pins,
+    "summary": RunSummary,
+    "manifest": Manifest,
+}
 
 
 def try_seeds(attempt: Callable[[random.Random], str]) -> Counter[str]:
@@ -62,7 +71,7 @@ def read(name: str, content: bytes, folder: Path) -> None:
 
 
 def test_damaged_documents_are_read_or_refused(tmp_path: Path) -> None:
-    contents = {file.stem: file.read_bytes() for file in GOLDEN.glob("*.json") if file.stem != "view"}
+    contents = {file.stem: file.read_bytes() for file in GOLDEN.glob("*.json") if file.stem not in {"view", "answers"}}
     (tmp_path / "mnist").mkdir()
     (tmp_path / "mnist" / "images").write_bytes(b"images")
     manifest.write(tmp_path / "mnist", "mnist", "a test")

@@ -49,6 +49,10 @@ COMMANDS = [
     "report",
     "compare",
     "gate",
+    "index",
+    "export",
+    "pack",
+    "unpack",
     "predict",
     "weights",
     "settings",
@@ -90,7 +94,7 @@ def test_plan_and_run_share_their_options(kit: Kit) -> None:
     of_plan, of_run = (
         set(re.findall(r"^  (--[\w-]+)", kit(name, "--help").out, re.MULTILINE)) for name in ("plan", "run")
     )
-    assert of_run - of_plan == {"--out", "--resume", "--retry-failed"}
+    assert of_run - of_plan == {"--out", "--resume", "--retry-failed", "--open"}
     assert of_plan < of_run
 
 

@@ -59,7 +59,7 @@ def runs(kit: Kit, engine: fakes.FakeEngine) -> tuple[str, str]:
 
 
 def fresh_runs(*names: str) -> tuple[RunFolder, RunFolder]:
-    new, base = sorted(path for path in Path("reports").iterdir() if path.name not in names)
+    new, base = sorted(path for path in Path("reports").glob("*/") if path.name not in names)
     return RunFolder.open(new), RunFolder.open(base)
 
 

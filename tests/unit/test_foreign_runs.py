@@ -62,7 +62,7 @@ def stopped_run(kit: Kit, engine: NamedEngine, *options: str) -> Path:
     assert kit(*ONE, "--data", "synthetic", *options).code == 130
     engine.on_call = lambda name: None
     engine.interpreters.clear()
-    (folder,) = Path("reports").iterdir()
+    (folder,) = Path("reports").glob("*/")
     return folder
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from kit.model.document import Document
+from kit.model.pack import Manifest, PackedFile
 from kit.model.plan import Pins
+from kit.model.run_summary import RunSummary, SectionLink
 from scenarios.contract.codec import to_json
 from scenarios.contract.reasons import Code, Status
 from tests import examples, records_doc
@@ -27,6 +29,20 @@ DOCUMENTS = {
     "record-tuning.json": examples.record(examples.request(lane="tuned", purpose="tune")),
     "plan.json": examples.plan([examples.planned(1), examples.planned(2), examples.planned(1, device="cuda")]),
     "machine.json": examples.machine(gpus=[examples.gpu()], driver="580.65.06", cuda_driver="13.0"),
+    "manifest.json": Manifest(
+        run="r1",
+        kit="0.1.0",
+        files=[PackedFile(name=name, size=2, sha256="0" * 64) for name in ("machine.json", "plan.json")],
+    ),
+    "summary.json": RunSummary(
+        records=2,
+        headline="It trains mnist-cnn at 1,000 images/s",
+        detail="To train, PyTorch in 1 of 1 network",
+        reliability="First look",
+        warnings=1,
+        problems="1 launch failed",
+        sections=[SectionLink(anchor="training", title="Training")],
+    ),
     "settings.json": Pins(cells={examples.request(lane="tuned").cell.key: examples.SETTINGS}),
 }
 

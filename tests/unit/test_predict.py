@@ -31,7 +31,7 @@ def run(kit, tmp_path_factory) -> Path:
     training = [("full" if word == "smoke" else word) for word in SMOKE]
     finished = kit("run", *training, "--epochs", "1", "--out", str(out))
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    (folder,) = out.iterdir()
+    (folder,) = out.glob("*/")
     return folder
 
 

@@ -265,8 +265,8 @@ def test_texts_that_xml_or_utf_8_cannot_hold_are_shown_without_them(tmp_path):
     odd = "a\x00\x1b[2J\ufffe\ud800b"
     changes = {"cell": replace(wanted.cell, framework=odd), "engine": odd}
     shown = record(wanted, epochs=2).model_copy(update=changes)
-    page = write_report(tmp_path / "report.html", analyze([wanted], [shown], on=machine(os=odd)))
-    assert "a??[2J??b" in page.read_text(encoding="utf-8")
+    write_report(tmp_path / "report.html", analyze([wanted], [shown], on=machine(os=odd)))
+    assert "a??[2J??b" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_failed_launch_whose_proof_has_no_check_is_shown():
@@ -309,7 +309,7 @@ def test_the_report_replaces_an_old_one_completely(tmp_path):
     target = tmp_path / "index.html"
     target.write_text("<!doctype html><title>CPU: kit report</title> old")
     of = request(cell())
-    assert write_report(target, analyze([of], [record(of)])) == target
+    write_report(target, analyze([of], [record(of)]))
     assert target.read_text().startswith("<!doctype html>")
     assert list(tmp_path.iterdir()) == [target]
 

@@ -17,7 +17,8 @@ def test_the_report_of_36_cells_with_3_launches_has_less_than_500_kb(tmp_path):
     write_run(tmp_path / "run", 108, seconds=3)
     analysis = analyze_run(RunFolder.open(tmp_path / "run").read(), catalog.scenarios())
     assert len(analysis.cells) == 36
-    assert write_report(tmp_path / "report.html", analysis).stat().st_size < 500_000
+    write_report(tmp_path / "report.html", analysis)
+    assert (tmp_path / "report.html").stat().st_size < 500_000
 
 
 @pytest.mark.parametrize("count", [robust.ALL_SLOPES, robust.ALL_SLOPES + 1, robust.ALL_SLOPES + 2])

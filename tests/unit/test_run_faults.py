@@ -20,7 +20,7 @@ from kit.analysis import run_analysis
 from kit.engines import registry
 from kit.environments.package_sources import Sources
 from kit.execution import workflow
-from kit.execution.workflow import FinishedRun
+from kit.execution.reporting import FinishedRun
 from kit.host import machine_lock
 from kit.host.background import in_background
 from kit.model.document import Document
@@ -29,7 +29,7 @@ from kit.model.launch import Completion, LaunchFolder
 from kit.model.progress import Silent
 from kit.planning.plan import Options
 from kit.planning.selection import Selection
-from kit.report import render
+from kit.report import render, run_index
 from kit.storage.run_folder import RECORDS, RunFolder
 from scenarios.contract import codec
 from scenarios.contract.request import REFERENCE_FILE, Request
@@ -91,6 +91,7 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def empty_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make reports without content, which is quick."""
     monkeypatch.setattr(render, "render", lambda view: "<!doctype html><title>: kit report</title>")
+    monkeypatch.setattr(run_index, "render_index", lambda *_: f"<!doctype html><title>{run_index.TITLE_END}</title>")
 
 
 @pytest.fixture
@@ -155,7 +156,7 @@ def end_without_fault(home: Path, *, without_ceilings: bool) -> str:
 def require_whole(home: Path, finished: FinishedRun, *, without_ceilings: bool = False) -> None:
     """Fail unless a run is complete, and nothing else is left."""
     require_complete(finished, without_ceilings=without_ceilings)
-    assert list(home.glob("reports/*")) == [finished.folder]
+    assert list(home.glob("reports/*/")) == [finished.folder]
     assert list((finished.folder / "work").iterdir()) == []
     assert list(home.rglob("*.new")) == []
 
@@ -238,7 +239,7 @@ def stop(home: Path, engine: fakes.FakeEngine) -> None:
     engine.worker = lambda request, folder: (fails if request.purpose == "measure" else works)(request, folder)
     assert end_with_fault(home, interrupt) == "exit code 130"
     engine.on_call, engine.worker = lambda name: None, works
-    (folder,) = home.glob("reports/*")
+    (folder,) = home.glob("reports/*/")
     (search,) = (folder / "tuning").iterdir()
     search.unlink()
     (folder / "work" / "launch" / "io").mkdir(parents=True)

@@ -11,7 +11,7 @@ from kit.analysis.summaries import contests
 from kit.analysis.warnings import RunWarning, WarningCode
 from kit.cli import results, tables
 from kit.cli.tables import UNSTEADY, Marks
-from kit.execution.workflow import FinishedRun
+from kit.execution.reporting import FinishedRun
 from kit.host import program
 from kit.model.record import HostSamples, Record
 from kit.planning import catalog

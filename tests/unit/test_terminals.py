@@ -105,7 +105,7 @@ class Run:
         return self.process.wait()
 
     def records(self) -> int:
-        (folder,) = (self.folder / "reports").iterdir()
+        (folder,) = (self.folder / "reports").glob("*/")
         return len(RunFolder.open(folder).records())
 
     def log(self) -> list[str]:
