@@ -1,7 +1,7 @@
 """Make the sample report again: measure this machine in containers, keep the records, and take the README's pictures.
 
-`python -m benchmarks.sample` runs `kit run --all` in the standard profile with Docker, copies the files of the run that
-a report needs to `reports/sample`, and writes the report there. `--run FOLDER` takes a finished run instead. Then
+`python -m benchmarks.sample` runs `kit run --all` in the standard profile with Docker, packs the run into
+`reports/sample/run.tar.xz`, and writes the report next to it. `--run FOLDER` takes a finished run instead. Then
 headless Chromium draws the first screen of the report. The sample must stay below MAX_BYTES, and must show no photo of
 a data set. The only picture that it may have is that of augmented synthetic photos.
 
@@ -27,7 +27,9 @@ from PIL import Image
 from benchmarks.pairs import exit_code, print_line
 from kit.execution import reporting
 from kit.model.errors import KitError
-from kit.storage.run_folder import MACHINE_FILE, PICTURES, PLAN_FILE, RECORDS, RunFolder
+from kit.model.progress import Silent
+from kit.storage.packs import write_pack
+from kit.storage.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "reports/sample"
@@ -52,13 +54,16 @@ def main() -> None:
     if chromium is None:
         raise KitError("Chromium is missing.", "Install it: tests/browser/ensure_browser.sh.")
     source = args.run or measure()
-    RunFolder.open(source).read()  # all records must be usable
-    copy(source, SAMPLE)
-    report = reporting.report(RunFolder.open(SAMPLE)).report
+    folder = RunFolder.open(source)
+    run = folder.read()  # all records must be usable
+    shutil.rmtree(SAMPLE, ignore_errors=True)
+    SAMPLE.mkdir(parents=True)
+    write_pack(folder, SAMPLE / "run.tar.xz", Silent())  # without logs, which name folders
+    report = reporting.report(folder, SAMPLE / "index.html").report
     size = sum(file.stat().st_size for file in SAMPLE.rglob("*") if file.is_file())
     if size > MAX_BYTES:
         raise KitError(f"{SAMPLE} has {size:,} bytes, more than {MAX_BYTES:,}.", "Measure fewer rounds.")
-    require_no_photo(report.read_bytes(), RunFolder.open(SAMPLE).read().pictures.values())
+    require_no_photo(report.read_bytes(), run.pictures.values())
     for name, scheme in DRAWN.items():
         draw(chromium, report, ROOT / "docs" / name, scheme)
     print_line({"sample": str(SAMPLE.relative_to(ROOT)), "bytes": size, "pictures": list(DRAWN)})
@@ -71,20 +76,6 @@ def measure() -> Path:
         raise KitError(f"kit run ended with exit code {ended.returncode}.", "Read its messages above.")
     folder: str = json.loads(ended.stdout)["folder"]
     return ROOT / folder
-
-
-def copy(source: Path, target: Path) -> None:
-    """Replace the sample by the plan, the machine, the records and the pictures of a run.
-
-    Logs are left out: they name folders.
-    """
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
-    for name in (PLAN_FILE, MACHINE_FILE):
-        shutil.copyfile(source / name, target / name)
-    for name in (*RECORDS.values(), PICTURES):
-        if any((source / name).glob("*")):  # runs of older versions have no folder for pictures
-            shutil.copytree(source / name, target / name)
 
 
 def require_no_photo(page: bytes, allowed: Iterable[bytes]) -> None:

@@ -101,7 +101,8 @@ class WindowMeter:
 
     def mark(self) -> bool:
         now = self._clock()
-        window = Window(self._start, now - self._start, self._window_step, self._window_images, self._boundaries)
+        seconds = round(now - self._start, 9)  # ns, like the clock
+        window = Window(self._start, seconds, self._window_step, self._window_images, self._boundaries)
         self.windows.append(window)
         if len(self.windows) == 1:
             self.first_step_s = window.seconds
