@@ -88,7 +88,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         with safe_open(path, framework="numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except (SafetensorError, AttributeError, TypeError, ValueError) as error:  # the latter: a type that NumPy lacks
-        raise WeightsError(f"{path.name} is truncated or not a safetensors file: {error}.") from error
+        raise WeightsError(f"{path.name} is truncated or not a safetensors file: {error!s:.400}.") from error
 
 
 def _about(path: Path, metadata: Mapping[str, str]) -> About:

@@ -38,9 +38,9 @@ def clean(
         bool, typer.Option("--environments", help="Also remove all environments of the local engine.")
     ] = False,
 ) -> None:
-    """Remove containers, processes and scratch folders that dead runs and killed commands left behind.
+    """Remove what dead runs and killed commands left behind.
 
-    Runs, records and data sets stay.
+    These are containers, processes and scratch folders. Runs, records and data sets stay.
     """
     from kit.execution.clean import clean
 

@@ -18,6 +18,7 @@ from PIL import Image
 from kit.datasets import photos, service, unpack
 from kit.model.errors import CorruptDataError, DataError
 from kit.model.progress import Silent
+from kit.storage import tar_members
 from scenarios import data as worker_side
 from scenarios import worker
 from scenarios.catalog.catdog_cnn import SCENARIO as CATDOG
@@ -341,8 +342,8 @@ def test_a_tar_is_not_taken_for_the_zip_in_it(tmp_path: Path) -> None:
 def test_a_tar_header_cannot_fill_the_memory_and_padding_has_an_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unpack, "MAX_HEADER_BYTES", 100_000)
-    monkeypatch.setattr(unpack, "MAX_PADDING_BYTES", 100_000)
+    monkeypatch.setattr(tar_members, "MAX_HEADER_BYTES", 100_000)
+    monkeypatch.setattr(tar_members, "MAX_PADDING_BYTES", 100_000)
     long_name, sparse = member("x", tarfile.GNUTYPE_LONGNAME, 200_000), member("x", tarfile.GNUTYPE_SPARSE)
     for bad in (long_name, sparse):
         with pytest.raises(DataError, match=r"a\.tar\.gz is damaged or truncated"):

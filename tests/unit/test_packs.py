@@ -186,7 +186,8 @@ def test_no_link_or_special_file_is_packed(tmp_path: Path, kind: str) -> None:
 
 def test_what_could_not_be_unpacked_is_not_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = small_run(tmp_path / "run")
-    for limit, words in (("MAX_FILES", "3 files, more than 1"), ("MAX_FILE_BYTES", "MiB"), ("MAX_BYTES", "GiB")):
+    limits = {"MAX_FILES": "3 files, more than 1", "MAX_FILE_BYTES": "larger than 1 bytes", "MAX_BYTES": "GiB"}
+    for limit, words in limits.items():
         with monkeypatch.context() as patched:
             patched.setattr(packs, limit, 1)
             with pytest.raises(UsageError, match=words):

@@ -54,7 +54,7 @@ def edit(file: Path, **changes: object) -> None:
 
 def folders(earlier: Path) -> tuple[RunFolder, RunFolder]:
     """Return the new run and its base."""
-    new, base = sorted(path for path in earlier.parent.iterdir() if path != earlier)
+    new, base = sorted(path for path in earlier.parent.iterdir() if path.is_dir() and path != earlier)
     return RunFolder.open(new), RunFolder.open(base)
 
 
@@ -227,7 +227,7 @@ def test_what_cannot_be_measured_again_is_refused_before_anything_runs(
     refused = kit("run", "--against", str(earlier), *options.split())
     assert (refused.code, refused.out, len(engine.launched)) == (2, "", launched)
     assert words in " ".join(refused.err.split())
-    assert list(earlier.parent.iterdir()) == [earlier]
+    assert [path for path in earlier.parent.iterdir() if path.is_dir()] == [earlier]
 
 
 def test_a_run_that_does_not_exist_is_refused(kit: Kit, engine: fakes.FakeEngine) -> None:
@@ -243,7 +243,7 @@ def test_an_environment_that_is_gone_is_an_error_before_anything_runs(
         assert refused.code == ImageError.exit_code
         words = " ".join(refused.err.split())
         assert "that the earlier run used is gone: sha256:0. Build it again with the kit version of that run" in words
-    assert list(earlier.parent.iterdir()) == [earlier]
+    assert [path for path in earlier.parent.iterdir() if path.is_dir()] == [earlier]
 
 
 def test_the_folder_of_the_base_is_not_overwritten(
@@ -256,7 +256,7 @@ def test_the_folder_of_the_base_is_not_overwritten(
         before = sorted(path.read_bytes() for path in earlier.rglob("*.json"))
         refused = kit("run", "--against", str(earlier), "--data", "synthetic", "--profile", "smoke")
         assert (refused.code, "already holds a run" in refused.err) == (2, True)
-        assert list(earlier.parent.iterdir()) == [earlier], "no half of a pair is left"
+        assert [path for path in earlier.parent.iterdir() if path.is_dir()] == [earlier], "no half of a pair is left"
         assert sorted(path.read_bytes() for path in earlier.rglob("*.json")) == before
 
 

@@ -231,7 +231,8 @@ def test_a_file_that_is_not_valid_stops_only_what_needs_its_study(kit: Kit, engi
     monkeypatch.setattr(catalog, "frameworks", lambda: FRAMEWORKS)
     broken = root / "scenarios/studies/cifar-epochs.toml"
     broken.write_text(broken.read_text().replace('conclusion = "overfitting"', 'conclusion = "fame"'))
-    where = f"{broken}, line 3: Unknown conclusion 'fame'."
+    line = broken.read_text().split("conclusion = ")[0].count("\n") + 1
+    where = f"{broken}, line {line}: Unknown conclusion 'fame'."
     for command in (
         "study list",
         "study show cifar-epochs",
@@ -247,7 +248,7 @@ def test_a_file_that_is_not_valid_stops_only_what_needs_its_study(kit: Kit, engi
     assert (listed.code, f"The study cifar-epochs is missing here: {where}" in listed.out) == (0, True)
     assert kit("report", "run").code == 0
     html = folder.index.read_text()
-    fault = "scenarios/studies/cifar-epochs.toml, line 3: Unknown conclusion &#39;fame&#39;."
+    fault = f"scenarios/studies/cifar-epochs.toml, line {line}: Unknown conclusion &#39;fame&#39;."
     assert f"<li>The chapter of the study cifar-epochs is missing. {fault}</li>" in html
     assert "Not shown: the file of the study is not valid" in html
     assert "The chapter of the study gone is missing. scenarios/studies has no file of this name." in html
