@@ -44,7 +44,7 @@ def run(*arguments: str) -> None:
 def run_whole(out: Path, framework: str, seed: int = 0) -> Path:
     """Return the folder of a run that was not interrupted."""
     run(*OPTIONS, "--framework", framework, "--seed", str(seed), "--out", str(out))
-    return only(out, "*")
+    return only(out, "*/plan.json").parent
 
 
 def only(folder: Path, pattern: str) -> Path:
@@ -126,7 +126,7 @@ def kill_and_resume(out: Path, framework: str) -> tuple[Path, int]:
             worker.kill()
         process.wait()
         psutil.wait_procs([worker])
-    folder, newest = only(out, "*"), checkpoints(out)[-1]
+    folder, newest = only(out, "*/plan.json").parent, checkpoints(out)[-1]
     assert 2 <= newest < EPOCHS
     assert not list(folder.glob("records/*"))
     run("--resume", str(folder))
