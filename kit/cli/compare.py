@@ -14,6 +14,7 @@ from kit.model.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kit.analysis.gate import GateResult
     from kit.analysis.pairing import Measure
     from kit.model.run import Run
 
@@ -108,16 +109,9 @@ def gate(
     if not as_json:
         print_table(*side_by_side.gate_section(judged, runs))
     if confirm and judged.alarm:
-        fresh_runs = _measure_again(
-            (base, new), judged.alarms, CONFIRM_ROUNDS if rounds is None else rounds, quiet=as_json
-        )
-        fresh = judge(*fresh_runs, max_regression, measure)
+        fresh, fresh_runs = _confirm(judged, (base, new), rounds or CONFIRM_ROUNDS, quiet=as_json)
         code = exit_code_after(judged, fresh)
         document |= {"exit_code": code, "confirmation": comparison_json.gate_json(fresh, fresh_runs)}
-        if not as_json:
-            print_notes(["", f"Measured again: {' and '.join(run.plan.run for run in fresh_runs)}", ""])
-            section = side_by_side.gate_section(fresh, fresh_runs)
-            print_table(section.columns, section.rows, section.notes + side_by_side.confirmation_lines(judged, fresh))
     if as_json:
         print_json(document)
     raise typer.Exit(0 if allow_inconclusive and code == INCONCLUSIVE_CODE else code)
@@ -127,6 +121,22 @@ def _measure(*, inference: bool) -> Measure:
     from kit.analysis.pairing import Measure
 
     return Measure.INFERENCE if inference else Measure.TRAINING
+
+
+def _confirm(
+    judged: GateResult, names: tuple[str, str], rounds: int, *, quiet: bool
+) -> tuple[GateResult, tuple[Run, Run]]:
+    """Measure the cells that raised an alarm in fresh rounds, and judge them again. Print this unless `quiet`."""
+    from kit.analysis.gate import gate as judge
+    from kit.cli import side_by_side
+
+    runs = _measure_again(names, judged.alarms, rounds, quiet=quiet)
+    fresh = judge(*runs, judged.max_regression, judged.measure)
+    if not quiet:
+        print_notes(["", f"Measured again: {' and '.join(run.plan.run for run in runs)}", ""])
+        section = side_by_side.gate_section(fresh, runs)
+        print_table(section.columns, section.rows, section.notes + side_by_side.confirmation_lines(judged, fresh))
+    return fresh, runs
 
 
 def _measure_again(names: tuple[str, str], keys: Sequence[str], rounds: int, *, quiet: bool) -> tuple[Run, Run]:

@@ -19,7 +19,7 @@ from typing import NamedTuple, TextIO
 from kit.model.formatting import printable
 from kit.model.progress import PlainProgress, Progress, Silent
 
-DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")  # variables, one of which is set where a browser can start
+DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")  # A browser can start if one of these variables is set.
 
 
 def show_progress(*, quiet: bool = False) -> AbstractContextManager[Progress]:
@@ -114,7 +114,7 @@ def open_page(path: Path) -> None:
 
     if any(os.environ.get(name) for name in DISPLAYS) and webbrowser.open(path.resolve().as_uri()):
         return
-    _write_line(sys.stderr, printable(f"No browser can be started here. The page is {path}"))
+    print_remark(f"No browser can be started here. The page is {path}")
 
 
 def plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -42,7 +42,7 @@ def index(
 @app.command(epilog="Example: kit export 20261120-110210-ab12 --to csv --out cells.csv")
 def export(
     name: options.RunName,
-    to: Annotated[str, typer.Option(metavar="FORMAT", parser=Format, help=f"{Format.listed()}.  [required]")],
+    to: Annotated[str, typer.Option(metavar="FORMAT", parser=Format, help=f"{Format.listed()}.")],
     rows: Annotated[
         str, typer.Option(metavar="KIND", parser=Rows, help=f"One row for each: {Rows.listed()}.")
     ] = "cells",

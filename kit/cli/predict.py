@@ -77,7 +77,7 @@ def export(
     name: options.RunName,
     cell: Annotated[str, typer.Argument(metavar="CELL", help="Key of a cell, as `kit report --json` shows it.")],
     packages: options.Packages,
-    onnx: Annotated[Path, options.option(OUTPUT, "FILE", "ONNX file to write.  [required]")],
+    onnx: Annotated[Path, options.option(OUTPUT, "FILE", "ONNX file to write.")],
     engine: options.Engine = options.DEFAULT_ENGINE,
     env: options.Env = "",
 ) -> None:

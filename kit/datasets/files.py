@@ -5,7 +5,6 @@ import re
 import shutil
 from pathlib import Path, PurePosixPath
 
-from kit.model.errors import DiskError
 from kit.storage.files import walk
 
 MAX_NAME = 200  # characters; most file systems allow 255 bytes, and callers append a suffix
@@ -29,16 +28,6 @@ def sha256(path: Path) -> str:
     """Return the SHA-256 (hex) of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def require_space(folder: Path, size: int) -> None:
-    """Raise DiskError if the disk of `folder` has less than `size` bytes free."""
-    free = shutil.disk_usage(folder).free
-    if free < size:
-        raise DiskError(
-            f"{folder} needs {size / 1e6:,.0f} MB of free disk space, but only {free / 1e6:,.0f} MB are free.",
-            "Free disk space, or set KIT_DATA_DIR to a folder on another disk.",
-        )
 
 
 def replace_folder(new: Path, target: Path, aside: Path) -> None:

@@ -16,7 +16,7 @@ import filelock
 
 from kit.datasets import manifest
 from kit.datasets.download import copy, download
-from kit.datasets.files import replace_folder, require_space, sha256
+from kit.datasets.files import replace_folder, sha256
 from kit.datasets.manifest import Manifest
 from kit.datasets.mirrors import mirror_files, mirror_folder, mirror_urls
 from kit.datasets.prepare import prepare
@@ -25,6 +25,7 @@ from kit.host.paths import cache_folder, named_folder
 from kit.model.data_choice import DataChoice
 from kit.model.errors import DataError, DiskError, UsageError, unknown
 from kit.model.progress import Progress
+from kit.storage.files import require_space
 from scenarios.contract.disk import NO_SPACE
 from scenarios.contract.request import DataKind
 from scenarios.spec import DATASETS
@@ -137,7 +138,8 @@ def fetch(name: str, progress: Progress, budget: DownloadBudget | None = None) -
         archives.mkdir(parents=True, exist_ok=True)
         missing = [f for f in SOURCES[name] if not _is_whole(archives / f.name, f)]
         total = sum(f.size for f in SOURCES[name])
-        require_space(archives, sum(f.size for f in missing) + 2 * total)  # unpacked and prepared
+        size = sum(f.size for f in missing) + 2 * total  # unpacked and prepared
+        require_space(archives, size, f"the data set {name}", "Set KIT_DATA_DIR to a folder on another disk.")
         _obtain(name, missing, archives, progress, budget)
         path = archives if len(SOURCES[name]) > 1 else archives / SOURCES[name][0].name
         return _prepare(name, path, PUBLISHED, work, progress)

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -39,6 +40,9 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "published": PublishedFigures,
     "hardware": Hardware,
 }
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -85,12 +89,7 @@ def load(names: Iterable[str]) -> dict[str, Study]:
     cannot be read.
     """
     files, scenarios, frameworks = _files(), catalog.scenarios(), catalog.frameworks()
-    found = {}
-    for name in names:
-        if name not in files:
-            raise unknown("study", name, files)
-        found[name] = read(files[name], scenarios, frameworks)
-    return found
+    return {name: read(find(name, files), scenarios, frameworks) for name in names}
 
 
 def load_valid() -> tuple[dict[str, Study], dict[str, UsageError]]:
@@ -108,8 +107,8 @@ def load_valid() -> tuple[dict[str, Study], dict[str, UsageError]]:
     return found, faults
 
 
-def find(name: str, studies: Mapping[str, Study]) -> Study:
-    """Return a study. Raise UsageError if there is no study of this name."""
+def find(name: str, studies: Mapping[str, T]) -> T:
+    """Return a study, or its file. Raise UsageError if there is no study of this name."""
     if name not in studies:
         raise unknown("study", name, studies)
     return studies[name]

@@ -2,11 +2,13 @@
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kit.model.errors import DiskError
+from kit.model.formatting import format_bytes
 from scenarios.contract import disk
 
 TEMPORARY_SUFFIX = ".new"
@@ -78,6 +80,20 @@ def walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
     return os.walk(folder, onerror=fail)
 
 
+def require_space(folder: Path, size: int, what: str, remedy: str) -> None:
+    """Raise DiskError if the disk of `folder`, which may not exist yet, has less than `size` bytes free.
+
+    what: what needs them, for example `a launch`. remedy: as in `disk_errors`.
+    """
+    place = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    free = shutil.disk_usage(place).free
+    if free < size:
+        raise DiskError(
+            f"The disk of {folder} has {format_bytes(free)} of free space, but {what} needs {format_bytes(size)}.",
+            _free_space_or(remedy),
+        )
+
+
 @contextmanager
 def disk_errors(path: Path, remedy: str = "", *, did: str = "written") -> Iterator[None]:
     """Turn an OSError from writing at or below `path` into a DiskError that names the file and the cause.
@@ -89,11 +105,15 @@ def disk_errors(path: Path, remedy: str = "", *, did: str = "written") -> Iterat
         yield
     except OSError as error:
         if error.errno in disk.NO_SPACE:
-            remedy = f"Free disk space, or {remedy[0].lower()}{remedy[1:]}" if remedy else "Free disk space."
+            remedy = _free_space_or(remedy)
         raise DiskError(
             f"{error.filename or path} cannot be {did}: {error.strerror or error}.",
             remedy or "Check its permissions and its disk.",
         ) from error
+
+
+def _free_space_or(remedy: str) -> str:
+    return f"Free disk space, or {remedy[0].lower()}{remedy[1:]}" if remedy else "Free disk space."
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """Write a pack: one file with everything that is needed to write the report of a run elsewhere.
 
 A pack is a tar file, compressed with xz (`kit.model.pack.Manifest`). Equal runs give equal bytes: names are sorted, and
-times, owners and permissions are fixed. xz packs the records of a run, which are similar, into half the size of a zip
-file, and one checksum covers the whole pack.
+times, owners and permissions are fixed. xz packs the records of a run, which are similar, into about half the size
+of a zip file, and one checksum covers the whole pack.
 """
 
 import hashlib
@@ -29,7 +29,6 @@ SUFFIX = ".tar.xz"
 MAX_FILES = 5 * MAX_LAUNCHES  # the longest plan, with retries, further rounds, probes and searches
 MAX_FILE_BYTES = MAX_PLAIN_BYTES  # kit reads no larger file of a run
 MAX_BYTES = 4 << 30  # the records of the longest plan have about 0.5 GB
-PRESET = 4  # of xz; higher ones take much longer for few percent
 FILE_MODE = 0o644
 REMEDY = "Choose another file with --out."
 
@@ -138,7 +137,7 @@ def _make(files: _Files, names: Sequence[str], progress: Progress) -> bytes:
     buffer = io.BytesIO()
     with (
         progress.task(f"Pack {run}", manifest.size, "B") as task,
-        lzma.open(buffer, "wb", format=lzma.FORMAT_XZ, check=lzma.CHECK_CRC64, preset=PRESET) as compressed,
+        lzma.open(buffer, "wb", format=lzma.FORMAT_XZ, check=lzma.CHECK_CRC64) as compressed,
         tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
         _add(archive, f"{run}/{MANIFEST_FILE}", manifest.to_json().encode())

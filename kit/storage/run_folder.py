@@ -29,13 +29,12 @@ from typing import Self, TypeVar, cast
 from kit.host import machine_lock, program
 from kit.host.privacy import redact
 from kit.model.document import Document
-from kit.model.errors import DiskError, UsageError
-from kit.model.formatting import format_bytes
+from kit.model.errors import UsageError
 from kit.model.machine import Machine
 from kit.model.plan import Plan, PlannedLaunch
 from kit.model.record import Record
 from kit.model.run import Run, UnusableFile
-from kit.storage.files import TEMPORARY_SUFFIX, disk_errors, write_atomic
+from kit.storage.files import TEMPORARY_SUFFIX, disk_errors, require_space, write_atomic
 from kit.storage.kept_files import KeptPaths, remove_checkpoints, take_checkpoints
 from kit.storage.kept_pictures import read_pictures
 from kit.storage.safe_read import read_plain
@@ -274,13 +273,7 @@ class RunFolder:
 
     def require_space(self) -> None:
         """Raise DiskError if the disk has too little space for a launch and its record."""
-        free = shutil.disk_usage(self.path).free
-        if free < MIN_FREE_BYTES:
-            raise DiskError(
-                f"The disk of {self.path} has {format_bytes(free)} of free space, but a launch needs "
-                f"{format_bytes(MIN_FREE_BYTES)}. Existing results are kept.",
-                "Free some space.",
-            )
+        require_space(self.path, MIN_FREE_BYTES, "a launch", "")
 
     @property
     def being_measured(self) -> bool:

@@ -15,13 +15,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from kit.model.errors import DiskError, UsageError
-from kit.model.formatting import format_bytes
+from kit.model.errors import UsageError
 from kit.model.machine import Machine
 from kit.model.pack import Manifest, PackedFile
 from kit.model.plan import Plan
 from kit.model.progress import Progress, Task
-from kit.storage.files import TEMPORARY_SUFFIX, disk_errors
+from kit.storage.files import TEMPORARY_SUFFIX, disk_errors, require_space
 from kit.storage.packs import MANIFEST_FILE, limits_exceeded
 from kit.storage.run_folder import MACHINE_FILE, PLAN_FILE
 from kit.storage.run_names import require_out_folder
@@ -50,7 +49,7 @@ def unpack(archive: Path, out: Path, progress: Progress) -> Path:
             target = out / manifest.run
             if os.path.lexists(target):
                 raise UsageError(f"{target} exists.", OTHER_FOLDER)
-            _require_space(out, manifest.size)
+            require_space(out, manifest.size, "the run", OTHER_FOLDER)
             with _new_folder(target) as folder:
                 _write_files(members, manifest, folder, task)
                 _check_documents(archive, manifest, folder)
@@ -171,17 +170,6 @@ def _check_documents(archive: Path, manifest: Manifest, folder: Path) -> None:
     Machine.from_json((folder / MACHINE_FILE).read_bytes(), f"{archive.name}: {MACHINE_FILE}")
     if plan.run != manifest.run:
         raise Refused(f"its plan is that of the run {plan.run}")
-
-
-def _require_space(out: Path, size: int) -> None:
-    """Raise DiskError if the disk has too little space for the unpacked files."""
-    place = next(place for place in (out, *out.absolute().parents) if place.exists())
-    free = shutil.disk_usage(place).free
-    if free < size:
-        raise DiskError(
-            f"The disk of {out} has {format_bytes(free)} of free space, but the run needs {format_bytes(size)}.",
-            f"Free disk space, or {OTHER_FOLDER[0].lower()}{OTHER_FOLDER[1:]}",
-        )
 
 
 @contextmanager

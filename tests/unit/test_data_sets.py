@@ -223,7 +223,7 @@ def test_a_full_disk_is_named(mirror: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(DiskError, match="No space left on device"):
         service.fetch("mnist", QUIET)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 0))  # type: ignore[attr-defined]
-    with pytest.raises(DiskError, match="are free"):
+    with pytest.raises(DiskError, match="of free space, but the data set mnist needs"):
         service.fetch("mnist", QUIET)
 
 

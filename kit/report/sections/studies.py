@@ -1,10 +1,9 @@
 """One chapter for each published study that the run repeats."""
 
-from dataclasses import replace
 from functools import partial
 
 from kit.report.section import Chapters, ReportInput, Section
-from kit.report.studies.chapter import Chapter, absent_chapter, make_chapter
+from kit.report.studies.chapter import absent_chapter, make_chapter
 
 FIRST = 90  # after the sections about the machine
 
@@ -19,17 +18,9 @@ def _chapter(source: ReportInput, name: str) -> Section:
     study, anchor = source.studies.get(name), f"study-{name}"
     if study is None:
         question = f"What does the study {name} ask?"
-        return Section(FIRST, anchor, name, partial(_absent, name=name), "studies.html", question)
+        return Section(FIRST, anchor, name, partial(absent_chapter, name=name), "studies.html", question)
     data = partial(make_chapter, study=study)
     return Section(FIRST, anchor, name, data, "studies.html", study.file.question)
-
-
-def _absent(source: ReportInput, name: str) -> Chapter:
-    chapter = absent_chapter(name)
-    if fault := source.study_faults.get(name):
-        heading = "Not shown: the file of the study is not valid"
-        return replace(chapter, heading=heading, facts=(("Study", fault),))
-    return chapter
 
 
 SECTION = Chapters(FIRST, _chapters)

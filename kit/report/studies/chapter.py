@@ -108,10 +108,12 @@ def make_chapter(source: ReportInput, study: Study) -> Chapter:
     )
 
 
-def absent_chapter(name: str) -> Chapter:
-    """Return the chapter of a study of the plan whose file this kit does not have."""
-    facts = (("Study", f"The run repeats {name}, but scenarios/studies has no file of this name."),)
-    return Chapter("Not shown: the file of the study is missing", name, "", (), (), (), facts, (), ())
+def absent_chapter(source: ReportInput, name: str) -> Chapter:
+    """Return the chapter of a study of the plan whose file this kit does not have, or cannot use."""
+    fault = source.study_faults.get(name)
+    heading = f"Not shown: the file of the study is {'not valid' if fault else 'missing'}"
+    fact = fault or f"The run repeats {name}, but scenarios/studies has no file of this name."
+    return Chapter(heading, name, "", (), (), (), (("Study", fact),), (), ())
 
 
 def _shown(part: PartSource) -> Shown:
