@@ -144,7 +144,14 @@ def test_a_table_that_is_too_long_for_a_comment_says_what_was_cut() -> None:
     assert markdown.endswith(f"\n\n{2000 - (len(rows) - 1)} more rows left out, because a comment has a limit.\n")
     few = exports.to_markdown(launch_table(examples.run(records[:3])), examples.run(records[:3]))
     assert "left out" not in few
+    assert "Synthetic data" in few
     assert len(cells_of(few)) == 4
+
+
+def test_markdown_has_no_column_for_a_flag_that_is_never_set() -> None:
+    real = examples.run([examples.record(examples.request(data="real"))])
+    assert launch_table(real).rows[0][[column.name for column in LAUNCHES].index("synthetic")] is False
+    assert "Synthetic data" not in exports.to_markdown(launch_table(real), real)
 
 
 def save(records, path: Path) -> None:

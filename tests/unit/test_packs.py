@@ -20,15 +20,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kit.execution.reporting import report
 from kit.host import machine_lock
 from kit.model.errors import DiskError, EngineError, UsageError
 from kit.model.progress import Silent
 from kit.storage import packs, unpacking
 from kit.storage.packs import write_pack
-from kit.storage.run_folder import RunFolder
+from kit.storage.run_folder import PICTURES, RunFolder
 from kit.storage.unpacking import unpack
 from tests import example_run, examples
 from tests.command import Kit
+from tests.study_runs import study_run
 
 ROOT = Path(__file__).parents[2]
 QUIET = Silent()
@@ -104,6 +106,18 @@ def test_an_unpacked_run_has_the_same_report_in_another_place_and_home(tmp_path:
     )
     assert b"broken.json" in here
     assert here == there
+
+
+def test_the_pictures_of_a_run_are_packed_and_shown_again(tmp_path: Path) -> None:
+    run = study_run("catdog-depth")
+    folder = RunFolder.create(tmp_path / "run", run.plan, run.machine)
+    for record in run.records:
+        folder.save(record)
+    for digest, content in run.pictures.items():
+        (folder.path / PICTURES / f"{digest}.jpg").write_bytes(content)
+    elsewhere = RunFolder.open(unpack(packed(folder, tmp_path / "x.tar.xz"), tmp_path / "out", QUIET))
+    assert elsewhere.read().pictures == run.pictures
+    assert b"data:image/jpeg" in report(elsewhere).report.read_bytes()
 
 
 def test_packs_and_their_reports_go_through_the_commands(kit: Kit, tmp_path: Path) -> None:
