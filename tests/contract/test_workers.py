@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from toys import RecordingMeter, noise, save_photo, toy, zeros
 
@@ -30,10 +31,9 @@ def photos(tmp_path: Path) -> Photos:
     return Photos([path] * COUNT, np.arange(COUNT) % 4, (8, 8))
 
 
-def children() -> frozenset[str]:
-    """Return the process ids of all children of this process."""
-    tasks = Path("/proc/self/task").iterdir()
-    return frozenset(process for task in tasks for process in (task / "children").read_text().split())
+def children() -> frozenset[int]:
+    """Return the process ids of all children of this process, whichever of its threads started them."""
+    return frozenset(child.pid for child in psutil.Process().children())
 
 
 @dataclass
@@ -45,7 +45,7 @@ class LoaderMeter(RecordingMeter):
 
     processes: int = 0
     threads: int = 0
-    before: frozenset[str] = field(default_factory=children)
+    before: frozenset[int] = field(default_factory=children)
 
     def step(self, images: int) -> bool:
         self.processes = max(self.processes, len(children() - self.before))
