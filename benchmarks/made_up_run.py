@@ -57,9 +57,10 @@ def write_run(folder: Path, size: int, seconds: float) -> int:
         PlannedLaunch(cell=all_cells[index % len(all_cells)], launch=1 + index // len(all_cells), named=False)
         for index in range(size)
     ]
+    plan = examples.plan(launches).model_copy(update={"run": folder.name})
     for name in (PLAN_FILE, MACHINE_FILE):
         (folder / name).unlink(missing_ok=True)
-    records = RunFolder.create(folder, examples.plan(launches), machine).path / RECORDS["measure"]
+    records = RunFolder.create(folder, plan, machine).path / RECORDS["measure"]
     for launch in launches:
         file = records / f"{file_stem(launch.key, launch.launch)}.json"
         if not file.exists():

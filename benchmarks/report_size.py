@@ -42,16 +42,24 @@ class Figures:
 LIMITS = {108: Figures(2.0, math.inf, 500), 10_000: Figures(10.0, 1000, 8000)}
 
 
-def report(run: Path) -> Figures:
-    """Report a run in a process of its own. Raise KitError if that fails."""
+def written(page: Path, *command: str) -> Figures:
+    """Run a command of kit that writes this page, in a process of its own. Raise KitError if that fails."""
     start = time.monotonic()
-    process = subprocess.Popen([sys.executable, "-m", "kit", "report", str(run)], cwd=ROOT, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-m", "kit", *command], cwd=ROOT, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     seconds = time.monotonic() - start
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise KitError(f"`kit report` ended with {process.returncode}.", "Its message is above.")
-    return Figures(seconds, used.ru_maxrss * 1024 / MB, (run / "index.html").stat().st_size / KB)
+        raise KitError(f"`kit {command[0]}` ended with {process.returncode}.", "Its message is above.")
+    return Figures(seconds, used.ru_maxrss * 1024 / MB, page.stat().st_size / KB)
+
+
+def print_figures(figures: Figures, limits: Figures | None, **about: object) -> list[str]:
+    """Print a line, and return which limits are exceeded."""
+    over = [name for name, value in vars(figures).items() if limits and value > vars(limits)[name]]
+    shown = {name: round(value, 2) for name, value in vars(figures).items()}
+    print_line({**about, **shown, "over": over})
+    return over
 
 
 def measure(run: Path, size: int, seconds: int, repeats: int) -> tuple[Figures, list[str]]:
@@ -60,12 +68,10 @@ def measure(run: Path, size: int, seconds: int, repeats: int) -> tuple[Figures, 
     seconds: of training per launch.
     """
     record_kb = write_run(run, size, seconds) / size / KB
-    figures = min((report(run) for _ in range(repeats)), key=lambda found: found.seconds)
+    pages = (written(run / "index.html", "report", str(run)) for _ in range(repeats))
+    figures = min(pages, key=lambda found: found.seconds)
     limits = LIMITS.get(size)
-    over = [name for name, value in vars(figures).items() if limits and value > vars(limits)[name]]
-    shown = {name: round(value, 2) for name, value in vars(figures).items()}
-    print_line({"bench": "report", "records": size, **shown, "record_kb": round(record_kb, 1), "over": over})
-    return figures, over
+    return figures, print_figures(figures, limits, bench="report", records=size, record_kb=round(record_kb, 1))
 
 
 def main() -> None:

@@ -1,32 +1,57 @@
-"""Say what to change about a cell, with the setting of the kit that changes it, if there is one. No input or output."""
+"""Say what to change about a cell, with the command that changes it, if there is one. No input or output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 from kit.analysis.diagnosis import Diagnosis
-from kit.analysis.diagnosis_rules import DECODED_FEEDS, Bottleneck
-from kit.model.formatting import format_number
-from scenarios.contract.cell import Cell
-from scenarios.spec import DATASETS, Scenario
+from kit.analysis.diagnosis_rules import CROWDED_SHARE, DECODED_FEEDS, NEAR_SHARE, Bottleneck
+from kit.analysis.repeat_command import cell_command
+from kit.model.formatting import format_count, format_number, format_percent
+from kit.model.plan import Plan
+from scenarios.contract.cell import MAX_WORKERS, Cell
+from scenarios.spec import Scenario, loads_photos
 
 LARGER = 4  # times the batch size that is suggested: three quarters of the fixed cost per image disappear
+MORE_WORKERS = 2  # times the workers that are suggested
 
 
-def advice(diagnosis: Diagnosis, cell: Cell, scenario: Scenario | None, feed: str, gpu_slower: bool) -> str:
-    """Return what to change, in at most three sentences.
+@dataclass(frozen=True)
+class Setup:
+    """How a cell ran.
 
-    scenario: None if unknown. feed: the setting of that name, or "". gpu_slower: whether the same cell is faster on the
-    CPU.
+    plan: of its run. scenario: None if unknown. feed: the setting of that name, or "". workers: threads or processes
+    that loaded photos, None if unknown. busy_cpus: CPUs that the cell kept busy, None if unknown. cpus: those that it
+    could use, None if unknown. gpu_slower: whether the same cell is faster on the CPU.
     """
+
+    plan: Plan
+    scenario: Scenario | None
+    feed: str = ""
+    workers: int | None = None
+    busy_cpus: float | None = None
+    cpus: int | None = None
+    gpu_slower: bool = False
+
+    def command(self, cell: Cell) -> str:
+        """Return the command that measures a cell in the same conditions."""
+        return f"`{cell_command(cell, self.scenario, self.plan)}`"
+
+
+def advice(diagnosis: Diagnosis, cell: Cell, setup: Setup) -> str:
+    """Return what to change, in a few sentences. Commands are in backticks."""
     tuned = cell.lane == "tuned"
     match diagnosis.bottleneck:
         case Bottleneck.INPUT_BOUND:
-            return _feed(cell, scenario, feed) + _gain(diagnosis)
+            return _feed(cell, setup) + _gain(diagnosis)
         case Bottleneck.LAUNCH_BOUND:
             found = f"Use a larger batch (--batch {LARGER * cell.batch})"
             found += "" if tuned else " or --lane tuned, which tries compiled steps"
-            return found + (", or the CPU, which is faster here." if gpu_slower else ".")
+            return found + (", or the CPU, which is faster here." if setup.gpu_slower else ".")
         case Bottleneck.COMPUTE_BOUND if cell.device == "cuda" and cell.precision == "fp32":
             return "Use --precision tf32 or bf16, which compute on the tensor cores."
         case Bottleneck.COMPUTE_BOUND if diagnosis.label == "arithmetic":
-            return "The kernels are near the ceiling, so only a faster device helps much."
+            return _arithmetic(diagnosis, tuned=tuned)
         case Bottleneck.COMPUTE_BOUND if not tuned:
             return "Use --lane tuned, which tries other memory layouts, memory allocators and compiled steps."
         case Bottleneck.MEMORY_BOUND if diagnosis.parts and diagnosis.parts.fixed > diagnosis.parts.kernels:
@@ -36,26 +61,56 @@ def advice(diagnosis: Diagnosis, cell: Cell, scenario: Scenario | None, feed: st
     return diagnosis.remedy
 
 
+def _arithmetic(diagnosis: Diagnosis, *, tuned: bool) -> str:
+    """Return the advice for a cell that is limited by arithmetic. Most of these cells are far from the ceiling."""
+    parts = diagnosis.parts
+    if parts is None or parts.arithmetic >= NEAR_SHARE * (parts.total - parts.waiting):
+        return "The kernels are near the ceiling, so only a faster device helps much."
+    share = format_percent(parts.share("arithmetic"))
+    largest = parts.arithmetic >= max(parts.kernels, parts.fixed, parts.waiting)
+    what = f"the largest part of the step ({share})" if largest else f"{share} of the step"
+    change = "Use a faster device." if tuned else "Try --lane tuned, or use a faster device."
+    return f"Arithmetic at the measured ceiling is {what}. The kernels still run below this ceiling. {change}"
+
+
 def _gain(diagnosis: Diagnosis) -> str:
     """Return how much faster training would be without waiting for data, as a sentence after a space, or ""."""
     parts = diagnosis.parts
     if not parts or parts.waiting >= parts.total:
         return ""
-    return (
-        f" Without the wait, it would train {format_number(parts.total / (parts.total - parts.waiting), 2)}× as fast."
-    )
+    gain = format_number(parts.total / (parts.total - parts.waiting), 2)
+    return f" Without any wait, training would be up to {gain}× as fast."
 
 
-def _feed(cell: Cell, scenario: Scenario | None, feed: str) -> str:
-    photos = scenario is not None and DATASETS[scenario.dataset].shape is None
-    if photos and feed not in DECODED_FEEDS and cell.lane != "tuned":
-        return (
-            "Every epoch decodes all JPEG files, which is the likely cause. Use --lane tuned, which tries feeds that "
-            "decode each photo once, or more --workers if CPUs are idle."
-        )
-    if photos:
-        option = "threads" if feed == "resident" else "workers"
-        return f"Use more --{option} if CPUs are idle, because photos are resized and augmented on the CPU."
+def _feed(cell: Cell, setup: Setup) -> str:
+    if setup.scenario is not None and loads_photos(setup.scenario):
+        return _photo_feed(cell, setup)
     if cell.framework == "torch" and cell.lane != "tuned":
-        return "Use --lane tuned, which tries batches in pinned memory and data that stay on the device."
+        tuned = setup.command(replace(cell, lane="tuned"))
+        return f"Try {tuned}, which tries batches in pinned memory and data that stay on the device."
     return f"Use a larger batch (--batch {LARGER * cell.batch}), so that fewer batches are prepared and copied."
+
+
+def _photo_feed(cell: Cell, setup: Setup) -> str:
+    if setup.feed == "resident":
+        return "Use more --threads if CPUs are idle, because photos are resized and augmented on the CPU."
+    workers = min(MAX_WORKERS, MORE_WORKERS * (setup.workers or setup.cpus or 1))
+    more = setup.command(replace(cell, workers=workers))
+    idle = setup.busy_cpus is None or setup.cpus is None or setup.busy_cpus < CROWDED_SHARE * setup.cpus
+    useless = "More workers would not help, because the CPUs were busy."
+    if setup.feed in DECODED_FEEDS or cell.lane == "tuned":
+        remedy = f"Try more workers: {more}." if idle else useless
+        return f"Photos are resized and augmented on the CPU.{_use(setup)} {remedy}"
+    tuned = f"Try {setup.command(replace(cell, lane='tuned'))}, which tries feeds that decode each photo once"
+    remedy = f"{tuned}, or more workers: {more}." if idle else f"{tuned}. {useless}"
+    return f"Every epoch decodes all JPEG files, which is the likely cause.{_use(setup)} {remedy}"
+
+
+def _use(setup: Setup) -> str:
+    """Return how many workers loaded photos and how busy the CPUs were, as a sentence after a space, or ""."""
+    known = []
+    if setup.workers is not None:
+        known.append(f"had {format_count(setup.workers, 'worker')}")
+    if setup.busy_cpus is not None and setup.cpus is not None:
+        known.append(f"kept {setup.busy_cpus:.1f} of {format_count(setup.cpus, 'CPU')} busy")
+    return f" The cell {' and '.join(known)}." if known else ""

@@ -25,7 +25,7 @@ class Answer:
     """The answer to one question.
 
     question: for example `Which framework?`. headline: one sentence without a period, with its number and its
-    uncertainty. details: at most two more sentences, each with a period.
+    uncertainty. details: at most three more sentences, each with a period.
     """
 
     question: str
@@ -73,7 +73,10 @@ class Fact:
 
 @dataclass(frozen=True)
 class NextLevel:
-    """What leads to the next level. command: for a shell. note: what it adds and its time, without a period."""
+    """What leads to the next level.
+
+    command: for a shell. note: what it adds and its time, or what the run lacks, without a period.
+    """
 
     level: Level
     command: str

@@ -6,10 +6,11 @@ A winner is named only if the data support it (`Contest.named`). A single launch
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 from kit.analysis.answer import Answer, Answers, State
 from kit.analysis.gpu_answer import gpu_answer
+from kit.analysis.limit_labels import counted_labels
 from kit.analysis.pairing import Measure
 from kit.analysis.reliability import unsteady_cells
 from kit.analysis.run_analysis import RunAnalysis
@@ -119,10 +120,15 @@ def _framework(analysis: RunAnalysis, measured: Sequence[CellSummary], titles: M
 
 
 def _doubtful(analysis: RunAnalysis, found: Sequence[Contest]) -> list[str]:
-    """Return a sentence if a cell that wins was not steady."""
+    """Return a sentence if cells that win in training were not steady. found: the contests of training."""
     unsteady = unsteady_cells(analysis)
-    count = sum(contest.named and contest.leader.key in unsteady for contest in found)
-    return [f"In {format_count(count, contest_noun(found))}, the winner was not steady."] * bool(count)
+    steady = [contest.leader.key not in unsteady for contest in found if contest.named]
+    if all(steady):
+        return []
+    if len(steady) == 1:
+        return ["In training, the winner was not steady."]
+    count = steady.count(False)
+    return [f"In training, {count} of {len(steady)} winners {'was' if count == 1 else 'were'} not steady."]
 
 
 def _state(found: Sequence[Contest]) -> State:
@@ -169,9 +175,8 @@ def _ranges(found: Sequence[Contest]) -> list[str]:
         by = _between(*(f"{format_number(end, 2)}×" for end in (min(leads), max(leads))))
         sentences.append(f"In training, the winner is ahead of the second by {by}.")
     if open_count and leads:
-        sentences.append(
-            f"{format_count(open_count, contest_noun(found))} {'has' if open_count == 1 else 'have'} no clear winner."
-        )
+        networks = format_count(open_count, contest_noun(found))
+        sentences.append(f"In training, {networks} {'has' if open_count == 1 else 'have'} no clear winner.")
     return sentences
 
 
@@ -182,14 +187,9 @@ def _limit(analysis: RunAnalysis) -> Answer:
     found = on_gpu or known
     if not found:
         return Answer(LIMIT, State.NOT_MEASURED, "Not measured: this profile does not time the parts of a step")
-    networks: dict[str, dict[str, None]] = {}
-    for diagnosis in found:
-        networks.setdefault(diagnosis.label, {})[cells[diagnosis.key].network] = None
-    (first, count), *others = Counter(diagnosis.label for diagnosis in found).most_common()
+    (first, count), *others = counted_labels(diagnosis.label for diagnosis in found)
     total = format_count(len(found), "cell")
-    several = _names(networks[first]) if others else ""
-    parts = [f"{first} in {count} of {total}{several}"] if len(found) > 1 else [first]
-    parts += [f"{label} in {n}{_names(networks[label])}" for label, n in others]
+    parts = [f"{first} in {count} of {total}" if len(found) > 1 else first, *(f"{label} in {n}" for label, n in others)]
     shares = [diagnosis.ceiling_share for diagnosis in found if diagnosis.ceiling_share is not None]
     details = []
     if shares:
@@ -199,12 +199,6 @@ def _limit(analysis: RunAnalysis) -> Answer:
     headline = ", ".join(parts)
     headline = f"On the GPU: {headline}" if len(found) < len(known) else headline[0].upper() + headline[1:]
     return Answer(LIMIT, State.MEASURED, headline, tuple(details))
-
-
-def _names(networks: Iterable[str]) -> str:
-    """Return networks in brackets, or "" if there are more than two."""
-    names = list(networks)
-    return f" ({' and '.join(names)})" if len(names) <= 2 else ""
 
 
 def _between(low: str, high: str) -> str:

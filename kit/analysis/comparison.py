@@ -7,6 +7,7 @@ launches of each run.
 launches of each run. If the machine was slower during a whole run, the runs differ by more than the interval says.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -106,7 +107,8 @@ def compare(base: Run, new: Run, measure: Measure) -> list[Comparison]:
     for run in (base, new):
         cells |= dict.fromkeys(launch.cell for launch in run.plan.launches)
         cells |= dict.fromkeys(record.cell for record in run.records)
-    return [_compare_cell(cell, base, new, measure) for cell in cells]
+    planned = [Counter(launch.key for launch in run.plan.launches) for run in (base, new)]
+    return [_compare_cell(cell, base, new, measure, (planned[0][cell.key], planned[1][cell.key])) for cell in cells]
 
 
 def group_means(comparisons: Sequence[Comparison]) -> list[GroupMean]:
@@ -134,15 +136,20 @@ class Overall:
 
 def overall(comparisons: Sequence[Comparison]) -> Overall | None:
     """Return the mean of all cells that have a ratio, None if there is none."""
-    ratios = [comparison.ratio for comparison in comparisons if comparison.ratio is not None]
+    return mean_ratio([comparison.ratio for comparison in comparisons if comparison.ratio is not None])
+
+
+def mean_ratio(ratios: Sequence[float]) -> Overall | None:
+    """Return the geometric mean of the ratios of cells, None if there is none. ratios: above 0."""
     if not ratios:
         return None
     return Overall(len(ratios), geometric_mean(ratios), t_interval(ratios) if len(ratios) >= MIN_CELLS else None)
 
 
-def _compare_cell(cell: Cell, base: Run, new: Run, measure: Measure) -> Comparison:
+def _compare_cell(cell: Cell, base: Run, new: Run, measure: Measure, planned: tuple[int, int]) -> Comparison:
+    """Compare one cell. planned: number of its launches in the plan of each run."""
     key = cell.key
-    old, now = _cell_result(key, base, measure), _cell_result(key, new, measure)
+    old, now = _cell_result(key, base, measure, planned[0]), _cell_result(key, new, measure, planned[1])
     if not (old.speeds and now.speeds):
         return Comparison(cell, old, now, Verdict.MISSING, None, None, ())
     found = tuple(differences(measured_launches(_ok(key, base)), measured_launches(_ok(key, new)), measure))
@@ -162,14 +169,13 @@ def measured_together(base: Run, new: Run) -> bool:
 
 
 def _ok(key: str, run: Run) -> list[Record]:
-    return [record for record in run.records if record.key == key and record.ok]
+    return [record for record in run.by_cell.get(key, []) if record.ok]
 
 
-def _cell_result(key: str, run: Run, measure: Measure) -> CellResult:
+def _cell_result(key: str, run: Run, measure: Measure, planned: int) -> CellResult:
     ok = _ok(key, run)
-    others = [record for record in run.records if record.key == key and not record.ok]
+    others = [record for record in run.by_cell.get(key, []) if not record.ok]
     failures = dict.fromkeys(_failure(record) for record in others)
-    planned = sum(launch.key == key for launch in run.plan.launches)
     if 0 < len(ok) + len(others) < planned:
         failures[f"interrupted: {planned - len(ok) - len(others)} of {planned} planned launches have no record"] = None
     partial_or_ok = CellStatus.PARTIAL if len(ok) < planned else CellStatus.OK

@@ -37,9 +37,11 @@ MIN_CROWDED_CPUS = 0.2  # one thread gets this much next to four others: a launc
 WEIGHTS_SHARE = 1 / 8
 DECODED_FEEDS = ("cached", "pinned", "resident")  # feeds that decode each photo once, before training
 KERNELS_SHARE = 0.5  # of the end-to-end step: the part that grows with the batch size, so kernels that process images
-# Of a resident step, at the measured ceiling. Kernels of real shapes rarely reach more than half of the ceiling, so at
-# two fifths better kernels have little left to gain.
+# Of a resident step, at the measured ceiling. From ROOF_SHARE on, the ceiling is named as the limit. Kernels of real
+# shapes rarely reach more than half of it, so they are near it only from NEAR_SHARE on.
 ROOF_SHARE = 0.4
+NEAR_SHARE = 0.7
+MIN_WAITING = 0.005  # of the end-to-end step: shorter waits are not worth a word
 BUSY_SHARE = 0.5  # of the time with a kernel: from here on, a GPU does not mostly wait
 MIN_ROOF_SHARE = 0.1  # below it neither ceiling explains the time
 SLOWER_KERNELS = 0.8  # of the ceiling: below it the evidence names what the framework's own best kernel reaches
@@ -178,11 +180,20 @@ def _launch_bound(step: Step) -> Finding | None:
 
 
 def _fixed_part(step: Step) -> str:
-    """Return the sentence about the fixed part, without its closing parenthesis."""
+    """Return the sentences about the step and its fixed part, without the closing parenthesis."""
     return (
-        f"A step takes {si(step.resident_s, 's')}, and {si(step.fixed_s, 's')} of this does not depend on the batch "
-        f"size ({percent(step.fixed_s / step.resident_s)}"
+        f"{_duration(step)} {si(step.fixed_s, 's')} of the step does not depend on the batch size "
+        f"({percent(step.fixed_s / step.step_s)}"
     )
+
+
+def _duration(step: Step) -> str:
+    """Return how long a step takes, and which part of this time it waits for data, as a sentence."""
+    whole = f"A step takes {si(step.step_s, 's')}"
+    if step.input_share < MIN_WAITING:
+        return f"{whole}."
+    loaded, waiting = si(step.step_s - step.waiting_s, "s"), si(step.waiting_s, "s")
+    return f"{whole}: {loaded} on loaded data and {waiting} ({percent(step.input_share)}) waiting for data."
 
 
 def _kernels(step: Step) -> str:
@@ -230,10 +241,11 @@ def _roofline(step: Step) -> Finding:
     shares = {Bottleneck.COMPUTE_BOUND: step.compute_share, Bottleneck.MEMORY_BOUND: step.memory_share}
     known = {bottleneck: share for bottleneck, share in shares.items() if share is not None}
     bottleneck = max(known, key=lambda each: known[each], default=Bottleneck.UNCLEAR)
-    evidence = f"A step takes {si(step.resident_s, 's')}: {', '.join(_parts(step))}."
+    parts = ", ".join(_parts(step))
+    evidence = f"{_duration(step)} {parts[0].upper()}{parts[1:]}."
     if known.get(bottleneck, 0.0) < MIN_ROOF_SHARE or step.resident_s - step.fixed_s < KERNELS_SHARE * step.step_s:
         return Bottleneck.UNCLEAR, evidence, _remedy_unclear(step)
-    if known[bottleneck] < ROOF_SHARE:
+    if known[bottleneck] < (NEAR_SHARE if bottleneck is Bottleneck.COMPUTE_BOUND else ROOF_SHARE):
         what = "compute" if bottleneck is Bottleneck.COMPUTE_BOUND else "move data"
         remedy = (
             f"The kernels mostly {what}, at {percent(known[bottleneck])} of the ceiling of this {step.device_name}: "
@@ -251,25 +263,26 @@ def _roofline(step: Step) -> Finding:
 
 
 def _parts(step: Step) -> list[str]:
+    """Return what a step consists of, in shares of its whole time."""
     parts = []
-    if step.flops_ceiling and step.compute_share is not None:
+    if step.flops_ceiling:
+        least_s = step.flops / step.flops_ceiling
         parts.append(
-            f"its {si(step.flops, 'FLOP')} take {si(step.flops / step.flops_ceiling, 's')} "
-            f"({percent(step.compute_share)}) at the measured {si(step.flops_ceiling, 'FLOP/s')}{_own_kernel(step)}"
+            f"its {si(step.flops, 'FLOP')} take {si(least_s, 's')} ({percent(least_s / step.step_s)}) at the measured "
+            f"{si(step.flops_ceiling, 'FLOP/s')}{_own_kernel(step)}"
         )
     if step.memory_ceiling and step.memory_share is not None:
         sheet = step.data_sheet
         promised = f" (data sheet: {si(sheet.memory * step.request.cell.devices, 'B/s')})" if sheet else ""
+        least_s = step.traffic_bytes / step.memory_ceiling
         parts.append(
-            f"its {si(step.traffic_bytes, 'B')} of memory traffic take at least "
-            f"{si(step.traffic_bytes / step.memory_ceiling, 's')} ({percent(step.memory_share)}) at the measured "
-            f"{si(step.memory_ceiling, 'B/s')}{promised}"
+            f"its {si(step.traffic_bytes, 'B')} of memory traffic take at least {si(least_s, 's')} "
+            f"({percent(least_s / step.step_s)}) at the measured {si(step.memory_ceiling, 'B/s')}{promised}"
         )
     elif step.memory_ceiling:
         parts.append(f"its {si(step.traffic_bytes, 'B')} of memory traffic stay in caches")
-    parts.append(f"{si(step.fixed_s, 's')} ({percent(step.fixed_s / step.resident_s)}) do not grow with the batch size")
-    waited = step.step_s - step.resident_s
-    return [*parts, f"waiting for data adds {si(waited, 's')}"] if waited > 0 else parts
+    parts.append(f"{si(step.fixed_s, 's')} ({percent(step.fixed_s / step.step_s)}) do not grow with the batch size")
+    return parts
 
 
 def _own_kernel(step: Step) -> str:
@@ -283,7 +296,9 @@ def _own_kernel(step: Step) -> str:
 def _remedy_unclear(step: Step) -> str:
     if step.flops_ceiling is None:
         return "Measure the ceilings of this device first, and check how its probes ended."
-    return "Profile a step with the framework's profiler, because none of these parts explains its time."
+    if step.resident_s - step.fixed_s < KERNELS_SHARE * step.step_s:
+        return "No part takes most of the step. A profiler can show where its time goes."
+    return "Mostly time that grows with the batch, far from every ceiling. A profiler can show which kernels take it."
 
 
 RULES: tuple[Callable[[Step], Finding | None], ...] = (

@@ -173,3 +173,13 @@ RULES = (
     Rule(Severity.FLAGGED, "One run was measured more carefully than the other.", _profile),
     Rule(Severity.NOTED, "This is expected if machines are compared.", _machine),
 )
+
+
+def facts(launch: MeasuredLaunch) -> dict[str, str]:
+    """Return what may differ between comparable launches, field by field: the facts of all rules that do not refuse."""
+    return {
+        field: value
+        for rule in RULES
+        if rule.severity is not Severity.REFUSED
+        for field, value in rule.facts(launch).items()
+    }

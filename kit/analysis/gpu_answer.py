@@ -21,6 +21,11 @@ class NetworkRatio:
     network: str
     ratio: Ratio
 
+    @property
+    def cells(self) -> tuple[CellSummary, CellSummary]:
+        """Return the cell on the GPU and the one on the CPU."""
+        return self.ratio.numerator, self.ratio.denominator
+
 
 def best_ratios(analysis: RunAnalysis, measure: Measure) -> list[NetworkRatio]:
     """Return the ratio of each network that was measured on both devices, in the order of the cells."""
@@ -39,31 +44,50 @@ def best_ratios(analysis: RunAnalysis, measure: Measure) -> list[NetworkRatio]:
 
 
 def gpu_answer(question: str, analysis: RunAnalysis, measured: Sequence[CellSummary]) -> Answer:
-    """Return the answer. measured: the cells that have a training speed."""
+    """Return the answer. measured: the cells that have a training speed.
+
+    The headline has the range of the networks that it is about. The details name all others, each with its ratio.
+    """
     found = best_ratios(analysis, Measure.TRAINING)
     if not found:
         return Answer(question, State.NOT_MEASURED, f"Not measured: {missing_gpu(analysis, measured)}")
-    ratios = [each.ratio for each in found]
-    single = any(each.verdict is Verdict.UNKNOWN for each in ratios)
-    losers = [
-        each.network for each in found if each.ratio.verdict is Verdict.SLOWER or (single and each.ratio.ratio < 1)
-    ]
-    tied = [each.network for each in found if each.ratio.verdict is Verdict.TIE]
+    faster, slower, tied = (
+        [each for each in found if _outcome(each.ratio) is verdict]
+        for verdict in (Verdict.FASTER, Verdict.SLOWER, Verdict.TIE)
+    )
     networks = format_count(len(found), "network")
-    speed = f"the best GPU cell trains {_range([each.ratio for each in ratios])} as fast as the best CPU cell"
-    sides = (cell for each in ratios for cell in (each.numerator, each.denominator))
-    once = f" {too_few(sides)}" if single else ""
     if len(tied) == len(found):
-        return Answer(question, State.TIE, f"A tie in training: {speed}, in {networks}", _inference(analysis))
-    if not losers:
-        start = "It is ahead" if single else "Yes, in training"
+        headline = f"A tie in training: {_speed(tied)}, in {networks}"
+        return Answer(question, State.TIE, headline, _inference(analysis))
+    single = any(each.ratio.verdict is Verdict.UNKNOWN for each in found)
+    if not faster:
+        start = "No, not in training"
+    elif slower or tied:
+        start = f"For {len(faster)} of {networks}, in training"
     else:
-        faster = len(found) - len(losers) - len(tied)
-        start = f"For {faster} of {networks}, in training" if faster else "No, not in training"
-    details = [f"The GPU is slower for {', '.join(losers)}."] if losers else []
-    details += [f"It ties with the CPU for {', '.join(tied)}."] if tied else []
+        start = "It is ahead" if single else "Yes, in training"
+    among = f", in {len(slower)} of {networks}" if tied and not faster else ""
+    once = f" {too_few(cell for each in found for cell in each.cells)}" if single else ""
+    details = [f"The GPU is slower for {_named(slower)}."] if faster and slower else []
+    details += [f"It ties with the CPU for {_named(tied)}."] if tied else []
     state = State.SINGLE if single else State.MEASURED
-    return Answer(question, state, f"{start}: {speed}{once}", (*details, *_inference(analysis)))
+    headline = f"{start}: {_speed(faster or slower)}{among}{once}"
+    return Answer(question, state, headline, (*details, *_inference(analysis)))
+
+
+def _outcome(found: Ratio) -> Verdict:
+    """Return whether the GPU is faster, slower or equal. A ratio without an interval is taken as it is."""
+    if found.verdict is Verdict.UNKNOWN:
+        return Verdict.SLOWER if found.ratio < 1 else Verdict.FASTER
+    return found.verdict
+
+
+def _speed(found: Sequence[NetworkRatio]) -> str:
+    return f"the best GPU cell trains {_range([each.ratio.ratio for each in found])} as fast as the best CPU cell"
+
+
+def _named(found: Sequence[NetworkRatio]) -> str:
+    return ", ".join(f"{each.network} ({_times(each.ratio.ratio)})" for each in found)
 
 
 def _inference(analysis: RunAnalysis) -> tuple[str, ...]:
@@ -77,8 +101,12 @@ def _inference(analysis: RunAnalysis) -> tuple[str, ...]:
 
 
 def _range(values: Sequence[float]) -> str:
-    low, high = (f"{format_number(end, 2)}×" for end in (min(values), max(values)))
+    low, high = (_times(end) for end in (min(values), max(values)))
     return low if low == high else f"{low} to {high}"
+
+
+def _times(value: float) -> str:
+    return f"{format_number(value, 2)}×"
 
 
 def missing_gpu(analysis: RunAnalysis, measured: Sequence[CellSummary]) -> str:

@@ -141,10 +141,7 @@ def paired_p_value(ratios: Sequence[float]) -> float:
     """
     if len(ratios) < 2:
         return 1.0
-    mean = _widened_mean(ratios)
-    if mean.error == 0:
-        return float(mean.value == 0)
-    return 2 * float(stdtr(mean.freedom, -abs(mean.value) / math.sqrt(mean.error)))
+    return _p_value(_widened_mean(ratios))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -170,13 +167,17 @@ def ratio_interval(numerator: Sequence[float], denominator: Sequence[float]) -> 
     the other it is below 90 %, because the degrees of freedom are then estimated from 2 values. With 2 on both sides it
     is 98 %.
     """
-    if len(numerator) < 2 or len(denominator) < 2:
-        return None
-    over, under = _widened_mean(numerator), _widened_mean(denominator)
-    error = over.error + under.error
-    parts = over.error**2 / over.freedom + under.error**2 / under.freedom
-    freedom = error**2 / parts if parts > 0 else over.freedom + under.freedom
-    return _interval(_Mean(over.value - under.value, error, freedom))
+    mean = _welch(numerator, denominator)
+    return _interval(mean) if mean else None
+
+
+def ratio_p_value(numerator: Sequence[float], denominator: Sequence[float]) -> float:
+    """Return the two-sided p value of the test that belongs to `ratio_interval`: below 0.05 if it excludes 1.
+
+    Return 1 if either has fewer than 2 values. Raise ValueError if a value is not above 0.
+    """
+    mean = _welch(numerator, denominator)
+    return 1.0 if mean is None else _p_value(mean)
 
 
 def is_narrow(values: Sequence[float]) -> bool:
@@ -214,6 +215,24 @@ def _mean(values: Sequence[float]) -> _Mean:
     mean = math.fsum(logarithms) / count
     variance = math.fsum((x - mean) ** 2 for x in logarithms) / (count - 1)
     return _Mean(mean, variance / count, count - 1)
+
+
+def _welch(numerator: Sequence[float], denominator: Sequence[float]) -> _Mean | None:
+    """Return the logarithm of the ratio, or None if either side has fewer than 2 values."""
+    if len(numerator) < 2 or len(denominator) < 2:
+        return None
+    over, under = _widened_mean(numerator), _widened_mean(denominator)
+    error = over.error + under.error
+    parts = over.error**2 / over.freedom + under.error**2 / under.freedom
+    freedom = error**2 / parts if parts > 0 else over.freedom + under.freedom
+    return _Mean(over.value - under.value, error, freedom)
+
+
+def _p_value(mean: _Mean) -> float:
+    """Return the two-sided p value of the hypothesis that the true mean is 1."""
+    if mean.error == 0:
+        return float(mean.value == 0)
+    return 2 * float(stdtr(mean.freedom, -abs(mean.value) / math.sqrt(mean.error)))
 
 
 def _widened_mean(values: Sequence[float]) -> _Mean:

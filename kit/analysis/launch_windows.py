@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,21 +16,25 @@ from kit.model.formatting import format_percent as percent
 from kit.model.record import Record
 from scenarios.contract.cell import Cell
 
-# These warnings make a cell's speed doubtful. Others concern the whole run, or only say that there are few launches.
-UNSTEADY = frozenset(
+# These warnings are about the whole launch or the machine, so they make each speed of a cell doubtful.
+DISTURBED = frozenset(
     {
         WarningCode.OTHER_LOAD,
         WarningCode.OTHER_GPU_PROCESSES,
         WarningCode.QUOTA,
         WarningCode.HOT_GPU,
         WarningCode.STEAL,
-        WarningCode.NO_STEADY_STATE,
-        WarningCode.JUMP,
-        WarningCode.DRIFT,
-        WarningCode.NOISY,
-        WarningCode.OUTLIERS,
     }
 )
+# These make the training speed of a cell doubtful. Those that DISTURBED lacks come from the speed of training alone.
+# Other warnings concern the whole run, or only say that there are few launches.
+UNSTEADY = DISTURBED | {
+    WarningCode.NO_STEADY_STATE,
+    WarningCode.JUMP,
+    WarningCode.DRIFT,
+    WarningCode.NOISY,
+    WarningCode.OUTLIERS,
+}
 
 
 @dataclass(frozen=True)
@@ -142,8 +147,9 @@ def _noise(launch: MeasuredLaunch, _: Sequence[MeasuredLaunch]) -> str:
 
 
 def _outlier(launch: MeasuredLaunch, cell: Sequence[MeasuredLaunch]) -> str:
-    change = launch.training.images_per_s / statistics.median(rules.values(cell)) - 1
-    return f"{percent(change, signed=True)} from the median launch" if abs(change) > rules.OUTLIER_CHANGE else ""
+    speed, middle = launch.training.images_per_s, statistics.median(rules.values(cell))
+    far = abs(math.log(speed) - math.log(middle)) > rules.OUTLIER_CHANGE  # as in `rules.outliers`
+    return f"{percent(speed / middle - 1, signed=True)} from the median launch" if far else ""
 
 
 # What a launch contributed to a warning about its cell, or "". Jumps are found once, because their test is slow.

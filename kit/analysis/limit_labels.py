@@ -1,5 +1,8 @@
 """Name what limits a cell, in the words that are the same in answers, charts, tables and on the terminal."""
 
+from collections import Counter
+from collections.abc import Iterable
+
 from kit.analysis.diagnosis_rules import ROOF_SHARE, Bottleneck
 from kit.analysis.step_breakdown import Step
 
@@ -24,3 +27,9 @@ def limit_label(bottleneck: Bottleneck, step: Step) -> str:
     if bottleneck is Bottleneck.COMPUTE_BOUND and (step.compute_share or 0.0) >= ROOF_SHARE:
         return NEAR_CEILING
     return LABELS[bottleneck]
+
+
+def counted_labels(labels: Iterable[str]) -> list[tuple[str, int]]:
+    """Return each label with how often it occurs, the most frequent first. `unclear` names no cause, so it is last."""
+    unclear = LABELS[Bottleneck.UNCLEAR]
+    return sorted(Counter(labels).most_common(), key=lambda counted: counted[0] == unclear)

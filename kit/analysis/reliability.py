@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 
 from kit.analysis.answer import Fact, Level, NextLevel, Reliability
-from kit.analysis.intervals import MIN_LAUNCHES
+from kit.analysis.intervals import MIN_LAUNCHES, Interval
 from kit.analysis.launch_windows import UNSTEADY
 from kit.analysis.repeat_command import COMPARED_ROUNDS, repeat_command
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary
 from kit.model.formatting import format_about, format_count, format_percent
+from kit.model.plan import MAX_ROUNDS
 from kit.model.run import Run
+from scenarios.catalog import scenario_of
 
 # What a reader may do with a run of each level.
 MEANINGS = {
@@ -21,6 +24,7 @@ MEANINGS = {
     Level.PUBLICATION: "Quote speeds and differences with their intervals.",
 }
 NARROW = 0.05  # half-width of an interval: the loss that `kit gate` allows by default
+ROUNDS = 2  # times the launches of a cell that left intervals wide: the next run gets as many
 
 
 def unsteady_cells(analysis: RunAnalysis) -> frozenset[str]:
@@ -35,22 +39,68 @@ def reliability(analysis: RunAnalysis) -> Reliability:
     measured = [cell for cell in analysis.cells if cell.images_per_s]
     if not measured:
         return Reliability(None, (), None)
-    unsteady = unsteady_cells(analysis)
-    level = _level(analysis.run, measured, steady=not unsteady)
-    return Reliability(level, _facts(measured, len(unsteady)), _next(analysis, level), MEANINGS[level])
+    unsteady = len(unsteady_cells(analysis))
+    lacking = _lacking(analysis, measured, unsteady)
+    level = _level(analysis.run, measured, complete=not lacking)
+    facts = _facts(measured, unsteady)
+    if level is Level.COMPARISON:
+        following: NextLevel | None = _to_publication(analysis, measured, lacking)
+    else:
+        following = None if level is Level.PUBLICATION else _next(analysis, level)
+    return Reliability(level, facts, following, MEANINGS[level])
 
 
-def _level(run: Run, measured: list[CellSummary], *, steady: bool) -> Level:
+def _level(run: Run, measured: Sequence[CellSummary], *, complete: bool) -> Level:
+    """Return the level. complete: whether the run lacks nothing for the highest level but perhaps launches."""
     if run.plan.profile == "smoke":
         return Level.WORKS
     if min(cell.launches for cell in measured) < MIN_LAUNCHES:
         return Level.FIRST_LOOK
-    narrow = all(cell.interval and cell.interval.half_width <= NARROW for cell in measured)
-    real = not any(cell.synthetic for cell in measured)
-    return Level.PUBLICATION if steady and narrow and real and not run.not_run else Level.COMPARISON
+    return Level.PUBLICATION if complete else Level.COMPARISON
 
 
-def _facts(measured: list[CellSummary], unsteady: int) -> tuple[Fact, ...]:
+def _lacking(analysis: RunAnalysis, measured: Sequence[CellSummary], unsteady: int) -> list[str]:
+    """Return what the run lacks for the highest level, except for launches of its cells. unsteady: number of cells."""
+    found, widest = [], max(_widths(measured).values(), default=0.0)
+    if not all(cell.interval for cell in measured):
+        found.append("an interval for each cell")
+    elif widest > NARROW:
+        found.append(f"intervals within ± {format_percent(NARROW)} (the widest is {_plus_minus(widest)})")
+    if unsteady:
+        steady = _steady(unsteady, len(measured))
+        found.append(f"a steady machine ({steady[0].lower()}{steady[1:]})")
+    if made := [cell for cell in measured if cell.synthetic]:
+        of = (scenario_of(cell.cell, analysis.scenarios) for cell in made)
+        command = " ".join(["kit data fetch", *dict.fromkeys(scenario.dataset for scenario in of if scenario)])
+        found.append(f"real data{_for(made, measured)} ({command})")
+    if not_run := analysis.run.not_run:
+        found.append(f"all planned launches ({len(not_run)} {'has' if len(not_run) == 1 else 'have'} no record)")
+    return found
+
+
+def _widths(measured: Sequence[CellSummary]) -> dict[str, float]:
+    """Return the half-width of the widest interval of each measure that has one."""
+    intervals: dict[str, list[Interval | None]] = {
+        "training": [cell.interval for cell in measured],
+        "throughput": [cell.inference_interval for cell in measured],
+        "latency": [cell.p50_interval for cell in measured],
+    }
+    known = {name: [each.half_width for each in found if each] for name, found in intervals.items()}
+    return {name: max(found) for name, found in known.items() if found}
+
+
+def _plus_minus(width: float) -> str:
+    """Return the half-width of an interval, with a decimal if it is small enough to be near the limit."""
+    return f"± {format_percent(width, 1 if width < 2 * NARROW else 0)}"
+
+
+def _for(made: Sequence[CellSummary], measured: Sequence[CellSummary]) -> str:
+    """Return which networks these cells are about, or "" if all measured cells are among them."""
+    names = dict.fromkeys(cell.cell.label for cell in made)
+    return "" if len(made) == len(measured) else f" for {', '.join(names)}"
+
+
+def _facts(measured: Sequence[CellSummary], unsteady: int) -> tuple[Fact, ...]:
     """Return what supports the answers, then what weakens them."""
     cells, fewest = format_count(len(measured), "cell"), min(cell.launches for cell in measured)
     facts = [Fact(True, f"{cells}: each computes the same function as a float64 reference")]
@@ -63,13 +113,14 @@ def _facts(measured: list[CellSummary], unsteady: int) -> tuple[Fact, ...]:
         few = f"Only {fewest} launches of {of}: they decide few differences"
         many = f"At least {fewest} launches of each cell"
         facts.append(Fact(fewest >= MIN_LAUNCHES, many if fewest >= MIN_LAUNCHES else few))
-    widths = [cell.interval.half_width for cell in measured if cell.interval]
+    widths = _widths(measured)
     if widths and fewest >= MIN_LAUNCHES:
-        facts.append(Fact(max(widths) <= NARROW, f"The widest interval of a speed is ± {format_percent(max(widths))}"))
+        named = ", ".join(f"{name} {_plus_minus(width)}" for name, width in widths.items())
+        facts.append(Fact(max(widths.values()) <= NARROW, f"Widest interval{'s' * (len(widths) > 1)}: {named}"))
     facts.append(Fact(not unsteady, _steady(unsteady, len(measured))))
-    if made := list(dict.fromkeys(cell.cell.label for cell in measured if cell.synthetic)):
-        names = "" if all(cell.synthetic for cell in measured) else f" for {', '.join(made)}"
-        facts.append(Fact(False, f"Synthetic data{names}: speeds are good estimates, accuracies say nothing"))
+    if made := [cell for cell in measured if cell.synthetic]:
+        words = f"Synthetic data{_for(made, measured)}: speeds are good estimates, accuracies say nothing"
+        facts.append(Fact(False, words))
     return tuple(sorted(facts, key=lambda fact: not fact.good))
 
 
@@ -81,15 +132,30 @@ def _steady(unsteady: int, cells: int) -> str:
     return f"{unsteady} of {cells} cells {'was' if unsteady == 1 else 'were'} not steady"
 
 
-def _next(analysis: RunAnalysis, level: Level) -> NextLevel | None:
-    if level is Level.PUBLICATION:
-        return None
+def _to_publication(analysis: RunAnalysis, measured: Sequence[CellSummary], lacking: Sequence[str]) -> NextLevel:
+    """Return how to measure again, and what the run lacks for the highest level.
+
+    The standard profile alone cannot make intervals narrower than it did before. More launches can.
+    """
+    run, command = analysis.run, f"{repeat_command(analysis, real_data=True)} --profile standard"
+    wide, took = max(_widths(measured).values(), default=0.0) > NARROW, ""
+    if wide and run.plan.profile == "standard":
+        rounds = min(MAX_ROUNDS, ROUNDS * max(cell.attempts for cell in measured))
+        command, took = f"{command} --rounds {rounds}", f"{format_about(rounds * _round_s(run))} "
+    idle = f"{took}on an idle machine; " if wide or unsteady_cells(analysis) else ""
+    return NextLevel(Level.PUBLICATION, command, f"{idle}this run lacks {_listed(lacking)}")
+
+
+def _listed(words: Sequence[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _next(analysis: RunAnalysis, level: Level) -> NextLevel:
+    """Return what leads from one of the two lowest levels to the next one."""
     run, command = analysis.run, repeat_command(analysis)
     if level is Level.WORKS:
         return NextLevel(Level.FIRST_LOOK, command, "first speeds")
-    if level is Level.COMPARISON:
-        note = "on an idle machine with real data (kit data fetch)"
-        return NextLevel(Level.PUBLICATION, f"{command} --profile standard", note)
     seconds = MIN_LAUNCHES * _round_s(run)
     note = f"at least {MIN_LAUNCHES} launches per cell, {format_about(seconds)} or more"
     if run.plan.against:

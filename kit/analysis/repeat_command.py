@@ -1,35 +1,62 @@
-"""Make the command that measures the cells of a run again, with the options of the run. No input or output."""
+"""Make the commands that measure all cells of a run, or one of them, again. No input or output."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.sweeps import value_of
 from kit.model.plan import Plan
 from scenarios.catalog import Scenarios, scenario_of
 from scenarios.contract.cell import Cell
+from scenarios.spec import Scenario
 
 COMPARED_ROUNDS = 8  # of two runs; with noise of 5 %, they show a loss of 10 % in one cell (docs/gate-in-ci.md)
 NARROWING = {"framework", "device", "lane", "precision"}  # options that narrow a study
 DEFAULT_ENGINES = {"docker"}  # those that --engine auto prefers
 
 
-def repeat_command(analysis: RunAnalysis) -> str:
-    """Return the command, without the number of launches.
+def repeat_command(analysis: RunAnalysis, *, real_data: bool = False) -> str:
+    """Return the command for all cells, with the options of the run but without the number of launches.
 
     A file or an interpreter that the user named is only a placeholder, because a report names no folder of its machine.
+    real_data: leave out the option that chose synthetic data.
     """
     plan = analysis.run.plan
     if plan.against:
         return " ".join(["kit run", "--against", shlex.quote(plan.against)])
     cells = [launch.cell for launch in plan.launches] or [record.cell for record in analysis.run.records]
-    # A name in the plan of a stranger may hold a command.
-    options = [f"--{name} {shlex.quote(value)}" for name, value in (*_selection(analysis, cells), *_conditions(plan))]
+    chosen = [*_selection(analysis, cells), *_conditions(plan)]
+    if real_data:
+        chosen = [each for each in chosen if each != ("data", "synthetic")]
     everything = not plan.studies and {cell.scenario for cell in cells} >= analysis.scenarios.keys()
-    return " ".join(["kit run", *["--all"] * everything, *options])
+    return " ".join(["kit run", *["--all"] * everything, *_options(chosen)])
+
+
+def cell_command(cell: Cell, scenario: Scenario | None, plan: Plan) -> str:
+    """Return the command for one cell, in the conditions of a run. scenario: that of the cell, or None if unknown."""
+    changed = scenario is None or cell.batch != scenario.batch
+    parts: dict[str, str | int | None] = {
+        "scenario": cell.scenario,
+        "variant": cell.variant or None,
+        "framework": cell.framework,
+        "device": cell.device,
+        "lane": cell.lane if cell.lane != "stock" else None,
+        "precision": cell.precision if cell.precision != "fp32" else None,
+        "batch": cell.batch if changed else None,
+        "workers": cell.workers,
+        "hidden-layers": cell.hidden_layers,
+    }
+    selection = [(name, str(value)) for name, value in parts.items() if value is not None]
+    conditions = [each for each in _conditions(plan) if each[0] != "settings" or cell.key in plan.pinned]
+    return " ".join(["kit run", *_options([*selection, *conditions])])
+
+
+def _options(chosen: Iterable[tuple[str, str]]) -> list[str]:
+    """Return options as words of a shell. A name in the plan of a stranger may hold a command."""
+    return [f"--{name} {shlex.quote(value)}" for name, value in chosen]
 
 
 def _selection(analysis: RunAnalysis, cells: list[Cell]) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,9 @@ from scenarios.spec.flops import training_bytes, training_flops
 
 @dataclass(frozen=True)
 class Step:
-    """One training step of a cell, as medians over its launches.
+    """One training step of a cell, as medians over the launches that timed their steps.
+
+    In a run, this is the first launch of a cell that is ok, because only it has the full proof.
 
     step_s: end-to-end time. resident_s: time of a step on a batch that is already on the device, at the cell's batch
     size. input_share: share of step_s by which it exceeds resident_s. fixed_s + batch * per_image_s: the line through
@@ -54,6 +56,11 @@ class Step:
     busy_cpus: float
     other_cpus: float | None
     busy_threads: float
+
+    @property
+    def waiting_s(self) -> float:
+        """Return the time by which a step exceeds one on a batch that is already on the device, in s."""
+        return self.input_share * self.step_s
 
     @property
     def loader_workers(self) -> int | None:

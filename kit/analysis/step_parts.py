@@ -45,7 +45,7 @@ def step_parts(step: Step) -> StepParts:
 
     The fixed part and the ceiling have errors of measurement, so both are cut off where they would exceed the step.
     """
-    waiting = step.input_share * step.step_s
+    waiting = step.waiting_s
     resident = step.step_s - waiting
     fixed = min(step.fixed_s, resident)
     least = step.flops / step.flops_ceiling if step.flops_ceiling else 0.0

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kit.cli import options
-from kit.cli.console import print_json, print_notes, print_table, print_text, show_progress
+from kit.cli.console import open_page, print_json, print_notes, print_table, print_text, show_progress
 from kit.cli.values import parse_share, parse_whole
 from kit.model.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kit.analysis.comparison import Comparison
     from kit.analysis.gate import GateResult
     from kit.analysis.pairing import Measure
     from kit.model.run import Run
@@ -34,25 +36,66 @@ def compare(
     base: BaseRun,
     others: Annotated[list[str], typer.Argument(metavar="RUN", help="Runs to compare with BASE.")],
     inference: Inference = False,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=RUN", help="Name of the machine of a run. Repeatable. Default: A, B and so on."),
+    ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page that compares the machines.")] = (
+        None
+    ),
+    price: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PRICE",
+            help="Page: price of an hour of a machine, as NAME=0.19/h or NAME=0.19EUR/h. NAME/cpu and NAME/cuda are "
+            "prices of one device. Repeatable.",
+        ),
+    ] = None,
+    prices: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Page: TOML file with prices, their currency, date and source.")
+    ] = None,
+    open_html: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Compare the speed of the same cells in two or more runs.
 
     Cells that did different work (scenario, data, device, rounding) are refused. Different versions, images, threads
     or profiles are flagged.
+
+    With --html, a page also shows what differs between the machines, and with prices, what the work costs on each.
     """
     from kit.analysis.comparison import compare as compare_runs
-    from kit.cli import comparison_json, side_by_side
+    from kit.cli import comparison_json, machines
 
-    measure, runs = _measure(inference=inference), _read(base, *others)
-    found = [(run, measure, compare_runs(runs[0], run, measure)) for run in runs[1:]]
+    if html is None and (price or prices or open_html):
+        raise UsageError("--price, --prices and --open need a page.", "Add --html FILE.")
+    names = [base, *others]
+    labels = machines.labels_of(label or (), names)
+    measure, runs = _measure(inference=inference), _read(*names)
+    if html:
+        compared = machines.write_page(html, runs, labels, measure, price or (), prices)
+    else:
+        compared = [compare_runs(runs[0], run, measure) for run in runs[1:]]
+    found = [(run, measure, comparisons) for run, comparisons in zip(runs[1:], compared, strict=True)]
     if as_json:
-        print_json(comparison_json.comparison_json(runs, found))
-        return
-    print_notes(side_by_side.legend(runs))
-    for index, (_, _, comparisons) in enumerate(found, start=1):
+        print_json(comparison_json.comparison_json(runs, found, labels))
+    else:
+        _show(runs, found, labels)
+        if html:
+            print_text(f"\nPage: {html}")
+    if html and open_html:
+        open_page(html)
+
+
+def _show(
+    runs: Sequence[Run], found: Sequence[tuple[Run, Measure, Sequence[Comparison]]], labels: Sequence[str]
+) -> None:
+    from kit.cli import side_by_side
+
+    print_notes(side_by_side.legend(runs, labels))
+    for index, (_, measure, comparisons) in enumerate(found, start=1):
         print_text("")
-        print_table(*side_by_side.comparison_section(comparisons, runs, index, measure))
+        print_table(*side_by_side.comparison_section(comparisons, runs, index, measure, labels))
 
 
 @app.command(epilog="Example: kit gate reports/before reports/after --max-regression 5%")

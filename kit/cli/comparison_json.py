@@ -12,11 +12,15 @@ from kit.model.run import Run
 
 
 def comparison_json(
-    runs: Sequence[Run], compared: Sequence[tuple[Run, Measure, Sequence[Comparison]]]
+    runs: Sequence[Run], compared: Sequence[tuple[Run, Measure, Sequence[Comparison]]], labels: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return the runs, and the cells and group means of other runs compared with the first one."""
+    """Return the runs, and the cells and group means of other runs compared with the first one.
+
+    labels: of the runs, if they have some.
+    """
+    named = [{"label": label} for label in labels] or [{} for _ in runs]
     return {
-        "runs": [_run_json(run) for run in runs],
+        "runs": [_run_json(run) | label for run, label in zip(runs, named, strict=True)],
         "comparisons": [
             {
                 "base": runs[0].plan.run,

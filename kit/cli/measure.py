@@ -124,6 +124,13 @@ def report(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File for the report. Default: index.html in the run's folder.")
     ] = None,
+    price: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PRICE", help="Price of an hour, as cpu=0.10/h or cuda=0.40EUR/h. Repeatable."),
+    ] = None,
+    prices: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="TOML file with prices, their currency, date and source.")
+    ] = None,
     open_report: options.Open = False,
     as_json: options.Json = False,
 ) -> None:
@@ -132,8 +139,10 @@ def report(
     Without --out, this also updates the index of runs, index.html in the folder that contains the run.
     """
     from kit.execution import reporting
+    from kit.planning.prices import run_prices
 
-    outcome = reporting.report(options.open_run(name), out)
+    tariff = run_prices(price or (), prices)
+    outcome = reporting.report(options.open_run(name), out, tariff)
     _show(outcome, as_json=as_json)
     if out is None and (note := reporting.update_index(outcome.folder)):
         print_remark(note)

@@ -1,6 +1,5 @@
 """Format comparisons and the outcome of the gate for a terminal."""
 
-import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +24,7 @@ from kit.analysis.summaries import short_names
 from kit.analysis.sweeps import in_order
 from kit.cli.console import Column
 from kit.cli.tables import SYNTHETIC
-from kit.model.formatting import format_count, format_percent, shortened
+from kit.model.formatting import format_count, format_percent, short_digests, shortened
 from kit.model.run import Run
 from kit.planning import catalog
 from scenarios.contract.reasons import Status
@@ -39,16 +38,16 @@ LABELS = {Severity.REFUSED: "Refused", Severity.FLAGGED: f"{FLAGGED} Flagged", S
 Titles = tuple[str, str]  # names of base and new
 
 
-def letter(index: int) -> str:
-    """Return the name of a run in a comparison. A is the base."""
-    return ascii_uppercase[index] if index < len(ascii_uppercase) else f"R{index + 1}"
+def letters(count: int) -> list[str]:
+    """Return the names of runs that have no label. A is the base."""
+    return [ascii_uppercase[index] if index < len(ascii_uppercase) else f"R{index + 1}" for index in range(count)]
 
 
-def legend(runs: Sequence[Run]) -> list[str]:
-    """Return a line per run with its letter, id, profile and machine."""
+def legend(runs: Sequence[Run], labels: Sequence[str] = ()) -> list[str]:
+    """Return a line per run with its label, id, profile and machine. labels: by default letters."""
     return _wrapped(
-        f"{letter(index)}  {run.plan.run}, {run.plan.profile}: {run.machine.description}"
-        for index, run in enumerate(runs)
+        f"{label}  {run.plan.run}, {run.plan.profile}: {run.machine.description}"
+        for label, run in zip(labels or letters(len(runs)), runs, strict=True)
     )
 
 
@@ -60,12 +59,16 @@ class Section(NamedTuple):
     notes: list[str]
 
 
-def comparison_section(comparisons: Sequence[Comparison], runs: Sequence[Run], new: int, measure: Measure) -> Section:
+def comparison_section(
+    comparisons: Sequence[Comparison], runs: Sequence[Run], new: int, measure: Measure, labels: Sequence[str] = ()
+) -> Section:
     """Return every cell that has an ok launch in the first run or in the run with the index `new`.
 
-    The notes have counts, group means, differences, the reasons why cells are missing, and the overall ratio.
+    The notes have counts, group means, differences, the reasons why cells are missing, and the overall ratio. labels:
+    of the runs, by default letters.
     """
-    names, titles = _names(runs), (letter(0), letter(new))
+    named = labels or letters(new + 1)
+    names, titles = _names(runs), (named[0], named[new])
     shown = [comparison for comparison in comparisons if comparison.base.speeds or comparison.new.speeds]
     counts = Counter(comparison.verdict for comparison in shown)
     verdicts = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
@@ -172,7 +175,7 @@ def _columns(measure: Measure, base: str, new: str, ratio: str, last: str) -> li
 
 def _names(runs: Sequence[Run]) -> dict[str, str]:
     """Return short names by key, the same for all tables of a comparison, in the order of their rows."""
-    cells = in_order((record.cell for run in runs for record in run.records), catalog.scenarios())
+    cells = in_order((own[0].cell for run in runs for own in run.by_cell.values()), catalog.scenarios())
     return dict(zip((cell.key for cell in cells), short_names(cells), strict=True))
 
 
@@ -285,9 +288,8 @@ def _difference_notes(comparisons: Sequence[Comparison], names: Mapping[str, str
 
 
 def _values(difference: Difference, titles: Titles) -> str:
-    """Return both values, with digests cut to 12 characters."""
-    text = f"{titles[0]} {difference.base}, {titles[1]} {difference.new}"
-    return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{4,}\b", r"\1", text)
+    """Return both values, with short digests."""
+    return short_digests(f"{titles[0]} {difference.base}, {titles[1]} {difference.new}")
 
 
 def _failure_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], titles: Titles) -> list[str]:

@@ -8,6 +8,7 @@ from kit.analysis.run_analysis import RunAnalysis, analyze_run
 from kit.execution import campaign
 from kit.model.errors import DiskError, UsageError
 from kit.model.progress import Progress
+from kit.model.tariff import Tariff
 from kit.planning import catalog
 from kit.storage.run_folder import RunFolder
 from kit.storage.run_list import list_runs, save_summary
@@ -27,17 +28,18 @@ class FinishedRun:
     base: Self | None = None
 
 
-def report(folder: RunFolder, target: Path | None = None) -> FinishedRun:
+def report(folder: RunFolder, target: Path | None = None, tariff: Tariff | None = None) -> FinishedRun:
     """Write the report of what a run has measured so far to `target`, or with a summary into the folder of the run.
 
-    The report lists files that cannot be used. They are an error of use, so they determine the exit code. Raise
-    UsageError if another file is in place of the report, and DiskError if it cannot be written.
+    tariff: the prices of the machine. The report lists files that cannot be used. They are an error of use, so they
+    determine the exit code. Raise UsageError if another file is in place of the report, and DiskError if it cannot be
+    written.
     """
     from kit.report.render import write_report
     from kit.report.summary import summarize_report
 
     analysis = analyze_run(folder.read_usable(), catalog.scenarios(), catalog.frameworks())
-    view = write_report(target or folder.index, analysis)
+    view = write_report(target or folder.index, analysis, tariff)
     if target is None:
         save_summary(folder.path, summarize_report(view, analysis))
     return FinishedRun(

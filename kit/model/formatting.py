@@ -78,13 +78,18 @@ def format_si(value: float, unit: str) -> str:
 
 def format_count(count: int, noun: str) -> str:
     """Return a count with its noun: `1 core`, `2 cores`."""
-    plural = noun + ("es" if noun.endswith("ch") else "s")
+    plural = noun + ("es" if noun.endswith("ch") and noun != "epoch" else "s")
     return f"{count} {noun if count == 1 else plural}"
 
 
 def shortened(text: str, most: int = MAX_TEXT) -> str:
     """Return the text, cut to `most` characters. A record of a stranger may hold megabytes."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def short_digests(text: str) -> str:
+    """Return the text with each digest cut to 12 characters."""
+    return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{4,}\b", r"\1", text)
 
 
 def printable(text: str) -> str:

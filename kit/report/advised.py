@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kit.analysis.advice import advice
+from kit.analysis.advice import Setup, advice
 from kit.report.section import ReportInput
 from scenarios.catalog import scenario_of
 
@@ -11,11 +11,29 @@ def advised(source: ReportInput) -> dict[str, str]:
     """Return the advice for each diagnosed cell, by its key."""
     slower = {ratio.numerator.key for ratio in source.ratios("device") if ratio.ratio < 1}  # than on the CPU
     summaries = {summary.key: summary for summary in source.measured}
+    workers, cpus = _workers(source), _cpus(source)
     found = {}
     for diagnosis in source.analysis.diagnoses:
         if summary := summaries.get(diagnosis.key):
             cell = summary.cell
-            scenario = scenario_of(cell, source.analysis.scenarios)
-            feed = source.settings(summary).get("feed", "")
-            found[cell.key] = advice(diagnosis, cell, scenario, feed, cell.key in slower)
+            setup = Setup(
+                plan=source.run.plan,
+                scenario=scenario_of(cell, source.analysis.scenarios),
+                feed=source.settings(summary).get("feed", ""),
+                workers=workers.get(cell.key),
+                busy_cpus=summary.cpu_cores,
+                cpus=cpus.get(cell.key),
+                gpu_slower=cell.key in slower,
+            )
+            found[cell.key] = advice(diagnosis, cell, setup)
     return found
+
+
+def _workers(source: ReportInput) -> dict[str, int | None]:
+    """Return how many threads or processes loaded photos, by the key of the cell."""
+    return {r.key: result.evidence.placement.workers for r, result in source.results if r.ok and result.evidence}
+
+
+def _cpus(source: ReportInput) -> dict[str, int]:
+    """Return how many CPUs a launch could use, by the key of the cell. It computes with as many threads."""
+    return {record.key: record.request.threads for record in source.run.records if record.ok and record.request}

@@ -4,7 +4,7 @@ The first three colors differ for readers with any kind of color blindness, and 
 differ without color. The style sheet defines the colors `--c1` to `--c8` for light and dark pages.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 ORDER = ("tensorflow", "onnxruntime", "torch")  # then other frameworks, by name
@@ -55,3 +55,10 @@ def make_marks(titles: Mapping[str, str]) -> dict[str, Mark]:
         framework: Mark(numbers[framework] + 1, SHAPES[numbers[framework]], titles[framework])
         for framework in sorted(titles, key=sort_key)
     }
+
+
+def numbered_marks(names: Sequence[str]) -> dict[str, Mark]:
+    """Return a mark for each name, in this order, for example of machines. If there are too many names, marks are used
+    again."""
+    numbers = (index % len(SHAPES) for index in range(len(names)))
+    return {name: Mark(number + 1, SHAPES[number], name) for name, number in zip(names, numbers, strict=False)}

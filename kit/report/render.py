@@ -10,6 +10,7 @@ from kit import assets
 from kit.analysis.run_analysis import RunAnalysis
 from kit.model.errors import DiskError, UsageError
 from kit.model.formatting import printable
+from kit.model.tariff import Tariff
 from kit.planning import catalog, studies
 from kit.report import sections
 from kit.report.text import unbroken
@@ -22,10 +23,11 @@ HEAD_BYTES = 4096  # contains one of the marks
 TEMPLATES = Path(__file__).with_name("templates")
 
 
-def write_report(target: Path, analysis: RunAnalysis) -> View:
+def write_report(target: Path, analysis: RunAnalysis, tariff: Tariff | None = None) -> View:
     """Write the report of a run to `target`, atomically, and return its content.
 
-    Raise UsageError if `target` exists and is not a report. Raise DiskError if it cannot be written.
+    tariff: the prices of the machine. Raise UsageError if `target` exists and is not a report. Raise DiskError if it
+    cannot be written.
     """
     if not is_free_or_report(target):
         raise UsageError(f"{target} exists and is not a report.", "Choose another file with --out.")
@@ -33,7 +35,7 @@ def write_report(target: Path, analysis: RunAnalysis) -> View:
     known, faults = studies.load_valid()
     # A report names no folder of this machine.
     texts = {name: fault.message.replace(f"{assets.ROOT}{os.sep}", "") for name, fault in faults.items()}
-    view = make_view(analysis, titles, known, texts)
+    view = make_view(analysis, titles, known, texts, tariff)
     html = render(view)
     with disk_errors(target, "Choose another file with `kit report --out`."):
         write_atomic(target, html.encode(errors="replace"))  # records may contain lone surrogates

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kit.analysis.intervals import Interval
-from kit.analysis.launch_windows import UNSTEADY
+from kit.analysis.launch_windows import DISTURBED, UNSTEADY
+from kit.analysis.pairing import Measure
 from kit.analysis.spread import Spread
 from kit.analysis.summaries import CellSummary, Contest, ContestState
 from kit.report import text
@@ -38,12 +39,14 @@ class Call:
     """The verdict of a row.
 
     frameworks, device: of the cells that it is about. They are shown before the text. named: whether it names a winner.
+    small: the interval that belongs to the text, or "".
     """
 
     text: str
     frameworks: tuple[str, ...] = ()
     device: str = ""
     named: bool = False
+    small: str = ""
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A measured quantity of a cell. words, unit: for example `training speed` and `images/s`.
+    """A measured quantity of a cell. words, unit: for example `training speed` and `images/s`. measure: for verdicts.
 
     published: figures of the studies for the network, batch size and device of a cell. depends_on_batch: whether the
     training's batch size is a detail of the network.
@@ -128,6 +131,7 @@ class Quantity:
 
     words: str
     unit: str
+    measure: Measure
     value: Callable[[CellSummary], float | None]
     interval: Callable[[CellSummary], Interval | None]
     spread: Callable[[CellSummary], Spread | None]
@@ -148,17 +152,21 @@ def configuration_key(cell: Cell) -> tuple[object, ...]:
     return (cell.device != "cpu", cell.device, cell.devices, lane, precision)
 
 
-def unsteady_cells(source: ReportInput) -> dict[str, str]:
-    """Return the key of each cell whose speed is doubtful, with the reasons."""
+def unsteady_cells(source: ReportInput, measure: Measure = Measure.TRAINING) -> dict[str, str]:
+    """Return the key of each cell whose speed is doubtful, with the reasons.
+
+    A warning that comes from the speed of training alone says nothing about inference.
+    """
+    codes = UNSTEADY if measure is Measure.TRAINING else DISTURBED
     found: dict[str, list[str]] = {}
     for warning in source.analysis.warnings:
-        if warning.code in UNSTEADY and warning.about:
+        if warning.code in codes and warning.about:
             found.setdefault(warning.about, []).append(warning.cause)
     return {key: " ".join(causes) for key, causes in found.items()}
 
 
-def quantity_rows(source: ReportInput, quantity: Quantity, contests: Sequence[Contest], call: str) -> Rows:
-    """Return one row for each network and configuration. contests: of this quantity, for the verdicts."""
+def quantity_rows(source: ReportInput, quantity: Quantity, call: str) -> Rows:
+    """Return one row for each network and configuration. call: header of the verdicts."""
     shown = [summary for summary in source.measured if quantity.value(summary)]
     groups: dict[str, dict[tuple[object, ...], list[CellSummary]]] = {}
     for label, cells in source.rows.items():
@@ -167,7 +175,9 @@ def quantity_rows(source: ReportInput, quantity: Quantity, contests: Sequence[Co
                 groups.setdefault(label, {}).setdefault(configuration_key(summary.cell), []).append(summary)
     frameworks = tuple(sorted({summary.cell.framework for summary in shown}, key=sort_key))
     scale = log_scale(_extent(shown, quantity))
-    maker = _Maker(source, quantity, frameworks, scale, _calls(source, contests), unsteady_cells(source))
+    unsteady = unsteady_cells(source, quantity.measure)
+    calls = {contest.leader.key: contest_call(contest, unsteady) for contest in source.contests[quantity.measure]}
+    maker = _Maker(source, quantity, frameworks, scale, calls, unsteady)
     return Rows(
         caption=f"{quantity.words} of each network in each framework, {quantity.unit}",
         frameworks=frameworks,
@@ -266,25 +276,31 @@ class _Maker:
         )
 
 
-def _calls(source: ReportInput, contests: Sequence[Contest]) -> dict[str, Call]:
-    """Return the verdict of each contest by the key of its leader."""
-    return {contest.leader.key: contest_call(source, contest) for contest in contests}
-
-
-def contest_call(source: ReportInput, contest: Contest) -> Call:
-    """Return the verdict of a contest. A single launch names no winner."""
+def contest_call(contest: Contest, unsteady: Mapping[str, str]) -> Call:
+    """Return the verdict of a contest. A single launch names no winner. unsteady: by the key of each unsteady cell."""
     leader, device = contest.leader.cell.framework, contest.leader.cell.device
-    closest = min(ratio.ratio for ratio in contest.ratios)
-    ahead = text.lead(closest)
+    second = min(contest.ratios, key=lambda ratio: ratio.ratio)
+    ahead = text.lead(second.ratio)
     if contest.state is ContestState.NAMED:
-        doubt = ", not steady" if contest.leader.key in unsteady_cells(source) else ""
-        return Call(f"fastest, {ahead} ahead{doubt}", (leader,), device, named=True)
+        doubt = ", not steady" if contest.leader.key in unsteady else ""
+        small = f"95 %: {text.lead_interval(second.ratio, second.interval)}" if second.interval else ""
+        return Call(f"fastest, {ahead}{doubt}", (leader,), device, named=True, small=small)
     if contest.state is ContestState.UNKNOWN:
-        if closest < EQUAL:
+        if second.ratio < EQUAL:
             return Call("about equal")
         several = any(ratio.rounds > 1 for ratio in contest.ratios)
-        return Call(f"{ahead} ahead{', too few launches' if several else ''}", (leader,), device)
+        return Call(f"{ahead}{', too few launches' if several else ''}", (leader,), device)
     if contest.state is ContestState.UNDECIDED:
-        return Call("undecided")
+        return Call("undecided", small=_open_interval(contest))
     tied = [ratio.denominator.cell.framework for ratio in contest.ties]
-    return Call("tie", tuple(sorted([leader, *tied], key=sort_key)), device)
+    frameworks = tuple(sorted([leader, *tied], key=sort_key))
+    return Call("tie", frameworks, device, small=_open_interval(contest))
+
+
+def _open_interval(contest: Contest) -> str:
+    """Return the widest interval that contains 1, or "" if there is none or if it is too wide to say anything."""
+    intervals = [ratio.interval for ratio in contest.ties if ratio.interval]
+    widest = max(intervals, key=lambda interval: interval.half_width, default=None)
+    if widest is None or widest.high > text.MAX_SPREAD * widest.low:
+        return ""
+    return f"95 %: {text.factor(widest.low)} to {text.factor(widest.high)}"

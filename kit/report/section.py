@@ -13,6 +13,7 @@ from kit.analysis.sweeps import value_of, value_words, values_of, varied_fields
 from kit.model.record import Record
 from kit.model.run import Run
 from kit.model.swept import SweptField
+from kit.model.tariff import Tariff
 from kit.planning.studies import Study
 from kit.report.marks import sort_key
 from scenarios.catalog import scenario_of
@@ -28,13 +29,14 @@ class ReportInput:
     """The input of all sections.
 
     titles: name of a framework to its display name. studies: the published studies by name. study_faults: why the files
-    of other studies cannot be used, by name.
+    of other studies cannot be used, by name. tariff: the prices of the machine, if they were given.
     """
 
     analysis: RunAnalysis
     titles: Mapping[str, str]
     studies: Mapping[str, Study] = field(default_factory=dict)
     study_faults: Mapping[str, str] = field(default_factory=dict)
+    tariff: Tariff | None = None
 
     @property
     def run(self) -> Run:

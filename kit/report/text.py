@@ -13,12 +13,17 @@ from kit.model.machine import Machine
 
 MISSING = "–"
 MAX_SPREAD = 10.0  # ratio of the ends of an interval
+TIMES = 1.95  # a lead from this factor on is given as a factor
+WIDE, NARROW = 0.5, 0.05  # half-widths of an interval: ± never describes a wide one, and always a narrow one
+LOPSIDED = 1.5  # ratio of the arms of an interval above which ± would mislead
+BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ms|µs|s|W)\b)")
 NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def unbroken(sentence: str) -> str:
-    """Return a sentence in which no line break can separate a percentage from its sign, for example in `± 50 %`."""
-    return sentence.replace(" %", f"{NO_BREAK}%").replace("± ", f"±{NO_BREAK}")
+    """Return a sentence in which no line break can separate a number from its sign or unit: `± 50 %`, `0.64 ms`."""
+    sentence = sentence.replace(" %", f"{NO_BREAK}%").replace("± ", f"±{NO_BREAK}")
+    return BEFORE_UNIT.sub(NO_BREAK, sentence)
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -58,8 +63,22 @@ def ratio(value: float) -> str:
 
 
 def lead(value: float) -> str:
-    """Return by how much something is ahead: 1.012 as `1.2 %`, 1.42 as `42 %`, 3.14 as `3.1×`."""
-    return ratio(value) if value >= 1.95 else percent(value - 1, 0 if value >= 1.1 else 1)
+    """Return by how much something is ahead: 1.012 as `1.2 % ahead`, 1.42 as `42 % ahead`, 3.14 as `3.1× as fast`."""
+    return f"{ratio(value)} as fast" if value >= TIMES else f"{percent(value - 1, 0 if value >= 1.1 else 1)} ahead"
+
+
+def lead_interval(value: float, interval: Interval) -> str:
+    """Return the interval of a lead in the form of the lead: `22 to 47 %`, or `5.2 to 6.0×`.
+
+    Of ends that are more than a factor of MAX_SPREAD apart, only the lower one is shown: `at least 2.3×`. interval: its
+    lower end is above 1.
+    """
+    if value < TIMES:
+        low, high = (number(100 * (end - 1), 2 if end < 2 else 3) for end in (interval.low, interval.high))
+        return f"{low} to {high} %"
+    if interval.high > MAX_SPREAD * interval.low:
+        return f"at least {factor(interval.low)}×"
+    return f"{factor(interval.low)} to {factor(interval.high)}×"
 
 
 def factor(value: float) -> str:
@@ -76,20 +95,34 @@ def interval(ratio: Ratio) -> str:
 
 
 def half_width(interval: Interval) -> str:
-    """Return the half-width of an interval, for example `± 1.8 %`, or its ends if it is wide: `120 to 980`.
+    """Return the half-width of an interval, for example `± 1.8 %`, or its ends, for example `5,650 to 9,650`.
 
-    Ends that are more than a factor of MAX_SPREAD apart say only that the value is `uncertain`.
+    The half-width is the longer arm relative to the estimate. The ends are shown if ± would mislead. Ends that are more
+    than a factor of MAX_SPREAD apart say only that the value is `uncertain`.
     """
-    if interval.half_width < 0.5:
+    if not _needs_ends(interval):
         return f"± {percent(interval.half_width, 1)}"
     if interval.high > MAX_SPREAD * interval.low:
         return "uncertain"
-    return f"{number(interval.low, 2)} to {number(interval.high, 2)}"
+    return f"{number(interval.low)} to {number(interval.high)}"
+
+
+def _needs_ends(interval: Interval) -> bool:
+    """Return whether an interval is wide, or lopsided and not narrow, so that ± does not describe it."""
+    arms = interval.high - interval.estimate, interval.estimate - interval.low
+    lopsided = max(arms) > LOPSIDED * min(arms)
+    return interval.half_width >= WIDE or (lopsided and interval.half_width > NARROW)
 
 
 def estimate(value: float | None, interval: Interval | None) -> str:
-    """Return a value with the half-width of its interval, for example `12,300 ± 1.8 %`, or alone without one."""
-    return number(value) + (f" ± {percent(interval.half_width, 1)}" if interval else "")
+    """Return a value with its interval: `12,300 ± 1.8 %`, or `6,110 (5,650 to 9,650)` if ± would mislead.
+
+    Without an interval, return the value alone.
+    """
+    if interval is None:
+        return number(value)
+    width = half_width(interval)
+    return f"{number(value)} ({width})" if _needs_ends(interval) else f"{number(value)} {width}"
 
 
 def moment(value: str) -> str:
@@ -101,9 +134,11 @@ def moment(value: str) -> str:
 
 
 def day(value: str) -> str:
-    """Return the date of an ISO 8601 time in UTC, for example `2 January 2026`. Return any other text unchanged."""
+    """Return the date of an ISO 8601 time in UTC, or of a date, for example `2 January 2026`. Return any other text
+    unchanged."""
     try:
-        found = datetime.fromisoformat(value).astimezone(UTC)
+        found = datetime.fromisoformat(value)
+        found = found.astimezone(UTC) if found.tzinfo else found  # a date alone is a day, wherever it is read
     except (ValueError, OverflowError):
         return value
     return f"{found.day} {found:%B %Y}"

@@ -13,6 +13,7 @@ from kit.analysis.reliability import reliability
 from kit.analysis.run_analysis import RunAnalysis
 from kit.model.errors import DiskError
 from kit.model.formatting import format_count
+from kit.model.tariff import Tariff
 from kit.planning.studies import Study
 from kit.report import sections, text
 from kit.report.failure import Failure, find_failure
@@ -60,9 +61,10 @@ def make_view(
     titles: Mapping[str, str],
     studies: Mapping[str, Study] = MappingProxyType({}),
     study_faults: Mapping[str, str] = MappingProxyType({}),
+    tariff: Tariff | None = None,
 ) -> View:
     """Return the content of the report of one run. For the other arguments, see `ReportInput`."""
-    run, source = analysis.run, ReportInput(analysis, titles, studies, study_faults)
+    run, source = analysis.run, ReportInput(analysis, titles, studies, study_faults, tariff)
     failure = find_failure(source)
     every = [s for found in discover() for s in (found.sections(source) if isinstance(found, Chapters) else (found,))]
     found = [(section, section.data(source)) for section in every]
@@ -84,7 +86,7 @@ def make_view(
 
 
 def _lede(source: ReportInput) -> str:
-    """Return what was measured, in one sentence."""
+    """Return what was measured, in one sentence. It says what a cell is, because the answers below it count cells."""
     if not source.measured:
         return "Nothing was measured."
     count = format_count(len({summary.cell.network for summary in source.measured}), "network")
@@ -94,7 +96,9 @@ def _lede(source: ReportInput) -> str:
         frozenset({"stock"}): "with the settings of each framework’s own tutorials",
         frozenset({"tuned"}): "with settings that the kit tuned on this machine",
     }.get(frozenset(lanes), "with the settings of the tutorials and with tuned ones")
-    return f"{count}, trained and served in {names} {settings}."
+    total = len(source.measured)
+    cells = f"{format_count(total, 'cell')}, {'each ' * (total > 1)}a network in one framework on one device"
+    return f"{count}, trained and served in {names} {settings}: {cells}."
 
 
 def discover() -> list[Section | Chapters]:

@@ -126,7 +126,8 @@ class RunFolder:
 
     def read(self) -> Run:
         """Read the whole run. Raise UsageError, which names the file, if one is damaged or misplaced."""
-        records = self.records()
+        with _no_collections():
+            records = _sorted(_compact(self._record(file)) for file in _files(self.path / RECORDS["measure"]))
         pictures = self._pictures(records)
         return Run(self.plan, self.machine, records, self.records("probe"), self.records("tune"), pictures=pictures)
 

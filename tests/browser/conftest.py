@@ -19,6 +19,7 @@ from kit.execution import workflow
 from kit.host import machine_lock
 from kit.model.progress import Silent
 from kit.model.run import Run
+from kit.model.tariff import Tariff
 from kit.planning import catalog, studies
 from kit.planning.plan import Options
 from kit.planning.selection import Selection
@@ -37,6 +38,7 @@ RUNS: dict[str, Callable[[], Run]] = {
     "sweeps": lambda: report_runs.sweeps(2),
     "studies": lambda: study_run(*studies.load_all(), devices=("cpu", "cuda"), epochs=True, frameworks=FRAMEWORKS),
 }
+TARIFFS = {"example": Tariff({"cpu": 0.36, "cuda": 1.44}, "EUR", "2026-11-20", "Price list of a test")}
 
 
 @pytest.fixture(scope="session")
@@ -59,7 +61,9 @@ def report_of(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Cal
 
     def call(name: str) -> Path:
         if name not in made:
-            made[name] = measure(folder) if name == "real" else write(folder / f"{name}.html", RUNS[name]())
+            made[name] = (
+                measure(folder) if name == "real" else write(folder / f"{name}.html", RUNS[name](), TARIFFS.get(name))
+            )
         return made[name]
 
     return call
@@ -80,9 +84,9 @@ def show(browser: Browser, report_of: Callable[[str], Path]) -> Iterator[Open]:
         context.close()
 
 
-def write(target: Path, run: Run) -> Path:
+def write(target: Path, run: Run, tariff: Tariff | None = None) -> Path:
     """Write the report of a run."""
-    write_report(target, analyze_run(run, catalog.scenarios()))
+    write_report(target, analyze_run(run, catalog.scenarios()), tariff)
     return target
 
 

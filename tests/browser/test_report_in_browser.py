@@ -73,6 +73,25 @@ def test_the_page_does_not_scroll_sideways(show: Open, name, width):
     assert tab.wider_than(width) == []
 
 
+@pytest.mark.parametrize("name", ["real", "three_launches"])
+def test_no_table_of_all_figures_is_cut_off_on_a_desk(show: Open, name):
+    tab = show(name, viewport={"width": DESK, "height": 900})
+    tab.unfold()
+    widths = tab.page.locator("#figures .scroll").evaluate_all("all => all.map(e => [e.scrollWidth, e.clientWidth])")
+    assert len(widths) == 3
+    assert all(needed <= given for needed, given in widths)
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_no_line_breaks_within_an_id_or_before_a_dot(show: Open, width):
+    """A part that breaks is higher than one line."""
+    page = show("three_launches", viewport={"width": width, "height": 900}).page
+    lines = "all => all.map(e => e.offsetHeight / parseFloat(getComputedStyle(e).lineHeight))"
+    heights = page.locator("#training .net .whole").evaluate_all(lines)
+    assert heights
+    assert max(heights) < 1.5
+
+
 def test_a_wide_element_is_noticed(show: Open, tmp_path, report_of):
     page = tmp_path / "page.html"
     page.write_text(report_of("example").read_text().replace("</main>", "<div style='width: 500px'>x</div></main>"))

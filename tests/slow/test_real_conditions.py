@@ -282,11 +282,9 @@ def test_a_network_that_is_too_small_is_launch_bound(measure):
     run = in_peace(lambda: measure(FEW_UNITS, batch=4, threads=1))
     verdict, evidence, remedy = run.verdict()
     assert verdict == "launch-bound", evidence
-    fixed = re.search(
-        r"^A step takes \S+ .?s, and \S+ .?s of this does not depend on the batch size \((\d+) %", evidence
-    )
+    fixed = re.search(r"^A step takes .+ \S+ .?s of the step does not depend on the batch size \((\d+) %", evidence)
     assert fixed
-    assert 50 < int(fixed[1]) <= 100
+    assert 35 <= int(fixed[1]) <= 100  # half of the step on loaded data, which is at least 70 % of the whole
     assert "larger batch" in remedy
 
 

@@ -8,16 +8,20 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from kit.analysis.answer import Level, State
+from kit.analysis.answer import Fact, Level, State
 from kit.analysis.answers import answers
+from kit.analysis.diagnosis import Diagnosis
+from kit.analysis.diagnosis_rules import Bottleneck
 from kit.analysis.gpu_answer import best_ratios
 from kit.analysis.pairing import Measure
 from kit.analysis.reliability import reliability
 from kit.analysis.run_analysis import RunAnalysis, analyze_run
 from kit.analysis.summaries import contests
+from kit.analysis.warnings import RunWarning, WarningCode
 from kit.model.record import Record
 from kit.model.run import Run
 from kit.planning import catalog
+from kit.report.view import make_view
 from scenarios.contract.reasons import Status
 from tests import examples
 from tests.unit.test_golden import GOLDEN, check
@@ -143,3 +147,104 @@ def test_the_next_command_does_not_run_what_a_stranger_named():
     assert found.command == (
         "kit run --scenario mnist-cnn --framework 'torch; rm -rf ~' --device cpu --engine fake --profile standard"
     )
+
+
+def one_each(first: Sequence[Record], second: Sequence[Record]) -> list[Record]:
+    """Return the records of the first network from `first`, and those of the second one from `second`."""
+    sides = zip(NETWORKS, (first, second), strict=True)
+    return [record for network, records in sides for record in records if record.cell.scenario == network]
+
+
+def with_slow_prediction(records: Sequence[Record], p50_ms: float) -> list[Record]:
+    """Return the records with another latency in the first launch."""
+    result = records[0].result
+    assert result
+    assert result.inference
+    slow = replace(result, inference=replace(result.inference, p50_ms=p50_ms))
+    return [records[0].model_copy(update={"result": slow}), *records[1:]]
+
+
+def test_details_about_training_say_so():
+    analysis = analysis_of(one_each(measured(LEAD, launches=5), measured(TIE, launches=5)))
+    assert answers(analysis, TITLES).framework.details[-1] == "In training, 1 network has no clear winner."
+    found = analysis_of(measured(LEAD, launches=5))
+    leader = examples.cell(NETWORKS[0], "tensorflow").key
+    loser = examples.cell(NETWORKS[1], "torch").key
+    doubts = [RunWarning(WarningCode.JUMP, key, "It jumped.", "Look.") for key in (leader, loser)]
+    given = answers(replace(found, warnings=doubts), TITLES).framework
+    assert given.details[-1] == "In training, 1 of 2 winners was not steady."
+    assert not any("steady" in line for line in answers(replace(found, warnings=[]), TITLES).framework.details)
+
+
+def test_the_range_of_the_gpu_is_that_of_the_networks_where_it_is_faster():
+    given = answers(analysis_of(one_each(with_gpu(5.0, launches=5), with_gpu(0.5, launches=5))), TITLES).gpu
+    assert given.headline == (
+        "For 1 of 2 networks, in training: the best GPU cell trains 5.0× as fast as the best CPU cell"
+    )
+    assert given.details[0] == "The GPU is slower for cifar-cnn (0.50×)."
+    tied = answers(analysis_of(one_each(with_gpu(1.0, launches=5), with_gpu(0.5, launches=5))), TITLES).gpu
+    assert tied.headline == (
+        "No, not in training: the best GPU cell trains 0.50× as fast as the best CPU cell, in 1 of 2 networks"
+    )
+    assert tied.details[0] == "It ties with the CPU for mnist-cnn (1.0×)."
+    once = answers(analysis_of(one_each(with_gpu(5.0, launches=1), with_gpu(0.5, launches=1))), TITLES).gpu
+    assert "trains 5.0× as fast" in once.headline
+    assert once.headline.endswith(" in one launch each")
+
+
+def test_an_unclear_limit_is_named_last():
+    analysis = analysis_of(measured(LEAD, launches=2))
+    kinds = [(Bottleneck.UNCLEAR, "unclear")] * 4 + [(Bottleneck.COMPUTE_BOUND, "slow kernels")] * 2
+    found = [
+        Diagnosis(cell.key, bottleneck, "", "", None, None, None, label)
+        for cell, (bottleneck, label) in zip(analysis.cells, kinds, strict=True)
+    ]
+    assert answers(replace(analysis, diagnoses=found), TITLES).limit.headline == (
+        "Slow kernels in 2 of 6 cells, unclear in 4"
+    )
+
+
+def test_the_page_says_what_a_cell_is_before_it_counts_cells():
+    lede = make_view(analysis_of(measured(LEAD, launches=2)), TITLES).lede
+    assert lede.endswith(": 6 cells, each a network in one framework on one device.")
+    alone = make_view(analysis_of(measured(LEAD)[:1]), TITLES).lede
+    assert alone.endswith(": 1 cell, a network in one framework on one device.")
+
+
+def test_the_widest_interval_of_each_measure_counts():
+    """The interval of five launches is their range. Speeds are 1,000, 1,001 and 1,002, latencies 1.5 and 3 ms."""
+    records = with_slow_prediction(measured(LEAD, launches=5, noise=0.001, data="real"), 3.0)
+    found = reliability(replace(analysis_of(records, "standard"), warnings=[]))
+    assert Fact(False, "Widest intervals: training ± 0.1 %, throughput ± 0.1 %, latency ± 100 %") in found.facts
+    assert found.level is Level.COMPARISON
+    assert found.next
+    assert "this run lacks intervals within ± 5 % (the widest is ± 100 %)" in found.next.note
+
+
+def test_a_run_that_used_the_profile_needs_more_rounds_than_it_had():
+    found = reliability(analysis_of(measured(LEAD, launches=6, noise=0.2), "standard")).next
+    assert found
+    assert found.level is Level.PUBLICATION
+    assert found.command.endswith(" --profile standard --rounds 12")
+    assert " on an idle machine; this run lacks intervals within ± 5 % (the widest is ± " in found.note
+    assert found.note.endswith(" and real data (kit data fetch mnist cifar-10)")
+    quick = reliability(analysis_of(measured(LEAD, launches=6, noise=0.2))).next
+    assert quick
+    assert quick.command.endswith(" --profile standard")
+
+
+def test_a_run_with_narrow_intervals_is_told_only_what_it_lacks():
+    mixed = one_each(measured(LEAD, launches=5, noise=0.001, data="real"), measured(LEAD, launches=5, noise=0.001))
+    analysis = replace(analysis_of(mixed, "standard"), warnings=[])
+    found = reliability(analysis).next
+    assert found
+    assert found.command.endswith(" --profile standard")
+    assert found.note == "this run lacks real data for cifar-cnn (kit data fetch cifar-10)"
+    jump = RunWarning(WarningCode.JUMP, examples.cell(NETWORKS[0], "torch").key, "It jumped.", "Look.")
+    unsteady = reliability(replace(analysis, warnings=[jump])).next
+    assert unsteady
+    assert unsteady.note.startswith("on an idle machine; this run lacks a steady machine (1 of 6 cells was not steady)")
+    chosen = analysis.run.plan.model_copy(update={"data": "synthetic"})
+    again = reliability(replace(analysis, run=replace(analysis.run, plan=chosen))).next
+    assert again
+    assert "--data" not in again.command

@@ -191,3 +191,100 @@ def test_slow_cells_and_extreme_ratios_are_readable(kit: Kit) -> None:
     called = kit("compare", "before", "after")
     assert re.search(r"^mnist-cnn/torch/cpu\* +0\.4 +0\.6 +1\.500 ", called.out, re.MULTILINE)
     assert " 0 " not in called.out
+
+
+def pair_of_runs() -> None:
+    """Two runs below reports/: `before`, and `after`, which is 0.9 times as fast."""
+    saved("before", {"mnist-cnn": STEADY})
+    saved("after", {"mnist-cnn": SLOW})
+
+
+def test_a_page_compares_machines_by_their_names_and_prices(kit: Kit) -> None:
+    pair_of_runs()
+    named = ("--label", "small=before", "--label", "big=reports/after")
+    priced = ("--price", "small=0.125EUR/h", "--price", "big=0.375/h")
+    compared = ("compare", "before", "reports/after", *named, *priced, "--html", "page.html")
+    called = kit(*compared)
+    assert (called.code, called.err) == (0, "")
+    assert called.out.startswith("small  before, quick: Example CPU, 2 CPUs, no NVIDIA GPU\nbig  after, quick: ")
+    assert re.search(r"^Training images/s +small +big +big/small +95 % +Verdict$", called.out, re.MULTILINE)
+    assert "Overall: big is 0.900 times as fast as small" in called.out
+    assert called.out.endswith("\n\nPage: page.html\n")
+    html = Path("page.html").read_text()
+    assert "<title>small and big: kit comparison</title>" in html
+    assert re.search(r"small is 1\.1 times as fast as big \(1 cell\)", html)
+    # For 3 times the price, big does 0.9 times as much. So small does 3 / 0.9 = 3.33 times as much for the same money.
+    assert "For the same money, small trains 3.3 times as many images as big (1 cell)" in html
+    assert "small 0.125\N{NO-BREAK SPACE}EUR; big 0.375\N{NO-BREAK SPACE}EUR" in html
+    again = kit(*compared, "--inference", "--json")  # a page of kit may be replaced
+    assert (again.code, again.err) == (0, "")
+    assert [run["label"] for run in json.loads(again.out)["runs"]] == ["small", "big"]
+    assert "small predicts 3.0 times as many images as big" in Path("page.html").read_text()
+
+
+def test_prices_come_from_a_file_and_runs_without_a_name_have_a_letter(kit: Kit) -> None:
+    pair_of_runs()
+    about = 'currency = "EUR"\nsource = "Price list of a test"\n'
+    Path("prices.toml").write_text(f"{about}[per_hour]\nA = 0.125\nnew = 0.375\n")
+    called = kit("compare", "before", "after", "--label", "new=after", "--prices", "prices.toml", "--html", "page.html")
+    assert (called.code, called.err) == (0, "")
+    assert re.search(r"^Training images/s +A +new +new/A ", called.out, re.MULTILINE)
+    html = Path("page.html").read_text()
+    assert "A trains 3.3 times as many images as new" in html
+    assert "(Price list of a test)" in html
+
+
+def test_without_a_page_names_are_shown_and_nothing_is_written(kit: Kit) -> None:
+    pair_of_runs()
+    called = kit("compare", "before", "after", "--label", "new=after")
+    assert (called.code, called.err) == (0, "")
+    assert "Overall: new is 0.900 times as fast as A" in called.out
+    assert "Page:" not in called.out
+    assert list(Path().glob("*.html*")) == []
+
+
+PAGE = "--html page.html"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (f"--label old=befor {PAGE}", "Unknown run 'befor'. Did you mean 'before'? Choose from: after, before."),
+        (f"--label x=before --label x=after {PAGE}", "Two runs have the name 'x'. Give each run its own --label."),
+        (f"--label x=before --label y=before {PAGE}", "The run 'before' has two names. Give each run one --label."),
+        (f"--label B=before {PAGE}", "Two runs have the name 'B'. Give each run its own --label."),
+        (f"--label old {PAGE}", "'old' does not name a run. Write NAME=RUN, with a name of at most 40 characters"),
+        (f"--label =before {PAGE}", "'=before' does not name a run."),
+        (f"--label a/b=before {PAGE}", "'a/b=before' does not name a run."),
+        (f"--label a\x1b=before {PAGE}", "'a\\x1b=before' does not name a run."),
+        (f"--label {'x' * 41}=before {PAGE}", f"'{'x' * 41}=before' does not name a run."),
+        (f"--price small=1/h {PAGE}", "Unknown machine 'small'. Choose from: A, B."),
+        (f"--label small=before --price A=1/h {PAGE}", "Unknown machine 'A'. Choose from: B, small."),
+        (f"--price A=-1/h {PAGE}", "The price of 'A' is -1. Write a price above 0"),
+        (f"--price A=1EUR/h --price B=1USD/h {PAGE}", "The prices are in EUR and USD. Write all prices in one"),
+        (f"--prices nothing.toml {PAGE}", "nothing.toml cannot be read: No such file or directory."),
+        ("--price A=1/h", "--price, --prices and --open need a page. Add --html FILE."),
+        ("--prices prices.toml", "--price, --prices and --open need a page. Add --html FILE."),
+        ("--open", "--price, --prices and --open need a page. Add --html FILE."),
+    ],
+)
+def test_a_wrong_name_or_price_is_refused_and_nothing_is_written(kit: Kit, options: str, words: str) -> None:
+    pair_of_runs()
+    called = kit("compare", "before", "after", *options.split(" "))
+    assert (called.code, called.out) == (2, "")
+    assert words in " ".join(called.err.split())
+    assert list(Path().glob("*.html*")) == []
+
+
+def test_a_page_replaces_nothing_but_a_page_of_kit(kit: Kit) -> None:
+    pair_of_runs()
+    page = Path("page.html")
+    page.write_text("<!doctype html><title>My page</title>")
+    called = kit("compare", "before", "after", *PAGE.split())
+    assert (called.code, called.out) == (2, "")
+    assert called.err == "page.html exists and is not a comparison of machines.\nChoose another file with --html.\n"
+    assert page.read_text() == "<!doctype html><title>My page</title>"
+    page.unlink()
+    page.mkdir()
+    assert kit("compare", "before", "after", *PAGE.split()).code == 2
+    assert list(page.iterdir()) == []

@@ -243,3 +243,26 @@ def test_a_run_of_a_stranger_cannot_control_the_terminal(kit: Kit, tmp_path: Pat
     refused = kit("report", "a")
     assert refused.code == 2
     assert "\x1b" not in refused.err
+
+
+def test_a_report_with_a_price_says_what_training_costs(kit: Kit, tmp_path: Path) -> None:
+    """At 1,000 images/s, a million images take 1,000 s, an epoch of MNIST 60 s, and the published 5 epochs 300 s."""
+    folder = RunFolder.create(tmp_path / "reports/a", examples.plan([examples.planned()]), examples.machine())
+    folder.save(examples.record())
+    assert kit("report", "a").code == 0
+    assert 'id="costs"' not in folder.index.read_text()
+    assert kit("report", "a", "--price", "cpu=0.10EUR/h").code == 0
+    html = folder.index.read_text()
+    costs = html[html.index('<section id="costs"') :].partition("</section>")[0]
+    assert "A trained model costs 0.00833\N{NO-BREAK SPACE}EUR with" in costs
+    cells = [f'<td class="n">{cell}</td>' for cell in ("0.0278", "0.00167", "0.00833", "5")]
+    assert f'<tr><th scope="row">mnist-cnn/torch/cpu</th>{"".join(cells)}</tr>' in costs
+    assert "A million images, EUR" in costs
+
+    assert kit("report", "a", "--price", "cuda=0.10EUR/h").code == 0
+    html = folder.index.read_text()
+    assert "No cell with a price was measured" in html
+    refused = kit("report", "a", "--price", "cpu=0/h")
+    assert (refused.code, refused.out) == (2, "")
+    assert "The price of 'cpu' is 0." in refused.err
+    assert folder.index.read_text() == html

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from kit.analysis.repeat_command import repeat_command
+from kit.analysis.repeat_command import cell_command, repeat_command
 from kit.analysis.run_analysis import analyze_run
 from kit.cli import measure
 from kit.model.plan import Plan
@@ -16,6 +17,7 @@ from kit.model.run import Run
 from kit.planning import catalog
 from kit.planning.plan import Options, make_plan
 from kit.planning.selection import Selection
+from scenarios.catalog import scenario_of
 from tests import examples
 
 
@@ -45,8 +47,12 @@ def command_of(plan: Plan) -> str:
     ids=str,
 )
 def test_the_command_selects_the_same_cells(selection: Selection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The options go through the parser of `kit plan`, and its selection must give the cells of the plan."""
     plan = plan_of(selection)
+    assert cells_of(command_of(plan), monkeypatch) == {launch.key for launch in plan.launches}
+
+
+def cells_of(command: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Return the keys of the cells that a command selects. Its options go through the parser of `kit plan`."""
     parsed: list[Selection] = []
 
     def prepare(chosen: Selection, *_: object) -> None:
@@ -54,10 +60,43 @@ def test_the_command_selects_the_same_cells(selection: Selection, monkeypatch: p
         raise KeyboardInterrupt  # nothing else of the command matters here
 
     monkeypatch.setattr("kit.execution.workflow.prepare", prepare)
-    _, _, *arguments = shlex.split(command_of(plan))
+    _, _, *arguments = shlex.split(command)
     CliRunner().invoke(measure.app, ["plan", *arguments])
-    again = plan_of(parsed[0])
-    assert {launch.key for launch in again.launches} == {launch.key for launch in plan.launches}
+    return {launch.key for launch in plan_of(parsed[0]).launches}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"scenario": "catdog-cnn", "variant": "conv", "batch": 32, "workers": 4},
+        {"device": "cuda", "precision": "bf16", "lane": "tuned", "batch": 16},
+        {"scenario": "fashion-mlp", "batch": 32, "hidden_layers": 3},
+    ],
+    ids=str,
+)
+def test_the_command_of_a_cell_selects_it_alone(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = replace(examples.cell(framework="tensorflow"), **changes)
+    command = cell_command(cell, scenario_of(cell, catalog.scenarios()), plan_of(Selection()))
+    assert cells_of(command, monkeypatch) == {cell.key}
+    assert ("--batch" in command) == (changes.get("batch") == 16)
+
+
+def test_the_command_of_a_cell_repeats_the_conditions_of_its_run() -> None:
+    cell = examples.cell("catdog-cnn", device="cuda")
+    tuned = replace(cell, lane="tuned")
+    plan = plan_of(Selection(), threads=1, engine="podman", pinned={tuned.key: {}})
+    scenario = scenario_of(cell, catalog.scenarios())
+    start = "kit run --scenario catdog-cnn --framework torch --device cuda"
+    assert cell_command(cell, scenario, plan) == f"{start} --engine podman --threads 1"
+    assert cell_command(tuned, scenario, plan) == f"{start} --lane tuned --settings FILE --engine podman --threads 1"
+
+
+def test_real_data_need_no_option() -> None:
+    plan = plan_of(Selection(scenarios=("mnist-cnn",)), data="synthetic")
+    analysis = analyze_run(Run(plan, examples.machine(), []), catalog.scenarios(), catalog.frameworks())
+    assert repeat_command(analysis) == "kit run --scenario mnist-cnn --data synthetic"
+    assert repeat_command(analysis, real_data=True) == "kit run --scenario mnist-cnn"
 
 
 def test_the_cells_of_a_study_are_selected_by_its_name() -> None:

@@ -1,9 +1,10 @@
-"""All figures of all cells in one table."""
+"""All figures of all cells in two tables: training and inference."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kit.analysis.pairing import Measure
 from kit.analysis.summaries import CellSummary, format_accuracy
 from kit.model.formatting import format_count
 from kit.report import text
@@ -16,30 +17,20 @@ from scenarios.contract.cell import Cell
 from scenarios.contract.result import MIN_P99_SAMPLES
 from scenarios.spec import DATASETS, Scenario
 
-HEADERS = (
-    "Network",
-    "Framework",
-    "On",
-    "Training images/s",
-    "Launches",
-    "Step",
-    "Limited by",
-    "Epoch",
-    "Test accuracy",
-    "Latency p50 / p90 / p99, ms",
-    "Inference images/s",
-    "CPUs busy",
-)
+NAMES = ("Network", "Framework", "On")
+TRAINING = ("Images/s", "Launches", "Step", "Limited by", "Epoch", "Test accuracy", "CPUs busy")
+INFERENCE = ("Latency p50 / p90 / p99, ms", "Images/s", "Images per call")
 OPTIMIZERS = {"Sgd": "SGD"}
 SCALING = {"nearest": "nearest neighbor"}
 
 
 @dataclass(frozen=True)
 class FiguresData:
-    """The content. notes: what the signs in the table mean, only those that it has. networks: what each one is."""
+    """The content. notes: what the signs in both tables mean, only those that they have. networks: what each one is."""
 
     summary: str
-    table: Table
+    training: Table
+    inference: Table
     notes: tuple[str, ...]
     networks: Table
 
@@ -48,15 +39,20 @@ def _data(source: ReportInput) -> FiguresData | None:
     if not source.measured:
         return None
     cells = [c for group in source.rows.values() for c in sorted(group, key=_order)]
-    table = Table(
-        caption="Training and inference, medians over launches",
-        headers=HEADERS,
-        rows=tuple(_rows(source, cells)),
-        numeric=(3, 4, 5, 7, 8, 9, 10, 11),
-    ).limited()
     return FiguresData(
         summary=f"training, inference, latency and CPUs busy of {format_count(len(cells), 'cell')}",
-        table=table,
+        training=Table(
+            caption="Training",
+            headers=(*NAMES, *TRAINING),
+            rows=tuple(_training_rows(source, cells)),
+            numeric=(3, 4, 5, 7, 9),
+        ).limited(),
+        inference=Table(
+            caption="Inference",
+            headers=(*NAMES, *INFERENCE),
+            rows=tuple(_inference_rows(source, cells)),
+            numeric=(3, 4, 5),
+        ).limited(),
         notes=tuple(_notes(source, cells)),
         networks=_networks(source),
     )
@@ -66,33 +62,51 @@ def _order(summary: CellSummary) -> tuple[object, ...]:
     return (*configuration_key(summary.cell), sort_key(summary.cell.framework))
 
 
-def _rows(source: ReportInput, cells: list[CellSummary]) -> list[tuple[str, ...]]:
-    diagnoses, unsteady = {d.key: d for d in source.analysis.diagnoses}, unsteady_cells(source)
+def _names(source: ReportInput, cells: list[CellSummary]) -> list[tuple[str, ...]]:
+    """Return what names the row of each cell."""
     labels = {c.key: label for label, group in source.rows.items() for c in group}
+    return [(labels[c.key], source.framework_title(c.cell.framework), configuration_words(c.cell)) for c in cells]
+
+
+def _training_rows(source: ReportInput, cells: list[CellSummary]) -> list[tuple[str, ...]]:
+    diagnoses, unsteady = {d.key: d for d in source.analysis.diagnoses}, unsteady_cells(source)
     rows: list[tuple[str, ...]] = []
-    for c in cells:
+    for names, c in zip(_names(source, cells), cells, strict=True):
         diagnosis = diagnoses.get(c.key)
         rows.append(
             (
-                labels[c.key],
-                source.framework_title(c.cell.framework),
-                configuration_words(c.cell),
+                *names,
                 text.estimate(c.images_per_s, c.interval) + " ⚠" * (c.key in unsteady),
                 f"{c.launches}: {text.number(c.lowest)} to {text.number(c.highest)}" if c.launches > 1 else "1",
                 text.seconds(diagnosis.parts.total if diagnosis and diagnosis.parts else None),
                 diagnosis.label if diagnosis else text.MISSING,
                 ("≈ " if c.projected else "") + text.seconds(c.epoch_s),
                 format_accuracy(c, text.MISSING),
-                " / ".join((text.estimate(c.p50_ms, c.p50_interval), text.number(c.p90_ms), text.number(c.p99_ms))),
-                f"{text.estimate(c.inference_images_per_s, c.inference_interval)} (batch {c.inference_batch})",
                 text.number(c.cpu_cores, 2),
             )
         )
     return rows
 
 
+def _inference_rows(source: ReportInput, cells: list[CellSummary]) -> list[tuple[str, ...]]:
+    disturbed = unsteady_cells(source, Measure.INFERENCE)
+    return [
+        (
+            *names,
+            " / ".join((text.estimate(c.p50_ms, c.p50_interval), text.number(c.p90_ms), text.number(c.p99_ms))),
+            text.estimate(c.inference_images_per_s, c.inference_interval) + " ⚠" * (c.key in disturbed),
+            text.MISSING if c.inference_batch is None else str(c.inference_batch),
+        )
+        for names, c in zip(_names(source, cells), cells, strict=True)
+    ]
+
+
 def _notes(source: ReportInput, cells: list[CellSummary]) -> list[str]:
     notes = [
+        (
+            any(c.launches > 1 for c in cells),
+            "Numbers are medians over launches, except for the step, which is that of the first launch.",
+        ),
         (
             any(c.projected for c in cells),
             "≈ The time of an epoch is computed from the steady windows, because no whole epoch was timed.",
@@ -103,9 +117,12 @@ def _notes(source: ReportInput, cells: list[CellSummary]) -> list[str]:
         ),
         (
             any(c.interval for c in cells),
-            "± Half of the 95 % interval of the cell, computed from its launches.",
+            "± The longer arm of the 95 % interval, relative to the value, or both ends if the arms differ much.",
         ),
-        (bool(unsteady_cells(source)), "⚠ The cell was not steady, see “Warnings”."),
+        (
+            bool(unsteady_cells(source)),
+            "⚠ The cell was disturbed or, in the table of training, was not steady, see “Warnings”.",
+        ),
         (
             any(c.synthetic for c in cells),
             "Accuracies on synthetic data say nothing about the real task.",

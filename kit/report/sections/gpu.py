@@ -62,7 +62,7 @@ def _rows(source: ReportInput, measures: Sequence[Measure], busy: Mapping[str, f
         tuple(sorted({ratio.numerator.cell.framework for ratio in every}, key=sort_key)),
         log_scale([*ends, NARROW, 1 / NARROW]),
         busy,
-        unsteady_cells(source),
+        unsteady_cells(source, measures[0]),
     )
     networks = [maker.network(label, pairs) for label in source.rows]
     at = maker.scale.at(1.0)
@@ -125,7 +125,7 @@ class _Maker:
         cell, share = ratio.numerator.cell, self.busy.get(ratio.numerator.key)
         small = []
         if ratio.interval:
-            small.append(f"{text.factor(ratio.interval.low)} to {text.factor(ratio.interval.high)}")
+            small.append(f"{text.number(ratio.interval.low)} to {text.number(ratio.interval.high)}")
         small += ["a tie"] * (ratio.verdict is Verdict.TIE)
         if share is not None:
             small.append(f"busy {text.percent(share)}")

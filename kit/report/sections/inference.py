@@ -15,12 +15,16 @@ from kit.report.text import listed
 
 @dataclass(frozen=True)
 class InferenceData:
-    """The heading and the tables. batch: images per call of the throughput, as words."""
+    """The heading and the tables. batch: images per call of the throughput, as words.
+
+    led: whether verdicts say how far a framework leads over several launches.
+    """
 
     heading: str
     throughput: Rows
     latency: Rows
     batch: str
+    led: bool
 
 
 def _data(source: ReportInput) -> InferenceData | None:
@@ -31,6 +35,7 @@ def _data(source: ReportInput) -> InferenceData | None:
     throughput = Quantity(
         words="Throughput of inference",
         unit="images/s",
+        measure=Measure.INFERENCE,
         value=lambda cell: cell.inference_images_per_s,
         interval=lambda cell: cell.inference_interval,
         spread=_spread(source, throughput_spread),
@@ -38,16 +43,20 @@ def _data(source: ReportInput) -> InferenceData | None:
     latency = Quantity(
         words="Median latency of inference",
         unit="ms",
+        measure=Measure.LATENCY,
         value=lambda cell: cell.p50_ms,
         interval=lambda cell: cell.p50_interval,
         spread=_spread(source, latency_spread),
     )
-    call = "In one launch each" if all(cell.launches == 1 for cell in source.measured) else "Verdict"
+    single = all(cell.launches == 1 for cell in source.measured)
+    call = "In one launch each" if single else "Verdict"
+    tables = [quantity_rows(source, quantity, call) for quantity in (throughput, latency)]
     return InferenceData(
         heading=inference_heading(source),
-        throughput=quantity_rows(source, throughput, source.contests[Measure.INFERENCE], call),
-        latency=quantity_rows(source, latency, source.contests[Measure.LATENCY], call),
+        throughput=tables[0],
+        latency=tables[1],
         batch=listed([str(batch) for batch in batches]),
+        led=not single and any(table.call for table in tables),
     )
 
 

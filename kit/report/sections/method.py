@@ -36,9 +36,9 @@ METHOD = (
     ),
     (
         "Ceilings are measured through the frameworks themselves, before the cells. Arithmetic is counted from the "
-        "layers, with two operations per multiply-add. To find what holds a cell back, its training step is compared "
-        "with the ceilings, and with steps at a quarter, half and all of the batch size on data that is already on the "
-        "device."
+        "layers, with two operations per multiply-add. To find what holds a cell back, the first launch compares its "
+        "training step with the ceilings, and with steps at a quarter, half and all of the batch size on data that is "
+        "already on the device."
     ),
     (
         "Latency is measured at batch size 1, from host array to host array. Throughput is measured at a large batch "

@@ -15,6 +15,7 @@ from kit.report.scales import Scale
 from kit.report.section import ReportInput, Section
 
 MAX_SPARKS = 54  # if there are more launches, only unsteady ones are drawn, at most this many
+MAX_NAMES = 6  # of cells that are not drawn; more are counted
 LOWEST, HIGHEST = 0.4, 1.6  # times the median of a launch; slower and faster windows are cut off
 
 
@@ -45,16 +46,22 @@ class SparkRow:
 
 @dataclass(frozen=True)
 class SteadinessData:
-    """The content. selected: whether only unsteady launches are drawn. launches: of the run. omitted: unsteady launches
-    that are not drawn."""
+    """The content.
+
+    launches: of the run. selected: whether only unsteady launches are drawn. drawn: their number, and that of their
+    cells. omitted: unsteady launches that are not drawn. causes: how many launches each kind of reason concerns. apart:
+    the cells that are not steady although the speed within each launch was, as a sentence, or "".
+    """
 
     heading: str
     frameworks: tuple[str, ...]
     rows: tuple[SparkRow, ...]
     launches: int
     selected: bool
+    drawn: str
     omitted: int
     causes: str
+    apart: str
 
 
 def _data(source: ReportInput) -> SteadinessData | None:
@@ -65,15 +72,19 @@ def _data(source: ReportInput) -> SteadinessData | None:
     selected = len(launches) > MAX_SPARKS
     drawn = _most_unsteady(unsteady) if selected else launches
     frameworks = tuple(name for name in source.frameworks if any(x.cell.framework == name for x in drawn))
-    doubtful = set(unsteady_cells(source)) | {launch.cell.key for launch in unsteady}
+    warned, within = set(unsteady_cells(source)), {launch.cell.key for launch in unsteady}
+    apart = (warned - within) & {launch.cell.key for launch in launches}
+    cells = format_count(len({launch.cell.key for launch in drawn}), "cell")
     return SteadinessData(
-        heading=steadiness_heading(len(doubtful), len(source.measured)),
+        heading=steadiness_heading(len(warned | within), len(source.measured)),
         frameworks=frameworks,
         rows=tuple(_rows(source, drawn, frameworks)),
         launches=len(launches),
         selected=selected,
+        drawn=f"{format_count(len(drawn), 'launch')} of {cells}",
         omitted=len(unsteady) - len(drawn) if selected else 0,
         causes=_causes(unsteady),
+        apart=_apart([c.key for c in source.measured if c.key in apart], source, drawn=not selected),
     )
 
 
@@ -83,6 +94,18 @@ def steadiness_heading(unsteady: int, cells: int) -> str:
         return f"Yes: in {'each of ' * (cells > 1)}{format_count(cells, 'cell')} the speed was steady"
     verb = "was" if unsteady == 1 else "were"
     return f"No: {unsteady} of {format_count(cells, 'cell')} {verb} not steady"
+
+
+def _apart(keys: Sequence[str], source: ReportInput, *, drawn: bool) -> str:
+    """Return which cells are not steady only from launch to launch, as a sentence, or "". drawn: whether they are."""
+    if not keys:
+        return ""
+    names = [source.name(key) for key in keys[:MAX_NAMES]]
+    names += [f"{len(keys) - MAX_NAMES} more"] * (len(keys) > MAX_NAMES)
+    was, they = ("was", "it is") if len(keys) == 1 else ("were", "they are")
+    missing = "" if drawn else f", so {they} not drawn"
+    cells = f"{format_count(len(keys), 'cell')} {was} steady within each launch"
+    return f"{cells}, but not from launch to launch{missing}: {text.listed(names)}."
 
 
 def _most_unsteady(launches: Sequence[LaunchWindows]) -> list[LaunchWindows]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kit.analysis.diagnosis import Diagnosis
 from kit.analysis.diagnosis_rules import BUSY_SHARE
+from kit.analysis.limit_labels import counted_labels
 from kit.analysis.step_parts import LABELS, StepParts
 from kit.analysis.summaries import CellSummary
 from kit.model.formatting import DEVICES
@@ -69,7 +69,8 @@ class NetworkSteps:
 class StepsData:
     """The content. configuration: of all cells, or "" if they differ. ceilings: of arithmetic, as text.
 
-    disagreements: cells whose GPU was busy although most of their step does not compute.
+    busy: whether it is known how busy the GPU was. disagreements: cells whose GPU was busy although most of their step
+    does not compute.
     """
 
     heading: str
@@ -79,6 +80,7 @@ class StepsData:
     ceilings: str
     no_ceiling: bool
     unsteady: bool
+    busy: bool
     disagreements: tuple[str, ...]
     omitted: int
 
@@ -110,6 +112,7 @@ def _data(source: ReportInput) -> StepsData | None:
         ceilings=_ceilings(source),
         no_ceiling=any(d.parts and not d.parts.arithmetic for d in diagnoses.values()),
         unsteady=any(bar.unsteady for network in networks for bar in network.bars),
+        busy=any(bar.small for network in networks for bar in network.bars),
         disagreements=tuple(source.name(key) for key, d in diagnoses.items() if _disagrees(d)),
         omitted=len(diagnoses) - shown,
     )
@@ -121,14 +124,14 @@ def _order(summary: CellSummary) -> tuple[object, ...]:
 
 def limits_heading(source: ReportInput, diagnoses: Mapping[str, Diagnosis]) -> str:
     """Return in how many cells of each device each label applies. diagnoses: by the key of the cell."""
-    labels: dict[str, Counter[str]] = {}
+    labels: dict[str, list[str]] = {}
     for summary in source.measured:
         if diagnosis := diagnoses.get(summary.key):
-            labels.setdefault(summary.cell.device, Counter())[diagnosis.label] += 1
+            labels.setdefault(summary.cell.device, []).append(diagnosis.label)
     sentences = []
-    for device, counts in sorted(labels.items()):
-        (first, count), *others = counts.most_common()
-        several = f" in {count} of {counts.total()} cells" if counts.total() > 1 else ""
+    for device, found in sorted(labels.items()):
+        (first, count), *others = counted_labels(found)
+        several = f" in {count} of {len(found)} cells" if len(found) > 1 else ""
         parts = [f"{first}{several}", *(f"{label} in {n}" for label, n in others)]
         sentences.append(f"{DEVICES.get(device, device)}: {', '.join(parts)}")
     return ". ".join(sentences)

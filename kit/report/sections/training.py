@@ -16,14 +16,15 @@ from kit.report.section import ReportInput, Section
 class TrainingData:
     """The heading and the table.
 
-    single: whether no cell has more than one launch. few: whether a cell has several, but fewer than five.
-    onnxruntime: whether ONNX Runtime was measured.
+    single: whether no cell has more than one launch. few, five: whether a cell has several, but fewer than five, or
+    exactly five. onnxruntime: whether ONNX Runtime was measured.
     """
 
     heading: str
     table: Rows
     single: bool
     few: bool
+    five: bool
     onnxruntime: bool
 
 
@@ -38,6 +39,7 @@ def _data(source: ReportInput) -> TrainingData | None:
     quantity = Quantity(
         words="Training speed",
         unit="images/s",
+        measure=Measure.TRAINING,
         value=lambda cell: cell.images_per_s,
         interval=lambda cell: cell.interval,
         spread=spread,
@@ -47,11 +49,10 @@ def _data(source: ReportInput) -> TrainingData | None:
     single = all(cell.launches == 1 for cell in source.measured)
     return TrainingData(
         heading=training_heading(source),
-        table=quantity_rows(
-            source, quantity, source.contests[Measure.TRAINING], "In one launch each" if single else "Verdict"
-        ),
+        table=quantity_rows(source, quantity, "In one launch each" if single else "Verdict"),
         single=single,
         few=any(1 < cell.launches < MIN_LAUNCHES for cell in source.measured),
+        five=any(cell.launches == MIN_LAUNCHES for cell in source.measured),
         onnxruntime="onnxruntime" in source.frameworks,
     )
 

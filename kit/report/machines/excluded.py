@@ -1,0 +1,45 @@
+"""List what was not compared, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kit.analysis.comparison import ABSENT, CellStatus, Comparison
+from kit.analysis.differences import Severity
+from kit.analysis.intervals import Verdict
+from kit.model.formatting import format_count, short_digests, shortened
+from kit.report.elements import Table
+from kit.report.machines.source import MachinesInput
+
+MAX_SHOWN = 3  # cells in one line
+MAX_TEXT = 400  # characters of a reason
+
+
+def excluded(source: MachinesInput) -> Table:
+    """Return a row for each reason, with the machines and cells that it concerns."""
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for versus in source.versus:
+        pair = versus.base.label, versus.other.label
+        for each in versus.comparisons:
+            for where, why in _reasons(each, *pair):
+                found.setdefault((where, why), {})[source.names.get(each.key, each.key)] = None
+    rows = tuple((where, _cells(list(cells)), shortened(why, MAX_TEXT)) for (where, why), cells in found.items())
+    return Table(("Machine", "Cells", "Why"), rows, "What was not compared", wrap=True).limited()
+
+
+def _reasons(each: Comparison, base: str, other: str) -> Iterable[tuple[str, str]]:
+    """Yield where and why a cell was not compared. Nothing if it was."""
+    if each.verdict is Verdict.REFUSED:
+        for difference in each.differences:
+            if difference.severity is Severity.REFUSED:
+                values = short_digests(f"{base} {difference.base}, {other} {difference.new}")
+                yield f"{base} and {other}", f"{difference.field}: {values}. {difference.why}"
+    elif each.verdict is Verdict.MISSING:
+        for label, cell in ((base, each.base), (other, each.new)):
+            if cell.status is CellStatus.NOT_OK:
+                for failure in cell.failures:
+                    yield label, "not in this run" if failure == ABSENT else failure
+
+
+def _cells(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= MAX_SHOWN else format_count(len(names), "cell")

@@ -1,0 +1,91 @@
+"""Test what the report advises for a cell, with the commands and the figures of that cell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kit.analysis.advice import Setup, advice
+from kit.analysis.diagnosis import Diagnosis
+from kit.analysis.diagnosis_rules import Bottleneck
+from kit.analysis.step_parts import StepParts
+from kit.planning import catalog
+from scenarios.catalog import scenario_of
+from scenarios.contract.cell import MAX_WORKERS, Cell
+from tests import examples
+
+PLAN = examples.plan([]).model_copy(update={"engine": "docker"})
+PHOTOS = examples.cell("catdog-cnn", device="cuda")
+COMMAND = "kit run --scenario catdog-cnn --framework torch --device cuda"
+WAITING = StepParts(arithmetic=0.1, kernels=0.4, fixed=0.5, waiting=6.1)
+GAIN = "Without any wait, training would be up to 7.1× as fast."
+
+
+def advised(cell: Cell, bottleneck: Bottleneck, label: str, parts: StepParts, **setup: Any) -> str:
+    """Return the advice for a cell. setup: what is known about how it ran."""
+    found = Diagnosis(cell.key, bottleneck, "", "", None, None, None, label, parts)
+    return advice(found, cell, Setup(PLAN, scenario_of(cell, catalog.scenarios()), **setup))
+
+
+def waiting(cell: Cell, **setup: Any) -> str:
+    return advised(cell, Bottleneck.INPUT_BOUND, "waiting for data", WAITING, **setup)
+
+
+def arithmetic(parts: StepParts, **changes: Any) -> str:
+    cell = replace(examples.cell("cifar-cnn"), **changes)
+    return advised(cell, Bottleneck.COMPUTE_BOUND, "arithmetic", parts)
+
+
+def test_a_starved_network_gets_whole_commands_and_its_own_figures():
+    assert waiting(PHOTOS, workers=2, busy_cpus=1.0, cpus=2) == (
+        "Every epoch decodes all JPEG files, which is the likely cause. The cell had 2 workers and kept 1.0 of 2 CPUs "
+        f"busy. Try `{COMMAND} --lane tuned`, which tries feeds that decode each photo once, or more workers: "
+        f"`{COMMAND} --workers 4`. {GAIN}"
+    )
+
+
+def test_more_workers_are_advised_only_if_a_cpu_is_idle():
+    busy = waiting(PHOTOS, workers=2, busy_cpus=1.9, cpus=2)
+    assert "--workers" not in busy
+    assert "decode each photo once. More workers would not help, because the CPUs were busy." in busy
+    tuned = replace(PHOTOS, lane="tuned")
+    assert f"`{COMMAND} --lane tuned --workers 6`" in waiting(tuned, feed="cached", workers=3, busy_cpus=1.0, cpus=4)
+    assert "More workers would not help" in waiting(tuned, feed="cached", workers=3, busy_cpus=4.0, cpus=4)
+
+
+def test_figures_that_are_not_known_are_left_out():
+    nothing = waiting(PHOTOS)
+    assert "The cell" not in nothing
+    assert f"`{COMMAND} --workers 2`" in nothing
+    assert "The cell kept 1.0 of 4 CPUs busy. " in waiting(PHOTOS, busy_cpus=1.0, cpus=4)
+    assert f"--workers {MAX_WORKERS}`" in waiting(PHOTOS, workers=MAX_WORKERS - 1)
+
+
+def test_batches_that_come_late_get_a_whole_command():
+    found = waiting(examples.cell("fashion-mlp"))
+    assert found.startswith("Try `kit run --scenario fashion-mlp --framework torch --device cpu --lane tuned`, which")
+    assert found.endswith(GAIN)
+
+
+@pytest.mark.parametrize(
+    ("parts", "share"),
+    [
+        (StepParts(1.53, 0.99, 1.16, 0.59), "the largest part of the step (36 %)"),
+        (StepParts(17.0, 18.7, 0.8, 0.0), "47 % of the step"),
+    ],
+)
+def test_kernels_far_from_the_ceiling_are_not_called_near(parts, share):
+    assert arithmetic(parts) == (
+        f"Arithmetic at the measured ceiling is {share}. The kernels still run below this ceiling. Try --lane tuned, "
+        "or use a faster device."
+    )
+    assert arithmetic(parts, lane="tuned").endswith(" below this ceiling. Use a faster device.")
+
+
+def test_kernels_near_the_ceiling_leave_only_a_faster_device():
+    """The wait for data is no reason to call the kernels slow."""
+    near = "The kernels are near the ceiling, so only a faster device helps much."
+    assert arithmetic(StepParts(8.0, 2.0, 0.0, 4.0)) == near
+    assert arithmetic(StepParts(6.0, 4.0, 0.0, 0.0)) != near

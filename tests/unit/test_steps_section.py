@@ -1,0 +1,109 @@
+"""Test what the report says about the steps of cells and about the steadiness of launches."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import replace
+
+import pytest
+
+from kit.analysis.diagnosis_rules import Bottleneck
+from kit.analysis.run_analysis import analyze_run
+from kit.analysis.warnings import RunWarning, WarningCode
+from kit.model.formatting import format_si
+from kit.model.record import Record
+from kit.planning import catalog
+from kit.report.render import render
+from kit.report.section import ReportInput
+from kit.report.sections import steadiness, steps
+from kit.report.view import make_view
+from tests import report_runs
+from tests.examples import cell, record, request
+from tests.unit.test_headings import TITLES, source_of
+from tests.unit.test_report import Document
+
+
+@pytest.fixture(scope="module")
+def cuda() -> ReportInput:
+    """Return the run of all networks on a CPU and a GPU."""
+    return ReportInput(analyze_run(report_runs.cuda(), catalog.scenarios()), TITLES)
+
+
+def test_the_evidence_has_the_time_of_the_chart(cuda: ReportInput) -> None:
+    found = cuda.analysis.diagnoses
+    assert len(found) == 36
+    for diagnosis in found:
+        assert diagnosis.parts
+        assert diagnosis.evidence.startswith(f"A step takes {format_si(diagnosis.parts.total, 's')}")
+
+
+def test_the_heading_names_unclear_causes_last(cuda: ReportInput) -> None:
+    (sentence,) = [s for s in steps.SECTION.data(cuda).heading.split(". ") if s.startswith("GPU: ")]
+    labels = [d.label for d in cuda.analysis.diagnoses if "/cuda/" in d.key]
+    assert labels.count("unclear") > len(labels) / 3  # the most frequent one
+    assert sentence.endswith(f", unclear in {labels.count('unclear')}")
+
+
+def test_the_page_says_where_the_steps_come_from_and_shows_commands_as_code(cuda: ReportInput) -> None:
+    page = render(make_view(cuda.analysis, TITLES))
+    shown = Document(page).text
+    assert "as measured in the first launch of the cell." in shown
+    assert "so it can exceed the time in which the GPU was busy." in shown
+    starved = "kit run --scenario catdog-cnn --framework torch --device cuda --workers 4 --engine fake"
+    assert f"<code>{starved}</code>" in html.unescape(page)
+    assert "The cell kept 1.0 of 2 CPUs busy." in shown
+
+
+def test_only_a_gpu_can_be_busy_for_a_shorter_time() -> None:
+    on_cpu = source_of([record(request(cell()))])
+    assert not steps.SECTION.data(on_cpu).busy
+    assert "the GPU was busy" not in Document(render(make_view(on_cpu.analysis, TITLES))).text
+
+
+def test_workers_of_a_launch_are_in_the_advice() -> None:
+    launch = record(request(replace(cell("catdog-cnn"), workers=3)))
+    source = source_of([launch])
+    slow = replace(source.analysis.diagnoses[0], bottleneck=Bottleneck.INPUT_BOUND)
+    source = replace(source, analysis=replace(source.analysis, diagnoses=[slow]))
+    (((_, words),),) = [network.changes for network in steps.SECTION.data(source).networks]
+    assert "The cell had 3 workers and kept 1.9 of 2 CPUs busy." in words
+
+
+def launches(framework: str, *speeds: float) -> list[Record]:
+    """Return a launch for each speed in images/s."""
+    return [record(request(cell(framework=framework), launch=n), speed) for n, speed in enumerate(speeds, 1)]
+
+
+def test_cells_that_differ_only_between_launches_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """95.05 is 4.95 % below 100, but the rule about outliers uses the logarithm of the ratio: 5.08 %."""
+    source = source_of([*launches("torch", 70, 100, 130, 90, 110), *launches("onnxruntime", 100, 100, 100, 100, 95.05)])
+    doubts = [
+        RunWarning(WarningCode.NOISY, cell().key, "The speed of equal work varies.", "Look."),
+        RunWarning(WarningCode.OUTLIERS, cell(framework="onnxruntime").key, "One launch is far.", "Look."),
+    ]
+    source = replace(source, analysis=replace(source.analysis, warnings=doubts))
+    every = steadiness.SECTION.data(source)
+    assert every.heading == "No: 2 of 2 cells were not steady"
+    apart = "1 cell was steady within each launch, but not from launch to launch"
+    assert every.apart == f"{apart}: mnist-cnn/torch/cpu."
+    monkeypatch.setattr(steadiness, "MAX_SPARKS", 9)
+    some = steadiness.SECTION.data(source)
+    assert (some.selected, some.drawn, some.omitted) == (True, "1 launch of 1 cell", 0)
+    assert some.apart == f"{apart}, so it is not drawn: mnist-cnn/torch/cpu."
+    (sparks,) = [cells for row in some.rows for cells in row.cells if cells]
+    assert [spark.reasons for spark in sparks] == ["-5 % from the median launch"]
+    page = Document(render(make_view(source.analysis, TITLES))).text
+    assert "Only those that were not steady are drawn: 1 launch of 1 cell." in page
+
+
+def test_a_long_list_of_cells_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steadiness, "MAX_NAMES", 1)
+    source = source_of([*launches("torch", 70, 100, 130), *launches("tensorflow", 70, 100, 130)])
+    doubts = [
+        RunWarning(WarningCode.NOISY, cell(framework=name).key, "The speed of equal work varies.", "Look.")
+        for name in ("torch", "tensorflow")
+    ]
+    data = steadiness.SECTION.data(replace(source, analysis=replace(source.analysis, warnings=doubts)))
+    assert data.apart == (
+        "2 cells were steady within each launch, but not from launch to launch: mnist-cnn/torch/cpu and 1 more."
+    )
