@@ -17,8 +17,11 @@ from kit.analysis.differences import Difference, Severity, differences
 from kit.analysis.intervals import Interval, Verdict, paired_interval, ratio_interval, t_interval, typical
 from kit.analysis.measured_launch import measured_launches
 from kit.analysis.pairing import Measure, Pairs, Rates, pair, rates
+from kit.analysis.summaries import short_names
+from kit.analysis.sweeps import in_order
 from kit.model.record import Record
 from kit.model.run import Run
+from scenarios.catalog import Scenarios
 from scenarios.contract.cell import Cell
 
 MIN_CELLS = 3  # of a group mean: with two cells the interval says almost nothing (t with one degree of freedom: 12.7)
@@ -109,6 +112,12 @@ def compare(base: Run, new: Run, measure: Measure) -> list[Comparison]:
         cells |= dict.fromkeys(record.cell for record in run.records)
     planned = [Counter(launch.key for launch in run.plan.launches) for run in (base, new)]
     return [_compare_cell(cell, base, new, measure, (planned[0][cell.key], planned[1][cell.key])) for cell in cells]
+
+
+def cell_names(runs: Sequence[Run], scenarios: Scenarios) -> dict[str, str]:
+    """Return the short name of each cell that the runs recorded, by its key, in the order of rows."""
+    cells = in_order((own[0].cell for run in runs for own in run.by_cell.values()), scenarios)
+    return dict(zip((cell.key for cell in cells), short_names(cells), strict=True))
 
 
 def group_means(comparisons: Sequence[Comparison]) -> list[GroupMean]:

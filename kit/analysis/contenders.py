@@ -18,7 +18,7 @@ from itertools import combinations
 from statistics import geometric_mean
 
 from kit.analysis.comparison import Comparison, Overall, compare, mean_ratio, overall
-from kit.analysis.costs import Estimate, Times, times_of
+from kit.analysis.costs import MILLION, Estimate, Times, times_of
 from kit.analysis.host_samples import joules_per_1000_images
 from kit.analysis.intervals import CONFIDENCE, Interval, Verdict, holm, ratio_interval, ratio_p_value
 from kit.analysis.pairing import Measure, rates
@@ -87,9 +87,7 @@ class Versus:
         for each in self.comparisons:
             even = self.break_even(each.cell) if for_money else 1.0
             if each.ratio is not None and even is not None:
-                of = each.interval
-                scaled = Interval(of.estimate / even, of.low / even, of.high / even) if of else None
-                found.add(scaled.verdict if scaled else Verdict.UNKNOWN)
+                found.add(each.interval.times(1 / even).verdict if each.interval else Verdict.UNKNOWN)
         return found
 
     def break_even(self, cell: Cell) -> float | None:
@@ -113,7 +111,7 @@ class Offer:
     @property
     def speed(self) -> float:
         """Return images/s."""
-        return 1e6 / self.times.million.value
+        return MILLION / self.times.million.value
 
     def cost(self, time: Estimate | None) -> Estimate | None:
         """Return what a time costs, or None if the time or the price is unknown."""
@@ -208,7 +206,7 @@ def _per_money(offer: Offer) -> float:
 
 
 def _rank(found: Sequence[Offer | None], worth: Callable[[Offer], float]) -> Ranking | None:
-    """Return the best offer by worth, of which more is better, or None if there are fewer than two offers."""
+    """Return the offer with the highest worth, or None if there are fewer than two offers."""
     ordered = sorted((offer for offer in found if offer), key=worth, reverse=True)
     if len(ordered) < 2:
         return None

@@ -72,4 +72,5 @@ def _estimate(seconds: float, interval: Interval | None) -> Estimate:
     """Return a time. interval: of the speed that it was computed from."""
     if interval is None:
         return Estimate(seconds)
-    return Estimate(seconds, seconds * interval.estimate / interval.high, seconds * interval.estimate / interval.low)
+    of_time = interval.inverse.times(seconds * interval.estimate)
+    return Estimate(seconds, of_time.low, of_time.high)

@@ -23,6 +23,8 @@ number was fixed in advance. `python -m benchmarks.coverage` repeats the simulat
 docs/decisions/0009 and 0014 have the tables and the alternatives.
 """
 
+from __future__ import annotations
+
 import math
 import statistics
 from collections.abc import Sequence
@@ -74,6 +76,15 @@ class Interval:
     def half_width(self) -> float:
         """Return the half-width relative to the estimate, on the longer side."""
         return max(self.high / self.estimate, 2 - self.low / self.estimate) - 1
+
+    @property
+    def inverse(self) -> Interval:
+        """Return the interval of 1 divided by the value: of a time from a speed, or of a ratio the other way round."""
+        return Interval(1 / self.estimate, 1 / self.high, 1 / self.low)
+
+    def times(self, factor: float) -> Interval:
+        """Return the interval of the value multiplied by a number above 0."""
+        return Interval(factor * self.estimate, factor * self.low, factor * self.high)
 
     @property
     def verdict(self) -> Verdict:

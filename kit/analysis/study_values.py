@@ -162,6 +162,4 @@ def _best(curve: Sequence[Epoch]) -> float:
 
 def _of_speed(seconds: float, interval: Interval | None) -> StudyValue:
     """Return a time. interval: of the speed that it was computed from."""
-    if interval is None:
-        return StudyValue(seconds)
-    return StudyValue(seconds, seconds * interval.estimate / interval.high, seconds * interval.estimate / interval.low)
+    return _with_interval(seconds, interval.inverse.times(seconds * interval.estimate) if interval else None)

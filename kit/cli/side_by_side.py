@@ -13,6 +13,7 @@ from kit.analysis.comparison import (
     CellStatus,
     Comparison,
     GroupMean,
+    cell_names,
     group_means,
     overall,
 )
@@ -20,8 +21,6 @@ from kit.analysis.differences import Difference, Severity
 from kit.analysis.gate import FAILING, GateOutcome, GateResult, JudgedCell, exit_code_after
 from kit.analysis.intervals import MIN_LAUNCHES, Interval, Verdict
 from kit.analysis.pairing import Measure
-from kit.analysis.summaries import short_names
-from kit.analysis.sweeps import in_order
 from kit.cli.console import Column
 from kit.cli.tables import SYNTHETIC
 from kit.model.formatting import format_count, format_percent, short_digests, shortened
@@ -175,8 +174,7 @@ def _columns(measure: Measure, base: str, new: str, ratio: str, last: str) -> li
 
 def _names(runs: Sequence[Run]) -> dict[str, str]:
     """Return short names by key, the same for all tables of a comparison, in the order of their rows."""
-    cells = in_order((own[0].cell for run in runs for own in run.by_cell.values()), catalog.scenarios())
-    return dict(zip((cell.key for cell in cells), short_names(cells), strict=True))
+    return cell_names(runs, catalog.scenarios())
 
 
 def _ordered(rows: Mapping[str, list[str]], names: Iterable[str]) -> list[list[str]]:

@@ -7,6 +7,7 @@ currency, their date and their source.
 import datetime
 import re
 import tomllib
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,9 +81,9 @@ class _PriceFile(BaseModel):
     source: str = ""
 
     @property
+    @abstractmethod
     def prices(self) -> list[_Price]:
         """Return the prices one by one."""
-        raise NotImplementedError
 
 
 class _MachineFile(_PriceFile):

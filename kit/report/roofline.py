@@ -82,15 +82,11 @@ def roofline(source: ReportInput, device: str, title: str) -> Roofline | None:
         roofs=tuple(_roofs(x, y, memory, flat)),
         dots=tuple(_dot(source, x, y, s, i, f) for s, _, i, f in drawn),
         x_ticks=ticks(x, text.number_short, 5),
-        y_ticks=tuple((_pixel(y, value), text.rate(value, "FLOP/s")) for value in y.ticks(5)),
+        y_ticks=tuple((y.from_top(value, HEIGHT), text.rate(value, "FLOP/s")) for value in y.ticks(5)),
         numbers=tuple(_numbers(source, x, [(s, d) for s, d, _, _ in drawn], names)),
         networks=tuple(enumerate(names, start=1)),
         omitted=len(cells) - len(drawn),
     )
-
-
-def _pixel(scale: Scale, value: float) -> float:
-    return round(HEIGHT * (1 - scale.at(value) / 100), 1)
 
 
 def _roofs(x: Scale, y: Scale, memory: float, flat: dict[str, float]) -> list[Roof]:
@@ -100,16 +96,22 @@ def _roofs(x: Scale, y: Scale, memory: float, flat: dict[str, float]) -> list[Ro
     found = [
         Roof(
             x.at(start),
-            _pixel(y, start * memory),
+            y.from_top(start * memory, HEIGHT),
             x.at(ridge),
-            _pixel(y, top),
+            y.from_top(top, HEIGHT),
             f"memory {text.rate(memory, 'B/s')}",
         )
     ]
     for name, value in flat.items():
         left = max(x.low, value / memory)
         found.append(
-            Roof(x.at(left), _pixel(y, value), 100.0, _pixel(y, value), f"{name} {text.rate(value, 'FLOP/s')}")
+            Roof(
+                x.at(left),
+                y.from_top(value, HEIGHT),
+                100.0,
+                y.from_top(value, HEIGHT),
+                f"{name} {text.rate(value, 'FLOP/s')}",
+            )
         )
     return found
 
@@ -122,7 +124,7 @@ def _words(source: ReportInput, summary: CellSummary, intensity: float, flops: f
 
 def _dot(source: ReportInput, x: Scale, y: Scale, summary: CellSummary, intensity: float, flops: float) -> Dot:
     words = _words(source, summary, intensity, flops)
-    return Dot(summary.cell.framework, summary.cell.device, x.at(intensity), round(_pixel(y, flops)), words)
+    return Dot(summary.cell.framework, summary.cell.device, x.at(intensity), round(y.from_top(flops, HEIGHT)), words)
 
 
 def _numbers(

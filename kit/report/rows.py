@@ -15,12 +15,10 @@ from kit.report.marks import sort_key
 from kit.report.published import PublishedSpeed
 from kit.report.scales import Scale, log_scale
 from kit.report.section import ReportInput
-from kit.report.strips import Dot, PublishedDot, Strip, Tick, dot_y, span, strip_height, ticks
+from kit.report.strips import Dot, PublishedDot, Strip, Tick, dot_y, span, strip_height, ticks, whisker_ends
 from scenarios.contract.cell import Cell
 
 EQUAL = 1.03  # two runs of an idle machine differ by 2 to 3 % (faster-cpython, A/A runs)
-# A whisker is shown up to this factor from its dot. Longer ones would press all dots of a scale together.
-WHISKER = 3.0
 
 
 @dataclass(frozen=True)
@@ -194,7 +192,7 @@ def _extent(cells: Sequence[CellSummary], quantity: Quantity) -> list[float]:
     for cell in cells:
         interval, spread, value = quantity.interval(cell), quantity.spread(cell), quantity.value(cell) or 0.0
         ends = (interval.low, interval.high) if interval else spread or ()
-        found += [value, *(min(max(end, value / WHISKER), value * WHISKER) for end in ends)]
+        found += [value, *whisker_ends(value, ends)]
         found += [speed.images_per_s for speed in quantity.published(cell.cell)]
     return found
 

@@ -23,6 +23,10 @@ class Scale:
         low, high, found = (math.log(v) if self.log else v for v in (self.low, self.high, max(value, self.low)))
         return round(100 * min(1.0, (found - low) / (high - low)), 2)
 
+    def from_top(self, value: float, height: int) -> float:
+        """Return the vertical position of a value in pixels, in a plot of this height. The highest value is on top."""
+        return round(height * (1 - self.at(value) / 100), 1)
+
     def ticks(self, most: int = 6) -> list[float]:
         """Return at most this many round values within the scale, in ascending order."""
         size = math.floor(math.log10(self.high - self.low))

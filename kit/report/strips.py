@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from kit.report.scales import Scale
 
 FIRST_Y, NEXT_Y = 12, 13  # px
+# A whisker is shown up to this factor from its dot. Longer ones would press all dots of a scale together.
+WHISKER = 3.0
 PUBLISHED_HEIGHT = 15  # px, of the line with published figures
 
 # Percent of the width of the narrowest chart, which is about 330 pixels wide.
@@ -75,6 +77,11 @@ def ticks(scale: Scale, label: Callable[[float], str], most: int = 6) -> tuple[T
         if not found or tick[0] - found[-1][0] > GAP + DIGIT * (len(tick[1]) + len(found[-1][1])) / 2:
             found.append(tick)
     return tuple(found)
+
+
+def whisker_ends(value: float, ends: Sequence[float]) -> list[float]:
+    """Return the ends of an interval as a scale covers them: at most WHISKER times away from the value."""
+    return [min(max(end, value / WHISKER), value * WHISKER) for end in ends]
 
 
 def span(scale: Scale, ends: Sequence[float]) -> tuple[float, float]:

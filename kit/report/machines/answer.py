@@ -8,7 +8,7 @@ from collections.abc import Sequence, Set
 from kit.analysis.answer import Answer, State
 from kit.analysis.comparison import Comparison, Overall
 from kit.analysis.contenders import Versus
-from kit.analysis.intervals import MIN_LAUNCHES, Interval, Verdict
+from kit.analysis.intervals import MIN_LAUNCHES, Verdict
 from kit.model.formatting import format_count
 from kit.report import amounts, text
 from kit.report.machines.source import VERBS, MachinesInput
@@ -104,10 +104,7 @@ def _for_money(source: MachinesInput, versus: Versus, mean: Overall) -> str:
 
 def _inverse(mean: Overall) -> Overall:
     """Return the mean of the inverse ratios."""
-    ends = mean.interval
-    return Overall(
-        mean.cells, 1 / mean.ratio, Interval(1 / ends.estimate, 1 / ends.high, 1 / ends.low) if ends else None
-    )
+    return Overall(mean.cells, 1 / mean.ratio, mean.interval.inverse if mean.interval else None)
 
 
 def _prices(source: MachinesInput) -> str:

@@ -21,7 +21,7 @@ class EnergyData:
 
 
 def energy(source: MachinesInput) -> EnergyData:
-    """Return the images per joule of each cell of which at least one machine knows it."""
+    """Return the images per joule of each cell, if at least one machine measured them."""
     found = [
         {summary.key: energy_of(contender.run.by_cell[summary.key]) for summary in contender.cells}
         for contender in source.contenders

@@ -12,9 +12,8 @@ from kit.report import text
 from kit.report.elements import MAX_ROWS
 from kit.report.machines.source import MachinesInput
 from kit.report.scales import Scale, log_scale
-from kit.report.strips import Dot, Strip, Tick, dot_y, span, strip_height, ticks
+from kit.report.strips import Dot, Strip, Tick, dot_y, span, strip_height, ticks, whisker_ends
 
-WHISKER = 3.0  # a whisker is shown up to this factor from its dot
 WORDS = {
     Verdict.FASTER: "faster",
     Verdict.SLOWER: "slower",
@@ -117,7 +116,7 @@ def _extent(found: Sequence[Comparison | None]) -> list[float]:
     for each in found:
         if each and each.ratio:
             ends = (each.interval.low, each.interval.high) if each.interval else ()
-            values += [each.ratio, *(min(max(end, each.ratio / WHISKER), each.ratio * WHISKER) for end in ends)]
+            values += [each.ratio, *whisker_ends(each.ratio, ends)]
     return values
 
 

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from kit.analysis.comparison import cell_names
 from kit.analysis.contenders import Choice, Contender, Versus, choices, versus
 from kit.analysis.costs import Estimate
 from kit.analysis.pairing import Measure
-from kit.analysis.summaries import short_names
-from kit.analysis.sweeps import in_order
 from kit.report import amounts, text
 from kit.report.rows import configuration_words
 from scenarios.catalog import scenario_of
@@ -64,9 +63,7 @@ class MachinesInput:
     @cached_property
     def names(self) -> dict[str, str]:
         """Return the short name of each cell, by key, in the order of rows."""
-        found = (own[0].cell for contender in self.contenders for own in contender.run.by_cell.values())
-        cells = in_order(found, self.base.catalog)
-        return dict(zip((cell.key for cell in cells), short_names(cells), strict=True))
+        return cell_names([contender.run for contender in self.contenders], self.base.catalog)
 
     def network(self, cell: Cell) -> str:
         """Return the title of a cell's network, or its id if the catalog lacks it."""

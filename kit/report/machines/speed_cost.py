@@ -63,7 +63,7 @@ def speed_cost(source: MachinesInput) -> SpeedCost | None:
             each.label,
             each.device,
             x.at(each.cost),
-            round(HEIGHT * (1 - y.at(each.speed) / 100), 1),
+            y.from_top(each.speed, HEIGHT),
             shortened(name, MAX_NAME),
             f"{name}: {text.ratio(each.speed)} the speed, {text.ratio(each.cost)} the cost of {names[0]}",
             each.efficient,
@@ -83,7 +83,7 @@ def speed_cost(source: MachinesInput) -> SpeedCost | None:
         base=names[0],
         places=places,
         x_ticks=ticks(x, lambda value: f"{text.number_short(value)}×", 5),
-        y_ticks=tuple((round(HEIGHT * (1 - y.at(v) / 100), 1), f"{text.number_short(v)}×") for v in y.ticks(5)),
+        y_ticks=tuple((y.from_top(v, HEIGHT), f"{text.number_short(v)}×") for v in y.ticks(5)),
         table=Table(("Machine", "Speed", "Cost of an image", ""), rows, "Speed and cost", (1, 2)),
     )
 
