@@ -1,9 +1,10 @@
-"""Make the sample report again: measure this machine in containers, keep the records, and take the README's pictures.
+"""Make the sample reports again: measure this machine in containers, keep the records, and take the README's pictures.
 
 `python -m benchmarks.sample` runs `kit run --all` in the standard profile with Docker, packs the run into
-`reports/sample/run.tar.xz`, and writes the report next to it. `--run FOLDER` takes a finished run instead. Then
-headless Chromium draws the first screen of the report. The sample must stay below MAX_BYTES, and must show no photo of
-a data set. The only picture that it may have is that of augmented synthetic photos.
+`reports/sample/run.tar.xz`, and writes the report next to it. Then headless Chromium draws the first screen of the
+report. `--study NAME` trains a study in full on the CPU instead, and its sample is in `reports/sample/NAME`. `--run
+FOLDER` takes a finished run. A sample must stay below MAX_BYTES, and must show no photo of a data set. The only picture
+that it may have is that of augmented synthetic photos.
 
 Fetch the real data sets before (`kit data fetch`). Networks without them are measured on synthetic data, and the report
 says so.
@@ -28,6 +29,7 @@ from benchmarks.pairs import exit_code, print_line
 from kit.execution import reporting
 from kit.model.errors import KitError
 from kit.model.progress import Silent
+from kit.planning import studies
 from kit.storage.packs import write_pack
 from kit.storage.run_folder import RunFolder
 
@@ -37,41 +39,58 @@ DRAWN = {"report.png": "light", "report-dark.png": "dark"}  # in docs, with thei
 SCREEN = (1200, 1150)  # width and height of the pictures, px
 ROUNDS = 5  # fixed, because more records would be too large for the repository
 MAX_BYTES = 1_000_000
-RUN = ("run", "--all", "--profile", "standard", "--rounds", str(ROUNDS), "--engine", "docker", "--json")
+ALL = ("--all", "--profile", "standard", "--rounds", str(ROUNDS))
+STUDY = ("--profile", "full", "--device", "cpu")
+PACK, PAGE = "run.tar.xz", "index.html"  # the files of a sample
 
 
 def options(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.sample", description=__doc__)
+    parser.add_argument("--study", choices=sorted(studies.load_all()), help="default: the sample of all scenarios")
     parser.add_argument("--run", type=Path, help="folder of a finished run; default: measure this machine")
     return parser.parse_args(arguments)
 
 
 def main() -> None:
-    """Make the sample and the pictures, and print one line. Raise KitError if one of them cannot be made."""
+    """Make a sample, and the pictures of that of all scenarios. Raise KitError if one of them cannot be made."""
     args = options()
+    if args.study:
+        write_sample(args.run or measure("--study", args.study, *STUDY), SAMPLE / args.study)
+        return
     chromium = shutil.which("chromium")
     if chromium is None:
         raise KitError("Chromium is missing.", "Install it: tests/browser/ensure_browser.sh.")
-    source = args.run or measure()
-    folder = RunFolder.open(source)
-    run = folder.read()  # all records must be usable
-    shutil.rmtree(SAMPLE, ignore_errors=True)
-    SAMPLE.mkdir(parents=True)
-    write_pack(folder, SAMPLE / "run.tar.xz", Silent())  # without logs, which name folders
-    report = reporting.report(folder, SAMPLE / "index.html").report
-    size = sum(file.stat().st_size for file in SAMPLE.rglob("*") if file.is_file())
-    if size > MAX_BYTES:
-        raise KitError(f"{SAMPLE} has {size:,} bytes, more than {MAX_BYTES:,}.", "Measure fewer rounds.")
-    require_no_photo(report.read_bytes(), run.pictures.values())
+    report = write_sample(args.run or measure(*ALL), SAMPLE)
     for name, scheme in DRAWN.items():
         draw(chromium, report, ROOT / "docs" / name, scheme)
-    print_line({"sample": str(SAMPLE.relative_to(ROOT)), "bytes": size, "pictures": list(DRAWN)})
 
 
-def measure() -> Path:
-    """Run the kit with its output in this terminal, and return the folder of the run. Raise KitError if it failed."""
-    ended = subprocess.run([sys.executable, "-m", "kit", *RUN], stdout=subprocess.PIPE, check=False, cwd=ROOT)
+def write_sample(source: Path, target: Path) -> Path:
+    """Write the sample of a run to a folder, print one line, and return the report. Raise KitError if the sample is too
+    large, or has a photo. source: the folder of the run."""
+    folder = RunFolder.open(source)
+    run = folder.read()  # all records must be usable
+    target.mkdir(parents=True, exist_ok=True)
+    for name in (PACK, PAGE):
+        (target / name).unlink(missing_ok=True)
+    write_pack(folder, target / PACK, Silent())  # without logs, which name folders
+    report = reporting.report(folder, target / PAGE).report
+    size = sum((target / name).stat().st_size for name in (PACK, PAGE))
+    if size > MAX_BYTES:
+        raise KitError(f"{target} has {size:,} bytes, more than {MAX_BYTES:,}.", "Measure fewer rounds.")
+    require_no_photo(report.read_bytes(), run.pictures.values())
+    print_line({"sample": str(target.relative_to(ROOT)), "bytes": size})
+    return report
+
+
+def measure(*selection: str) -> Path:
+    """Run the kit with its output in this terminal, and return the folder of the run. Raise KitError if it failed.
+
+    selection: options of `kit run`.
+    """
+    command = [sys.executable, "-m", "kit", "run", *selection, "--engine", "docker", "--json"]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, check=False, cwd=ROOT)
     if ended.returncode:
         raise KitError(f"kit run ended with exit code {ended.returncode}.", "Read its messages above.")
     folder: str = json.loads(ended.stdout)["folder"]

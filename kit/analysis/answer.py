@@ -25,7 +25,7 @@ class Answer:
     """The answer to one question.
 
     question: for example `Which framework?`. headline: one sentence without a period, with its number and its
-    uncertainty. details: at most three more sentences, each with a period.
+    uncertainty. details: more sentences, each with a period.
     """
 
     question: str

@@ -14,7 +14,7 @@ from kit.analysis.limit_labels import counted_labels
 from kit.analysis.pairing import Measure
 from kit.analysis.reliability import unsteady_cells
 from kit.analysis.run_analysis import RunAnalysis
-from kit.analysis.summaries import CellSummary, Contest, contest_noun, contests, too_few
+from kit.analysis.summaries import CellSummary, Contest, contest_noun, contests, networks_of, too_few
 from kit.model.formatting import DEVICES, format_count, format_number, format_percent
 from scenarios.contract.cell import Device
 from scenarios.contract.reasons import Status
@@ -149,7 +149,7 @@ def is_ahead(contest: Contest, unsteady: Set[str]) -> bool:
 
 def _winners(found: Sequence[Contest], titles: Mapping[str, str], unsteady: Set[str]) -> str:
     """Return which frameworks are the fastest and in how many networks. Ties and unknown networks name nobody."""
-    count = format_count(len(found), contest_noun(found))
+    count = format_count(len(found), contest_noun(networks_of(found)))
     if any(contest.named for contest in found):
         return _counted([contest for contest in found if contest.named], titles, count)
     if not all(contest.unknown for contest in found):
@@ -172,10 +172,10 @@ def _ranges(found: Sequence[Contest]) -> list[str]:
     open_count = len(found) - len(leads)
     sentences = []
     if leads:
-        by = _between(*(f"{format_number(end, 2)}×" for end in (min(leads), max(leads))))
-        sentences.append(f"In training, the winner is ahead of the second by {by}.")
+        by = _between(*(format_number(end, 3 if end < 1.1 else 2) for end in (min(leads), max(leads))))
+        sentences.append(f"In training, the winner is {by} times as fast as the second.")
     if open_count and leads:
-        networks = format_count(open_count, contest_noun(found))
+        networks = format_count(open_count, contest_noun(networks_of(found)))
         sentences.append(f"In training, {networks} {'has' if open_count == 1 else 'have'} no clear winner.")
     return sentences
 

@@ -84,6 +84,11 @@ class Comparison:
         return self.cell.key
 
     @property
+    def launches(self) -> int:
+        """Return the number of pairs, or else of launches in the run that has fewer."""
+        return len(self.pairs.ratios) if self.pairs else min(len(self.base.speeds), len(self.new.speeds))
+
+    @property
     def flagged(self) -> bool:
         """Return whether the cell was compared although something other than the machine differs."""
         return self.ratio is not None and any(d.severity is Severity.FLAGGED for d in self.differences)

@@ -11,10 +11,12 @@ faster than expected by chance; this favors machines on which more was measured.
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from operator import attrgetter
 from statistics import geometric_mean
 
 from kit.analysis.comparison import Comparison, Overall, compare, mean_ratio, overall
@@ -29,6 +31,8 @@ from kit.model.run import Run
 from kit.model.tariff import Tariff
 from scenarios.catalog import Scenarios
 from scenarios.contract.cell import Cell
+
+SPEED = attrgetter("speed")
 
 Work = tuple[object, ...]  # what two machines must have in common to do the same work
 
@@ -71,6 +75,16 @@ class Versus:
         return {comparison.key: comparison for comparison in self.comparisons}
 
     @cached_property
+    def compared(self) -> list[Comparison]:
+        """Return the comparisons of the cells that have a ratio."""
+        return [each for each in self.comparisons if each.ratio is not None]
+
+    @cached_property
+    def counts(self) -> Counter[Verdict]:
+        """Return how many compared cells have which result."""
+        return Counter(each.verdict for each in self.compared)
+
+    @cached_property
     def speed(self) -> Overall | None:
         """Return the mean ratio of speeds, other over base."""
         return overall(self.comparisons)
@@ -78,15 +92,15 @@ class Versus:
     @cached_property
     def value(self) -> Overall | None:
         """Return the mean ratio of images for the same money, other over base. None if no compared cell has prices."""
-        found = [(each.ratio, self.break_even(each.cell)) for each in self.comparisons]
+        found = [(each.ratio, self.break_even(each.cell)) for each in self.compared]
         return mean_ratio([ratio / even for ratio, even in found if ratio is not None and even is not None])
 
     def results(self, *, for_money: bool = False) -> set[Verdict]:
         """Return the results of the compared cells, in speed or in work for the same money."""
         found = set()
-        for each in self.comparisons:
+        for each in self.compared:
             even = self.break_even(each.cell) if for_money else 1.0
-            if each.ratio is not None and even is not None:
+            if even is not None:
                 found.add(each.interval.times(1 / even).verdict if each.interval else Verdict.UNKNOWN)
         return found
 
@@ -120,8 +134,8 @@ class Offer:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The best of some offers. second: the one that comes closest. ratio, interval: leader over second, above 1 if the
-    leader is better. state: what the data support."""
+    """The offer with the highest median. second: the best other one by its mean. ratio, interval: of the means, leader
+    over second. state: what the data support."""
 
     leader: Offer
     second: Offer
@@ -188,15 +202,10 @@ def _offers(contender: Contender, measure: Measure) -> Iterable[Offer]:
 
 
 def _choice(by_machine: Sequence[Sequence[Offer]]) -> Choice:
-    fast = tuple(max(offers, key=_unpriced, default=None) for offers in by_machine)
+    fast = tuple(max(offers, key=SPEED, default=None) for offers in by_machine)
     priced = [[offer for offer in offers if offer.per_hour is not None] for offers in by_machine]
     cheap = tuple(max(offers, key=_per_money, default=None) for offers in priced)
-    return Choice(fast, cheap, _rank(fast, _unpriced), _rank(cheap, _per_money))
-
-
-def _unpriced(offer: Offer) -> float:
-    """Return how much work the offer does in a second."""
-    return offer.speed
+    return Choice(fast, cheap, _rank(fast, SPEED), _rank(cheap, _per_money))
 
 
 def _per_money(offer: Offer) -> float:
@@ -207,23 +216,28 @@ def _per_money(offer: Offer) -> float:
 
 def _rank(found: Sequence[Offer | None], worth: Callable[[Offer], float]) -> Ranking | None:
     """Return the offer with the highest worth, or None if there are fewer than two offers."""
-    ordered = sorted((offer for offer in found if offer), key=worth, reverse=True)
-    if len(ordered) < 2:
+    offers = [offer for offer in found if offer]
+    if len(offers) < 2:
         return None
-    leader, second = ordered[:2]
-    worths = {offer.label: [rate * worth(offer) / offer.speed for rate in offer.rates] for offer in ordered}
-    pairs = list(combinations(ordered, 2))  # those of the leader are the first ones
+    worths = {offer.label: [rate * worth(offer) / offer.speed for rate in offer.rates] for offer in offers}
+    leader = max(offers, key=worth)
+    others = [offer for offer in offers if offer is not leader]
+    others.sort(key=lambda offer: geometric_mean(worths[offer.label]), reverse=True)  # the tests compare means
+    second, pairs = others[0], list(combinations([leader, *others], 2))  # those of the leader are the first ones
     p_values = holm([ratio_p_value(worths[one.label], worths[other.label]) for one, other in pairs])
     interval = ratio_interval(worths[leader.label], worths[second.label])
     ratio = interval.estimate if interval else worth(leader) / worth(second)
-    ahead = ratio > 1 and max(p_values[: len(ordered) - 1]) < 1 - CONFIDENCE
-    return Ranking(leader, second, ratio, interval, _state(interval, ahead=ahead))
+    ahead = ratio > 1 and max(p_values[: len(others)]) < 1 - CONFIDENCE
+    once = any(len(offer.rates) < 2 for offer in offers)
+    return Ranking(leader, second, ratio, interval, _state(interval, ahead=ahead, once=once))
 
 
-def _state(interval: Interval | None, *, ahead: bool) -> ContestState:
+def _state(interval: Interval | None, *, ahead: bool, once: bool) -> ContestState:
+    """Return what the data support. ahead: whether the leader is ahead of all others. once: whether an offer has one
+    launch."""
     if ahead:
         return ContestState.NAMED
-    if interval is None:
+    if interval is None or once:
         return ContestState.UNKNOWN
     tie = interval.verdict is Verdict.TIE and interval.half_width <= TIE_WIDTH
     return ContestState.TIE if tie else ContestState.UNDECIDED
@@ -244,7 +258,7 @@ def energy_of(records: Iterable[Record]) -> Energy | None:
     """
     found = [joules for record in records if record.ok and (joules := joules_per_1000_images(record))]
     parts = max((tuple(sorted(joules)) for joules in found), key=len, default=())
-    totals = [sum(joules.values()) for joules in found if tuple(sorted(joules)) == parts]
+    totals = [total for joules in found if tuple(sorted(joules)) == parts and (total := sum(joules.values())) > 0]
     return Energy(1000 / statistics.median(totals), parts) if totals else None
 
 
@@ -253,7 +267,7 @@ class Position:
     """A device of a machine in the chart of speed against cost, over the networks that all of them have.
 
     speed, cost: geometric means of images/s and of the cost of an image, relative to the first position. efficient: no
-    other position is both faster and cheaper, by these estimates.
+    other position is both faster and cheaper, by these estimates. launches: the fewest of a network.
     """
 
     label: str
@@ -261,6 +275,7 @@ class Position:
     speed: float
     cost: float
     efficient: bool
+    launches: int
 
 
 def positions(contenders: Sequence[Contender], measure: Measure) -> list[Position]:
@@ -290,6 +305,7 @@ def positions(contenders: Sequence[Contender], measure: Measure) -> list[Positio
                 and (speeds[other], costs[other]) != (speeds[place], costs[place])
                 for other in best
             ),
+            min(len(best[place][work].rates) for work in common),
         )
         for place in best
     ]

@@ -29,7 +29,7 @@ from enum import StrEnum
 
 from kit.analysis.measured_launch import MeasuredLaunch
 from kit.analysis.pairing import Measure
-from kit.model.formatting import format_bytes
+from kit.model.formatting import format_bytes, short_digests
 
 
 class Severity(StrEnum):
@@ -49,6 +49,10 @@ class Difference:
     base: str
     new: str
     why: str
+
+    def values(self, base: str, new: str) -> str:
+        """Return both values behind the names of the runs, with short digests."""
+        return f"{base} {short_digests(self.base)}, {new} {short_digests(self.new)}"
 
 
 @dataclass(frozen=True)

@@ -181,9 +181,17 @@ class Contest:
         return min(ratio.ratio for ratio in self.ratios)
 
 
-def contest_noun(found: Sequence[Contest]) -> str:
-    """Return what contests are about: `network`, or `comparison` if a network has several."""
-    return "network" if len({contest.leader.cell.network for contest in found}) == len(found) else "comparison"
+def contest_noun(networks: Sequence[str]) -> str:
+    """Return what contests are about: `network`, or `comparison` if a network has several.
+
+    networks: one for each contest.
+    """
+    return "network" if len(set(networks)) == len(networks) else "comparison"
+
+
+def networks_of(found: Iterable[Contest]) -> list[str]:
+    """Return the network of each contest."""
+    return [contest.leader.cell.network for contest in found]
 
 
 def too_few(cells: Iterable[CellSummary]) -> str:

@@ -140,7 +140,7 @@ def _print_rich(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Non
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     shown = [index for index in range(len(columns)) if any(row[index] for row in rows)]
     for column in (columns[index] for index in shown):
-        table.add_column(column.title, justify="right" if column.number else "left", overflow="fold")
+        table.add_column(Text(column.title), justify="right" if column.number else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(row[index]) for index in shown))
     Console(highlight=False).print(table)

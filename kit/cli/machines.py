@@ -24,6 +24,8 @@ def labels_of(texts: Sequence[str], names: Sequence[str]) -> list[str]:
     texts: `LABEL=RUN` each. names: the runs as they were named on the command line. Raise UsageError if a run is not
     compared, or if a label cannot be used.
     """
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise UsageError(f"The run {twice[0]!r:.100} is named twice.", "Name each run once.")
     given: dict[str, str] = {}
     for text in texts:
         label, equals, run = text.partition("=")
@@ -54,7 +56,8 @@ def write_page(
 ) -> list[Sequence[Comparison]]:
     """Write the page that compares these runs, and return the comparisons of the others with the first one.
 
-    labels: of the runs, all different. prices: see `machine_prices`.
+    labels: of the runs, all different. prices: see `machine_prices`. Raise UsageError if a price is not valid or if
+    `target` is another file. Raise DiskError if the page cannot be written.
     """
     from kit.analysis.contenders import Contender
     from kit.planning import catalog

@@ -51,11 +51,12 @@ def predict(
     """
     from kit.engines import registry
     from kit.execution import predict as prediction
-    from kit.report.predictions import require_free, write_predictions
+    from kit.report.predictions import PAGE, write_predictions
+    from kit.report.render import require_free
 
     folder, network = options.open_run(name), prediction.find_variant(scenario, variant)
     if html:
-        require_free(html)
+        require_free(html, PAGE)
     chosen, note = registry.choose(engine, env, packages.sources())  # never that of the run's folder: decision 17
     with show_progress(quiet=as_json) as progress:
         progress.line(note)

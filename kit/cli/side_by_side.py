@@ -23,14 +23,14 @@ from kit.analysis.intervals import MIN_LAUNCHES, Interval, Verdict
 from kit.analysis.pairing import Measure
 from kit.cli.console import Column
 from kit.cli.tables import SYNTHETIC
-from kit.model.formatting import format_count, format_percent, short_digests, shortened
+from kit.model.formatting import format_count, format_few, format_percent, shortened
 from kit.model.run import Run
 from kit.planning import catalog
 from scenarios.contract.reasons import Status
 
 WIDTH = 80
 FLAGGED = "!"
-MAX_SHOWN = 3  # cells, or pairs of values, in one line; --json has all
+MAX_SHOWN = 3  # pairs of values in one line; --json has all
 MORE_ROUNDS = "Measure more rounds, or allow a larger loss."
 LABELS = {Severity.REFUSED: "Refused", Severity.FLAGGED: f"{FLAGGED} Flagged", Severity.NOTED: "Also differs"}
 
@@ -243,7 +243,7 @@ def _overall(comparisons: Sequence[Comparison], titles: Titles) -> list[str]:
 def _shared_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], titles: Titles) -> list[str]:
     lines = [f"{SYNTHETIC} measured on synthetic data"] if any(map(_synthetic, comparisons)) else []
     if few := [
-        comparison.key for comparison in comparisons if comparison.interval and _launches(comparison) < MIN_LAUNCHES
+        comparison.key for comparison in comparisons if comparison.interval and comparison.launches < MIN_LAUNCHES
     ]:
         lines.append(
             f"Fewer than {MIN_LAUNCHES} launches or rounds ({_cells(few, names)}): the interval may be too narrow."
@@ -262,13 +262,6 @@ def _pairing(comparisons: Sequence[Comparison]) -> list[str]:
     return [f"{format_count(dropped, 'pair')} dropped: one of both launches is missing or not ok."] if dropped else []
 
 
-def _launches(comparison: Comparison) -> int:
-    """Return the number of pairs, or else of launches in the run that has fewer."""
-    if comparison.pairs is not None:
-        return len(comparison.pairs.ratios)
-    return min(len(comparison.base.speeds), len(comparison.new.speeds))
-
-
 def _difference_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], titles: Titles) -> list[str]:
     """Return one line per field that differs, with its cells, values and meaning, refusals first."""
     found: dict[tuple[Severity, str, str], list[tuple[str, Difference]]] = {}
@@ -278,16 +271,11 @@ def _difference_notes(comparisons: Sequence[Comparison], names: Mapping[str, str
             found.setdefault(where, []).append((comparison.key, difference))
     lines = []
     for (severity, field, why), places in sorted(found.items(), key=lambda item: list(Severity).index(item[0][0])):
-        values = list(dict.fromkeys(_values(difference, titles) for _, difference in places))
+        values = list(dict.fromkeys(difference.values(*titles) for _, difference in places))
         more = f" and {len(values) - MAX_SHOWN} more" if len(values) > MAX_SHOWN else ""
         cells = _cells([key for key, _ in places], names)
         lines.append(f"{LABELS[severity]} ({cells}): {field}: {'; '.join(values[:MAX_SHOWN])}{more}. {why}")
     return lines
-
-
-def _values(difference: Difference, titles: Titles) -> str:
-    """Return both values, with short digests."""
-    return short_digests(f"{titles[0]} {difference.base}, {titles[1]} {difference.new}")
 
 
 def _failure_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], titles: Titles) -> list[str]:
@@ -300,7 +288,7 @@ def _failure_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], 
 
 
 def _cells(keys: Sequence[str], names: Mapping[str, str]) -> str:
-    return ", ".join(names[key] for key in keys) if len(keys) <= MAX_SHOWN else format_count(len(keys), "cell")
+    return format_few([names[key] for key in keys], "cell")
 
 
 def _wrap(line: str) -> list[str]:

@@ -2,8 +2,10 @@
 
 import math
 import re
+from collections.abc import Sequence
 
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}  # devices in sentences
+MAX_NAMES = 3  # names in a sentence
 MAX_TEXT = 3000  # characters of a sentence on a terminal; kit writes shorter ones
 PREFIXES = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
 
@@ -80,6 +82,11 @@ def format_count(count: int, noun: str) -> str:
     """Return a count with its noun: `1 core`, `2 cores`."""
     plural = noun + ("es" if noun.endswith("ch") and noun != "epoch" else "s")
     return f"{count} {noun if count == 1 else plural}"
+
+
+def format_few(names: Sequence[str], noun: str) -> str:
+    """Return the names, or only their number if there are more than MAX_NAMES: `a, b`, `12 cells`."""
+    return ", ".join(names) if len(names) <= MAX_NAMES else format_count(len(names), noun)
 
 
 def shortened(text: str, most: int = MAX_TEXT) -> str:

@@ -16,21 +16,24 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from kit.model.errors import UsageError, unknown
+from kit.model.formatting import shortened
 from kit.model.tariff import Tariff
 from kit.planning.catalog import DEVICES
 from kit.planning.toml_lines import line_of
 from kit.storage.safe_read import read_plain
 from scenarios.contract.cell import Device
 
-MAX_BYTES = 1_000_000  # of a price file
-MAX_PRICE = 1e6
+MAX_BYTES = 10_000  # of a price file. tomllib needs 4 GB for some files of 64 kB.
+MAX_SOURCE = 200  # characters
+MIN_PRICE, MAX_PRICE = 1e-6, 1e6
 NUMBER = r"-?[0-9]+(?:\.[0-9]+)?"
 CURRENCY = "[A-Z]{3}"
 # By pydantic's name of a price's fault. The remedy of all other faults is NO_NUMBER.
 REMEDIES = {
-    "greater_than": "Write a price above 0",
+    "greater_than_equal": f"Write a price of at least {MIN_PRICE:f}",
     "less_than_equal": f"Write a price of at most {MAX_PRICE:,.0f}",
 }
+QUOTES = 'Put a name with a dot or a space between quotes, for example "big.1" = 0.40.'
 NO_NUMBER = "Write digits, with a point before decimals"
 
 
@@ -62,7 +65,7 @@ def _form(value: object) -> str:
     return "devices" if isinstance(value, dict) else "number"
 
 
-Amount = Annotated[float, Field(gt=0, le=MAX_PRICE)]
+Amount = Annotated[float, Field(ge=MIN_PRICE, le=MAX_PRICE)]
 MachinePrice = Annotated[
     Annotated[Amount, Tag("number")] | Annotated[dict[Device, Amount], Field(min_length=1), Tag("devices")],
     Discriminator(_form),
@@ -78,7 +81,7 @@ class _PriceFile(BaseModel):
 
     currency: Annotated[str, Field(pattern=f"^{CURRENCY}$")] = ""
     date: datetime.date | None = None
-    source: str = ""
+    source: Annotated[str, Field(max_length=MAX_SOURCE)] = ""
 
     @property
     @abstractmethod
@@ -89,7 +92,7 @@ class _PriceFile(BaseModel):
 class _MachineFile(_PriceFile):
     """Prices by label of the machine, for both devices or by device."""
 
-    remedy: ClassVar[str] = "Write the prices below [per_hour], for example big = 0.40."
+    remedy: ClassVar[str] = "Write the prices below [per_hour], for example big = 0.40. " + QUOTES
 
     per_hour: Annotated[dict[str, MachinePrice], Field(min_length=1)]
 
@@ -148,7 +151,8 @@ def run_prices(texts: Sequence[str], file: Path | None) -> Tariff | None:
     listed = _read(file, _RunFile, [""])
     _check_once(given, listed.prices)
     prices = [*given, *listed.prices]
-    return Tariff(_by_device(prices), _currency(prices), listed.date, listed.source) if prices else None
+    about = () if given else (listed.date, listed.source)  # they are not those of a price from an option
+    return Tariff(_by_device(prices), _currency(prices), *about) if prices else None
 
 
 def _by_device(prices: Iterable[_Price]) -> dict[str, float]:
@@ -234,8 +238,9 @@ def _parse(name: str, text: str) -> tuple[float, str]:
     if currency and not re.fullmatch(CURRENCY, currency):
         raise _bad_currency(f"{currency!r:.100}")
     per_hour = float(amount)
-    if not 0 < per_hour <= MAX_PRICE:
-        raise _bad_price(name, f"{amount:.100}", "less_than_equal" if per_hour > 0 else "greater_than", example)
+    if not MIN_PRICE <= per_hour <= MAX_PRICE:
+        kind = "less_than_equal" if per_hour > MAX_PRICE else "greater_than_equal"
+        raise _bad_price(name, f"{amount:.100}", kind, example)
     return per_hour, currency
 
 
@@ -282,12 +287,12 @@ def _read_toml(file: Path, remedy: str) -> tuple[str, dict[str, Any]]:
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}.", "Name a readable file of prices.") from error
     if len(content) > MAX_BYTES:
-        raise UsageError(f"{file} is larger than {MAX_BYTES // 1_000_000} MB.", "Name a file of prices.")
+        raise UsageError(f"{file} is larger than {MAX_BYTES // 1000} kB.", "Name a file of prices.")
     try:
-        text = content.decode()
+        text = content.decode("utf-8-sig")  # Notepad writes a byte order mark
         return text, tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # errors in TOML and Unicode are ValueErrors
-        raise UsageError(f"{file}: {error}.", f"Correct the file. {remedy}") from error
+        raise UsageError(f"{file}: {shortened(str(error), MAX_SOURCE)}.", f"Correct the file. {remedy}") from error
 
 
 def _located(file: Path, text: str, keys: Sequence[str | int], error: UsageError) -> UsageError:
@@ -299,7 +304,10 @@ def _fault(form: type[_PriceFile], keys: Sequence[str | int], kind: str, value: 
     if kind == "extra_forbidden":
         return unknown("field", str(keys[-1]), form.model_fields)
     if kind == "literal_error":
-        return unknown("device", str(value), DEVICES)
+        error = unknown("device", str(value), DEVICES)
+        return UsageError(error.message, f"{error.remedy} {QUOTES}" if form is _MachineFile else error.remedy)
+    if kind == "string_too_long":
+        return UsageError(f"{keys[0]} has more than {MAX_SOURCE} characters.", "Write less.")
     if kind == "missing":
         return UsageError("The table [per_hour] is missing.", form.remedy)
     if kind in {"too_short", "dict_type"}:
@@ -310,7 +318,7 @@ def _fault(form: type[_PriceFile], keys: Sequence[str | int], kind: str, value: 
         return _bad_currency(_shown(value))
     if keys[0] == "date":
         remedy = "Write a day without quotes, for example date = 2026-11-20."
-        return UsageError(f"The date {_shown(value)} is not a TOML date.", remedy)
+        return UsageError("date is not a day.", remedy)
     return UsageError(f"{keys[0]} is {_shown(value)}, which is not a text.", "Write it between quotes.")
 
 

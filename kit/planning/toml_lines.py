@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 Path = tuple[str | int, ...]
+MAX_LINES = 100  # of a statement
 
 
 def line_of(text: str, path: Sequence[str | int]) -> int:
@@ -40,15 +41,18 @@ def _lines(text: str) -> dict[Path, int]:
 def _statements(text: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """Yield the line, the text and the content of each header and each key with its value.
 
-    A statement is the shortest run of lines that is valid TOML: a value may take several lines.
+    A statement is the shortest run of lines that is valid TOML: a value may take several lines. After one with more
+    than MAX_LINES lines no more are found, because each of its lines is tried.
     """
     first, pending = 1, ""
-    for number, line in enumerate(text.splitlines(keepends=True), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):  # other separators of lines may be part of a text
         first = first if pending else number
-        pending += line
+        pending += f"{line}\n"
+        if number - first > MAX_LINES:
+            return
         try:
             content = tomllib.loads(pending)
-        except tomllib.TOMLDecodeError:
+        except (tomllib.TOMLDecodeError, RecursionError):
             continue
         if content:
             yield first, pending.strip(), content

@@ -8,12 +8,15 @@ from kit.model.tariff import Tariff
 from kit.report import text
 
 
-def amount(of: Estimate | None, shown: Callable[[float], str] = text.number) -> str:
-    """Return an estimate with its interval, for example `0.0123 (0.0119 to 0.0128)`. shown: formats a number."""
+def amount(of: Estimate | None, currency: str = "") -> str:
+    """Return an amount with its interval, for example `0.0123 EUR (0.0119 to 0.0128)`.
+
+    currency: "" if it is unknown.
+    """
     if of is None:
         return text.MISSING
-    between = ends(of, shown)
-    return f"{shown(of.value)} ({between})" if between else shown(of.value)
+    between = ends(of)
+    return text.number(of.value) + unit(currency) + (f" ({between})" if between else "")
 
 
 def ends(of: Estimate, shown: Callable[[float], str] = text.number) -> str:
@@ -27,11 +30,12 @@ def unit(currency: str) -> str:
 
 
 def hourly(tariff: Tariff) -> str:
-    """Return the price of an hour, for example `0.19 EUR` or `0.1 EUR (CPU) or 0.4 EUR (GPU)`."""
+    """Return the price of an hour, for example `0.19 EUR`, `0.1 EUR (CPU) or 0.4 EUR (GPU)` or `0.4 EUR (GPU only)`."""
     found = {device: f"{price:,.10g}{unit(tariff.currency)}" for device, price in sorted(tariff.per_hour.items())}
     if len(found) == len(DEVICES) and len(set(tariff.per_hour.values())) == 1:
         return next(iter(found.values()))
-    return " or ".join(f"{price} ({DEVICES[device]})" for device, price in found.items())
+    only = " only" if len(found) == 1 else ""
+    return " or ".join(f"{price} ({DEVICES[device]}{only})" for device, price in found.items())
 
 
 def origin(tariff: Tariff) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from kit.analysis.gpu_answer import missing_gpu
 from kit.analysis.pairing import Measure
-from kit.analysis.summaries import Contest, contest_noun, too_few
+from kit.analysis.summaries import Contest, contest_noun, networks_of, too_few
 from kit.model.formatting import DEVICES, format_count
 from kit.report import text
 from kit.report.section import ReportInput
@@ -43,7 +43,7 @@ def _winners(source: ReportInput, contests: Sequence[Contest]) -> str:
 
 
 def _winners_of(source: ReportInput, contests: Sequence[Contest]) -> str:
-    total = format_count(len(contests), contest_noun(contests))
+    total = format_count(len(contests), contest_noun(networks_of(contests)))
     leaders = [contest for contest in contests if contest.named]
     single = all(contest.unknown for contest in contests)
     counts = Counter(contest.leader.cell.framework for contest in (contests if single else leaders))

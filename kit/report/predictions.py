@@ -4,14 +4,12 @@ from base64 import b64encode
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from kit.model.errors import UsageError
 from kit.model.formatting import format_count, format_percent
 from kit.model.prediction import PredictedPicture, Predictions
 from kit.planning import catalog
-from kit.report.render import is_free_or_report, render_page
-from kit.storage.files import disk_errors, write_atomic
+from kit.report.render import MARKS, Page, render_page, write_page
 
-REMEDY = "Choose another file with --html."
+PAGE = Page("a page of kit", MARKS, "Choose another file with --html.")
 
 
 @dataclass(frozen=True)
@@ -24,18 +22,9 @@ class PictureView:
     answers: list[tuple[str, str] | None]
 
 
-def require_free(target: Path) -> None:
-    """Raise UsageError if writing to `target` would destroy anything but a page of kit."""
-    if not is_free_or_report(target):
-        raise UsageError(f"{target} exists and is not a page of kit.", REMEDY)
-
-
 def write_predictions(target: Path, found: Predictions) -> None:
     """Write the page, atomically. Raise UsageError if `target` is another file, and DiskError."""
-    require_free(target)
-    page = render_predictions(found)
-    with disk_errors(target, REMEDY):
-        write_atomic(target, page.encode(errors="replace"))  # names of files may contain lone surrogates
+    write_page(target, render_predictions(found), PAGE)
 
 
 def render_predictions(found: Predictions) -> str:

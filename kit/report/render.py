@@ -1,7 +1,7 @@
 """Render a report as one HTML file: no script, no external resource, every text escaped."""
 
 import os
-from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
@@ -20,6 +20,19 @@ from kit.storage.files import disk_errors, write_atomic
 DOCTYPE = b"<!doctype html>"  # the start of every report
 MARKS = (b'<meta name="generator" content="kit">', b": kit report</title>")  # the second one in older reports
 HEAD_BYTES = 4096  # contains one of the marks
+
+
+@dataclass(frozen=True)
+class Page:
+    """A kind of page. what: for example `a report`. marks: its head has one of them. remedy: what to do if it cannot be
+    written."""
+
+    what: str
+    marks: tuple[bytes, ...]
+    remedy: str
+
+
+PAGE = Page("a report", MARKS, "Choose another file with --out.")
 TEMPLATES = Path(__file__).with_name("templates")
 
 
@@ -29,31 +42,35 @@ def write_report(target: Path, analysis: RunAnalysis, tariff: Tariff | None = No
     tariff: the prices of the machine. Raise UsageError if `target` exists and is not a report. Raise DiskError if it
     cannot be written.
     """
-    if not is_free_or_report(target):
-        raise UsageError(f"{target} exists and is not a report.", "Choose another file with --out.")
+    require_free(target, PAGE)
     titles = {name: framework.title for name, framework in catalog.frameworks().items()}
     known, faults = studies.load_valid()
     # A report names no folder of this machine.
     texts = {name: fault.message.replace(f"{assets.ROOT}{os.sep}", "") for name, fault in faults.items()}
     view = make_view(analysis, titles, known, texts, tariff)
-    html = render(view)
-    with disk_errors(target, "Choose another file with `kit report --out`."):
-        write_atomic(target, html.encode(errors="replace"))  # records may contain lone surrogates
+    write_page(target, render(view), PAGE)
     return view
 
 
-def is_free_or_report(target: Path, marks: Collection[bytes] = MARKS) -> bool:
-    """Return whether writing to `target` destroys nothing but a page of kit.
+def write_page(target: Path, html: str, page: Page) -> None:
+    """Write a page, atomically. Raise UsageError if `target` is another file, and DiskError if it cannot be written."""
+    require_free(target, page)
+    with disk_errors(target, page.remedy):
+        write_atomic(target, html.encode(errors="replace"))  # texts of strangers may contain lone surrogates
 
-    marks: the head of the page has one of them.
-    """
+
+def require_free(target: Path, page: Page) -> None:
+    """Raise UsageError if writing to `target` would destroy anything but such a page, and DiskError if `target` cannot
+    be read."""
     if not os.path.lexists(target):
-        return True
-    if not target.is_file():
-        return False
-    with open(target, "rb") as file:
-        head = file.read(HEAD_BYTES)
-    return not head or (head.startswith(DOCTYPE) and any(mark in head for mark in marks))
+        return
+    head = b"?"
+    with disk_errors(target, page.remedy):
+        if target.is_file() and not target.is_symlink():  # writing would replace a link, such as /dev/stdout
+            with open(target, "rb") as file:
+                head = file.read(HEAD_BYTES)
+    if head and not (head.startswith(DOCTYPE) and any(mark in head for mark in page.marks)):
+        raise UsageError(f"{target} exists and is not {page.what}.", page.remedy)
 
 
 def render(view: View) -> str:

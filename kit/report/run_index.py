@@ -7,19 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from kit.model.errors import UsageError
 from kit.model.formatting import format_count, shortened
 from kit.model.run_summary import RunSummary
 from kit.report import text
-from kit.report.render import is_free_or_report, render_page
+from kit.report.render import Page, render_page, write_page
 from kit.report.table_script import TABLES, TABLES_HASH
-from kit.storage.files import disk_errors, write_atomic
 from kit.storage.run_folder import REPORT_FILE
 from kit.storage.run_list import ListedRun, list_runs
 
 INDEX_FILE = "index.html"
 TITLE_END = ": kit index"  # of every index, and of no other page
 MAX_TEXT = 200  # characters of a text from a file of a run
+PAGE = Page("an index of runs", (f"{TITLE_END}</title>".encode(),), "Move it away, or make the folder writable.")
 
 
 @dataclass(frozen=True)
@@ -64,11 +63,7 @@ def write_index(out: Path) -> Path:
     if the folder cannot be read or the index cannot be written.
     """
     target, runs = out / INDEX_FILE, list_runs(out)
-    page = render_index(out.absolute().name, runs)
-    with disk_errors(target, "Make the folder writable."):
-        if not is_free_or_report(target, [f"{TITLE_END}</title>".encode()]):
-            raise UsageError(f"{target} exists and is not an index of runs.", "Move it away.")
-        write_atomic(target, page.encode(errors="replace"))  # names of folders may contain lone surrogates
+    write_page(target, render_index(out.absolute().name, runs), PAGE)
     return target
 
 

@@ -157,8 +157,11 @@ def machine_title(machine: Machine) -> str:
     return ", ".join([" ".join(cpu.split()) or "Unknown CPU", cores, *(gpus or ["no GPU"])])
 
 
-def listed(words: Sequence[str]) -> str:
-    """Return words as a list in a sentence: `A`, `A and B`, or `A, B and C`."""
+def listed(words: Sequence[str], most: int | None = None) -> str:
+    """Return words as a list in a sentence: `A`, `A and B`, or `A, B and C`. most: number of words that are named, for
+    example 1 for `A and 2 more`."""
+    if most is not None and len(words) > most:
+        words = [*words[:most], f"{len(words) - most} more"]
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 

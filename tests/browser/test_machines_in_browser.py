@@ -12,7 +12,7 @@ from tests.unit.test_machines_page import SECTIONS, made_up
 
 PHONE, PAPER, DESK = 390, 703, 1440  # px; paper: A4 without the margins
 MAX_PAGES = 8  # of A4
-RATIOS, OFFERS = "table.ratios", "table.offers"
+RATIOS, BEST, OFFERS = "table.ratios", "table.best", "table.offers"
 MISSING = "–"
 
 
@@ -148,6 +148,16 @@ def test_axe_finds_no_serious_violation(show: Open, machines: Path, color_scheme
 @pytest.mark.parametrize("width", [PHONE, 600, 800, DESK])
 def test_the_page_does_not_scroll_sideways(show: Open, machines: Path, width: int) -> None:
     assert show(machines, viewport={"width": width, "height": 900}).wider_than(width) == []
+
+
+def test_a_phone_shows_whole_rows_below_an_axis_of_their_width(show: Open, machines: Path) -> None:
+    page = show(machines, viewport={"width": PHONE, "height": 900}).page
+    for table in (RATIOS, BEST, OFFERS):
+        widths = page.locator(f".scroll:has({table})").evaluate("e => [e.scrollWidth, e.clientWidth]")
+        assert widths[0] <= widths[1], table
+    axis, row = (page.locator(f"{RATIOS} {part} .plot svg.strip").first.bounding_box() for part in ("thead", "tbody"))
+    assert (axis["x"], axis["width"]) == (row["x"], row["width"])
+    assert page.locator(f"{OFFERS} tbody .lab").first.inner_text() == "images/s"
 
 
 def test_colors_follow_the_system_and_paper_is_white(show: Open, machines: Path) -> None:

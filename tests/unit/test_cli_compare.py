@@ -260,7 +260,7 @@ PAGE = "--html page.html"
         (f"--label {'x' * 41}=before {PAGE}", f"'{'x' * 41}=before' does not name a run."),
         (f"--price small=1/h {PAGE}", "Unknown machine 'small'. Choose from: A, B."),
         (f"--label small=before --price A=1/h {PAGE}", "Unknown machine 'A'. Choose from: B, small."),
-        (f"--price A=-1/h {PAGE}", "The price of 'A' is -1. Write a price above 0"),
+        (f"--price A=-1/h {PAGE}", "The price of 'A' is -1. Write a price of at least 0.000001"),
         (f"--price A=1EUR/h --price B=1USD/h {PAGE}", "The prices are in EUR and USD. Write all prices in one"),
         (f"--prices nothing.toml {PAGE}", "nothing.toml cannot be read: No such file or directory."),
         ("--price A=1/h", "--price, --prices and --open need a page. Add --html FILE."),
@@ -288,3 +288,9 @@ def test_a_page_replaces_nothing_but_a_page_of_kit(kit: Kit) -> None:
     page.mkdir()
     assert kit("compare", "before", "after", *PAGE.split()).code == 2
     assert list(page.iterdir()) == []
+    page.rmdir()
+    empty = Path("empty")
+    empty.touch()
+    page.symlink_to(empty)  # as /dev/stdout may be
+    assert kit("compare", "before", "after", *PAGE.split()).code == 2
+    assert page.is_symlink()

@@ -55,6 +55,11 @@ def test_a_plain_phase_begins_and_ends_with_one_line() -> None:
     ]
 
 
+def test_titles_of_columns_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    console._print_rich([Column("[gpu]"), Column("b/[/b]", number=True)], [["x", "1"]])
+    assert capsys.readouterr().out.split()[:2] == ["[gpu]", "b/[/b]"]
+
+
 def test_plain_progress_shows_a_failure() -> None:
     lines: list[str] = []
     progress = PlainProgress(lines.append, Clock())

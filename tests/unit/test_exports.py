@@ -7,7 +7,6 @@ import json
 import os
 import re
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
@@ -207,7 +206,6 @@ def test_parquet_without_pyarrow_names_the_package(kit: Kit, tmp_path: Path, mon
     assert not Path("x.parquet").exists()
 
 
-@pytest.mark.skipif(find_spec("pyarrow") is None, reason="pyarrow, an optional package, is not installed")
 @pytest.mark.parametrize("make", [cell_table, launch_table])
 def test_a_parquet_file_has_the_types_and_values_of_the_table(make) -> None:
     frame = make(example_run.run()).frame()

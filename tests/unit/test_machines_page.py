@@ -19,8 +19,9 @@ from kit.model.run import Run
 from kit.model.tariff import Tariff
 from kit.planning import catalog
 from kit.report import amounts
+from kit.report.elements import Table
 from kit.report.machines.answer import answers
-from kit.report.machines.differs import differing
+from kit.report.machines.differs import differing, heading
 from kit.report.machines.energy import energy
 from kit.report.machines.excluded import excluded
 from kit.report.machines.network_choices import Best, NetworkChoices, network_choices
@@ -38,6 +39,7 @@ SECTIONS = ["differs", "ratios", "choices", "energy", "speed-cost", "excluded"]
 SPREAD = {"onnxruntime": 0.9, "tensorflow": 1.0, "torch": 1.2}  # how machines differ between frameworks
 HOSTILE = '<script>alert(1)</script>" onclick="alert(1)"\'&|\x1b[2J\ud800'
 NB = "\N{NO-BREAK SPACE}"
+BEST = "est</span><b>"  # before the name of the fastest or the cheapest machine
 
 CELLS = [examples.cell(name) for name in ("mnist-cnn", "cifar-cnn", "fashion-mlp")]
 ONCE = (1000.0,)
@@ -169,7 +171,7 @@ def test_the_page_has_its_answers_and_then_its_sections_in_order(count: int) -> 
     assert all(question in page.text for question in ("Which machine is faster?", "How sure is this?"))
     for label in found.labels:
         assert f"{label} " in page.text
-    assert page.text.count("Made-up CPU of a test, 2 cores, Made-up GPU") == 1
+    assert page.text.count("Made-up CPU of a test, 2 cores, Made-up GPU") == 2, "at the top, and among the differences"
     assert ("Made-up C " in page.text) == (count == 3)
     assert page.tags.isdisjoint({"img", "iframe", "link"})
     assert not re.search(r"https?:", html)
@@ -254,7 +256,7 @@ def test_no_text_becomes_markup() -> None:
         ([CLEAR], STEADY, State.MEASURED, "B is 2.0 times as fast as A (1.8 to 2.3, 3 cells)", ()),
         ([times(0.2)], STEADY, State.MEASURED, "A is 2.5 times as fast as B (2.2 to 2.8, 3 cells)", ()),
         ([TIED], STEADY, State.TIE, "No clear difference: B is 1.03 times as fast as A (0.16 to 6.5, 3 cells)", ()),
-        ([CLEAR], ONCE, State.SINGLE, "In one launch each: B is 2.0 times as fast as A (1.8 to 2.3, 3 cells)", ()),
+        ([CLEAR], ONCE, State.SINGLE, "With too few launches: B is 2.0 times as fast as A (1.8 to 2.3, 3 cells)", ()),
         (
             [CLEAR, times(1.5)],
             STEADY,
@@ -273,8 +275,8 @@ def test_no_text_becomes_markup() -> None:
             [CLEAR, times(1.5)],
             ONCE,
             State.SINGLE,
-            "In one launch each: C is 3.0 times as fast as A (2.6 to 3.4, 3 cells)",
-            ("In one launch each: B is 2.0 times as fast as A (1.8 to 2.3, 3 cells).",),
+            "With too few launches: C is 3.0 times as fast as A (2.6 to 3.4, 3 cells)",
+            ("With too few launches: B is 2.0 times as fast as A (1.8 to 2.3, 3 cells).",),
         ),
         (
             [times(0.2), times(0.3)],
@@ -301,6 +303,7 @@ def test_a_mean_of_fewer_than_three_cells_has_no_interval() -> None:
 
 
 CHEAP, DEAR = hourly(0.125), hourly(0.375)
+OF_DEVICE = "A price for a device is that of the machine while it works on that device."
 
 
 @pytest.mark.parametrize(
@@ -322,7 +325,7 @@ CHEAP, DEAR = hourly(0.125), hourly(0.375)
             TRAINING,
             State.MEASURED,
             "For the same money, B trains 2.0 times as many images as A (1.8 to 2.3, 3 cells)",
-            ("Prices of an hour: A 0.125; B 0.125 (CPU) or 0.375 (GPU).",),
+            (f"Prices of an hour: A 0.125; B 0.125 (CPU) or 0.375 (GPU). {OF_DEVICE}",),
         ),
         (
             [CLEAR],
@@ -348,7 +351,7 @@ CHEAP, DEAR = hourly(0.125), hourly(0.375)
             ONCE,
             TRAINING,
             State.SINGLE,
-            "In one launch each: for the same money, A trains 1.5 times as many images as B (1.3 to 1.7, 3 cells)",
+            "With too few launches: for the same money, A trains 1.5 times as many images as B (1.3 to 1.7, 3 cells)",
             (f"Prices of an hour: A 0.125{NB}EUR; B 0.375{NB}EUR (Price list of a test).",),
         ),
         (
@@ -375,11 +378,20 @@ CHEAP, DEAR = hourly(0.125), hourly(0.375)
                 f"Prices of an hour: A 0.125{NB}EUR; B 0.625{NB}EUR; C 0.875{NB}EUR.",
             ),
         ),
+        (
+            [CLEAR, times(1.5)],
+            [CHEAP, DEAR, None],
+            STEADY,
+            TRAINING,
+            State.MEASURED,
+            "For the same money, A trains 1.5 times as many images as B (1.3 to 1.7, 3 cells)",
+            (f"Prices of an hour: A 0.125{NB}EUR; B 0.375{NB}EUR. No price: C.",),
+        ),
     ],
 )
 def test_which_machine_does_more_for_the_money(
     others: Sequence[Sequence[float]],
-    prices: Sequence[Tariff],
+    prices: Sequence[Tariff | None],
     launches: Sequence[float],
     measure: Measure,
     state: State,
@@ -406,20 +418,25 @@ def test_without_two_prices_no_costs_are_compared(prices: Sequence[Tariff | None
     assert not any(row.evens for row in ratios_of(found).rows)
 
 
+def test_without_a_price_of_the_base_no_costs_are_compared() -> None:
+    answer = answers(compared([CLEAR, CLEAR], [None, CHEAP, DEAR]))[1]
+    assert answer.headline == "Not compared: A, the base, has no price"
+
+
 def test_prices_of_devices_that_were_not_compared_are_shown_without_a_result() -> None:
     found = compared([CLEAR], [Tariff({"cuda": 0.125}, "EUR"), Tariff({"cuda": 0.375}, "EUR")])
     assert answers(found)[1] == Answer(
         "Which machine does more for the money?",
         State.NOT_MEASURED,
-        "Not compared: no compared cell has a price",
-        (f"Prices of an hour: A 0.125{NB}EUR (GPU); B 0.375{NB}EUR (GPU).",),
+        "Not compared: no compared cell has a price on both machines",
+        (f"Prices of an hour: A 0.125{NB}EUR (GPU only); B 0.375{NB}EUR (GPU only).",),
     )
 
 
 @pytest.mark.parametrize(
     ("launches", "state", "headline"),
     [
-        (1, State.SINGLE, "A first look: one launch of some cells, so no interval"),
+        (1, State.SINGLE, "A first look: some cells have too few launches for an interval"),
         (
             2,
             State.MEASURED,
@@ -442,13 +459,15 @@ def test_how_sure_an_answer_is_depends_on_the_fewest_launches(launches: int, sta
 def test_the_results_of_all_cells_are_counted_and_doubts_are_named() -> None:
     found = compared([TIED])
     assert answers(found)[2].details == (
-        "Results of the cells: 1 slower, 1 not different, 1 faster.",
+        "Cells against A: B 1 slower, 1 tie, 1 faster.",
         "Some cells used synthetic data: their speeds are estimates.",
-        "An interval does not cover a change of a machine between its run and another day.",
+        "The intervals do not cover a machine that was slower during its whole run.",
     )
     a, b = (contender(label, {CELL: STEADY}, change=asked(data="real")) for label in "AB")
     together = replace(b, run=replace(b.run, plan=b.run.plan.model_copy(update={"against": "A"})))
-    assert answers(source(a, together))[2].details == ("Results of the cells: 1 not different.",)
+    assert answers(source(a, together))[2].details == ("Cells against A: B 1 tie.",)
+    third = contender("C", {CELL: scaled(STEADY, 2)}, change=asked(data="real"))
+    assert answers(source(a, b, third))[2].details[0] == "Cells against A: B 1 tie; C 1 faster."
 
 
 @pytest.mark.parametrize("others", [[CLEAR], [times(0.2)], [CLEAR, times(1.5)], [times(0.2), times(0.3)]])
@@ -459,15 +478,15 @@ def test_one_launch_never_makes_a_winner(others: Sequence[Sequence[float]], of_o
     found = source(base, *compared(others, prices, of_others).contenders[1:])
     for answer in answers(found)[:2]:
         assert answer.state is State.SINGLE
-        assert "one launch" in answer.headline.lower()
-    assert {value.verdict for row in ratios_of(found).rows for value in row.values} == {"one launch"}
+        assert answer.headline.startswith("With too few launches: ")
+    assert {value.verdict for row in ratios_of(found).rows for value in row.values} == {"no interval"}
     assert not any(value.named for row in ratios_of(found).rows for value in row.values)
     choices = choices_of(found)
     assert choices.heading == "No machine is clearly the cheapest for any of 3 networks"
     assert {best.label for row in choices.rows for best in (row.fastest, row.cheapest) if best} == {""}
     html = render_machines(found)
     assert 'class="is"' not in html
-    assert "<td><b>" not in html
+    assert BEST not in html
 
 
 # What differs, and the ratios.
@@ -484,9 +503,12 @@ def test_only_facts_that_differ_are_shown_with_short_digests() -> None:
     table = differing(found)
     assert table.headers == ("", "A", "B")
     rows = {row[0]: row[1:] for row in table.rows}
-    assert rows["machine"] == ("Example CPU, 2 CPUs, no NVIDIA GPU", "Another CPU, 2 CPUs, no NVIDIA GPU")
+    assert rows["machine"] == ("Example CPU, 1 core, no GPU", "Another CPU, 1 core, no GPU"), "as at the top"
     assert rows["torch version"] == ("sha256:aaaaaaaaaaaa", "sha256:bbbbbbbbbbbb")
     assert not {"engine", "memory", "day", "profile"} & set(rows)
+    assert heading(table) == "Machine and torch version"
+    assert heading(Table((), tuple((name,) for name in "abcdef"))) == "A, b, c, d and 2 more"
+    assert heading(Table((), ())) == "Nothing that kit records"
 
 
 def test_a_ratio_has_its_verdict_and_its_break_even_and_the_highest_is_first() -> None:
@@ -504,22 +526,42 @@ def test_a_ratio_has_its_verdict_and_its_break_even_and_the_highest_is_first() -
     ]
     assert found.heading == "B is faster in 1, slower in 1 and as fast as A within the noise in 1 of 3 cells"
     assert {even.text for row in found.rows for even in row.evens} == {"B costs 3.0× as much as A"}
+    assert found.evens == {"B": "3.0×"}
     dots = [row.strip.dots[0].at for row in found.rows]
     assert dots[0] > dots[1] == found.one > dots[2]
     assert {even.at > dots[0] for row in found.rows for even in row.evens} == {True}, "3 is right of 2"
 
 
+def test_devices_with_own_prices_have_own_break_evens() -> None:
+    assert ratios_of(made_up(3)).evens == {"Made-up B": "1.8×", "Made-up C": "0.60×"}
+    gpu = examples.cell(device="cuda")
+    a, b = (
+        contender(label, {CELL: STEADY, gpu: STEADY}, tariff)
+        for label, tariff in (("A", hourly(0.125, 0.625)), ("B", hourly(0.25, 0.375)))
+    )
+    assert ratios_of(source(a, b)).evens == {"B": "2.0× (CPU) and 0.60× (GPU)"}
+    assert ratios_of(compared([CLEAR])).evens == {}
+
+
+def test_the_heading_of_many_machines_is_short() -> None:
+    assert ratios_of(compared([CLEAR] * 3)).heading.count("faster in 3 of 3 cells") == 3
+    five = [contender(label, {CELL: STEADY}) for label in "ABCDE"]
+    assert ratios_of(source(*five)).heading == "Each machine against A, cell by cell"
+
+
 def test_ratios_of_one_launch_have_a_heading_without_a_result() -> None:
     found = ratios_of(compared([CLEAR], launches=ONCE))
-    assert found.heading == "B against A in one launch each: no cell has an interval"
-    assert not found.whiskers
+    assert found.heading == "B against A: no cell has an interval"
+    assert not any(dot.whisker for row in found.rows for dot in row.strip.dots)
 
 
 def test_a_cell_that_a_machine_lacks_has_no_value_there() -> None:
     of_all = zip("ABC", (CELLS, CELLS[:1], CELLS), strict=True)
     a, b, c = (contender(label, dict.fromkeys(cells, STEADY)) for label, cells in of_all)
     found = ratios_of(source(a, b, c))
-    assert found.heading == "Each machine against A, cell by cell"
+    assert found.heading == (
+        "B is as fast as A within the noise in 1 of 1 cell; C is as fast as A within the noise in 3 of 3 cells"
+    )
     lacking = [row.values[0] for row in found.rows if not row.details.startswith("mnist-cnn")]
     assert [(value.ratio, value.sort, value.verdict) for value in lacking] == [("–", "", "missing")] * 2
     assert all(row.values[1].ratio == "1.00×" for row in found.rows)
@@ -550,7 +592,7 @@ def test_the_best_machine_is_named_with_its_lead_and_what_it_needs() -> None:
     found = one_cell(STEADY, scaled(STEADY, 2), CHEAP, DEAR)
     choices = choices_of(found)
     (row,) = choices.rows
-    assert (row.name, row.details) == ("Small CNN on MNIST", "mnist-cnn · batch 64")
+    assert (row.name, row.details) == ("Small CNN on MNIST", "mnist-cnn · batch 64 · synthetic data")
     assert row.fastest == Best(
         "B",
         "2.0× as fast as A (2.0 to 2.0)",
@@ -563,7 +605,7 @@ def test_the_best_machine_is_named_with_its_lead_and_what_it_needs() -> None:
         assert line.endswith("for 5 epochs (PyTorch, CPU)")
     assert choices.heading == "A is the cheapest for 1 of 1 network"
     html = render_machines(found)
-    assert html.count("<td><b>") == 2
+    assert html.count(BEST) == 2
     assert html.count('class="is"') == 1
 
 
@@ -577,10 +619,11 @@ def test_each_machine_has_its_times_and_costs() -> None:
         "Cost of an epoch, EUR",
         "Cost of a trained model, EUR",
     )
-    assert [(offer.network, offer.label, offer.way) for offer in choices.offers] == [
-        ("Small CNN on MNIST", "A", "PyTorch, CPU"),
-        ("Small CNN on MNIST", "B", "PyTorch, CPU"),
+    assert [(offer.network, offer.details, offer.label, offer.way, offer.launches) for offer in choices.offers] == [
+        ("Small CNN on MNIST", "mnist-cnn · batch 64 · synthetic data", "A", "PyTorch, CPU", "1 launch"),
+        ("Small CNN on MNIST", "mnist-cnn · batch 64 · synthetic data", "B", "PyTorch, CPU", "1 launch"),
     ]
+    assert choices.scope.startswith("Times and costs are those of steady training.")
     # A: a million images take 1,000 s, an epoch 60 s and five 300 s, at 0.0001 per second.
     # B takes half as long, at four times the price.
     assert [[amount.shown for amount in offer.amounts] for offer in choices.offers] == [
@@ -612,7 +655,7 @@ def test_a_machine_has_two_rows_if_its_fastest_device_is_not_its_cheapest() -> N
     [
         (STEADY, STEADY, "Tie: A is 1.00× as fast as B (0.995 to 1.00)"),
         (NOISY, scaled(NOISY, 1.05), "Undecided: B is 1.05× as fast as A (0.70 to 1.6)"),
-        (ONCE, scaled(ONCE, 2), "In one launch: B is 2.0× as fast as A"),
+        (ONCE, scaled(ONCE, 2), "Too few launches: B is 2.0× as fast as A"),
     ],
 )
 def test_the_best_machine_is_not_named_without_evidence(
@@ -622,13 +665,19 @@ def test_the_best_machine_is_not_named_without_evidence(
     (row,) = choices.rows
     assert row.fastest is not None
     assert (row.fastest.label, row.fastest.words, row.cheapest) == ("", words, None)
-    assert choices.heading == "No machine is clearly the fastest for any of 1 network"
+    assert choices.heading == "No machine is clearly the fastest"
+    (row,) = choices_of(one_cell(of_a, of_b, CHEAP, CHEAP)).rows
+    assert row.cheapest is not None
+    assert row.cheapest.words == words.replace(" is ", " does ").replace("as fast as", "as much for the money as")
 
 
 def test_the_heading_counts_the_networks_of_each_machine() -> None:
     assert choices_of(compared([(2.0, 2.0, 1.0)])).heading == (
         "B is the fastest for 2 of 3 networks (1 without a clear winner)"
     )
+    sweep = [replace(CELL, batch=batch) for batch in (32, 64)]
+    a, b = (contender(label, dict.fromkeys(sweep, scaled(STEADY, by))) for label, by in (("A", 1), ("B", 2)))
+    assert choices_of(source(a, b)).heading == "B is the fastest for 2 of 2 comparisons"
     assert choices_of(compared([(2.0, 2.0, 0.5)])).heading == (
         "B is the fastest for 2 and A is the fastest for 1 of 3 networks"
     )
@@ -664,10 +713,23 @@ def test_speed_and_cost_show_which_machines_are_efficient() -> None:
     assert second.y < first.y < third.y, "up is faster"
 
 
+def test_speed_and_cost_of_machines_with_one_launch_are_marked() -> None:
+    a, b = one_cell(STEADY, scaled(STEADY, 2), CHEAP, DEAR).contenders
+    once = contender("C", {CELL: ONCE}, DEAR)
+    for found, hedged in (
+        (source(a, b), False),
+        (source(a, b, once), True),
+        (source(a, b, replace(once, tariff=None)), False),
+    ):
+        chart = speed_cost(found)
+        assert chart is not None
+        assert chart.heading.startswith("With too few launches: ") == hedged
+
+
 def test_a_machine_with_two_prices_has_a_place_for_each_device() -> None:
     found = speed_cost(made_up(2))
     assert found is not None
-    assert [place.name for place in found.places] == ["Made-up A CPU", "Made-up A GPU", "Made-up B"]
+    assert [place.name for place in found.places] == ["Made-up A CPU", "Made-up A GPU", "Made-up B CPU"]
 
 
 def test_cells_that_were_not_compared_have_a_reason() -> None:
@@ -689,12 +751,12 @@ def test_cells_that_were_not_compared_have_a_reason() -> None:
 
 
 def test_amounts_have_their_interval_and_prices_their_device() -> None:
-    assert amounts.amount(Estimate(0.0123, 0.0119, 0.0128)) == "0.0123 (0.0119 to 0.0128)"
+    assert amounts.amount(Estimate(0.0123, 0.0119, 0.0128), "EUR") == f"0.0123{NB}EUR (0.0119 to 0.0128)"
     assert amounts.amount(Estimate(1234.0)) == "1,230"
     assert amounts.amount(None) == "–"
     assert amounts.hourly(hourly(0.125)) == f"0.125{NB}EUR"
     assert amounts.hourly(hourly(0.125, 0.375)) == f"0.125{NB}EUR (CPU) or 0.375{NB}EUR (GPU)"
-    assert amounts.hourly(Tariff({"cuda": 0.375})) == "0.375 (GPU)"
+    assert amounts.hourly(Tariff({"cuda": 0.375})) == "0.375 (GPU only)"
     assert amounts.origin(Tariff({}, source="Price list of a test")) == "Price list of a test"
     assert amounts.origin(Tariff({})) == ""
 

@@ -1,8 +1,10 @@
-"""Read the sample that is committed in reports/sample."""
+"""Read the samples that are committed in reports/sample."""
 
 from pathlib import Path
 
-from benchmarks.sample import MAX_BYTES, require_no_photo
+import pytest
+
+from benchmarks.sample import MAX_BYTES, PACK, PAGE, require_no_photo
 from kit.analysis.run_analysis import analyze_run
 from kit.model.progress import Silent
 from kit.planning import catalog
@@ -12,15 +14,21 @@ from kit.storage.unpacking import unpack
 from scenarios.contract.reasons import Status
 
 SAMPLE = Path(__file__).parents[2] / "reports/sample"
-LAUNCHES = 90  # 6 networks, 3 frameworks, 5 rounds
+FOLDERS = [SAMPLE, *sorted(entry for entry in SAMPLE.iterdir() if entry.is_dir())]  # of all scenarios, of studies
 
 
-def test_the_sample_is_small_has_no_photo_and_its_pack_still_makes_a_report(tmp_path: Path) -> None:
-    assert sum(file.stat().st_size for file in SAMPLE.iterdir()) < MAX_BYTES
-    run = RunFolder.open(unpack(SAMPLE / "run.tar.xz", tmp_path, Silent())).read()
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_sample_is_small_has_no_photo_and_its_pack_still_makes_a_report(folder: Path, tmp_path: Path) -> None:
+    assert {file.name for file in folder.iterdir() if file.is_file()} == {PACK, PAGE}
+    assert sum((folder / name).stat().st_size for name in (PACK, PAGE)) < MAX_BYTES
+    run = RunFolder.open(unpack(folder / PACK, tmp_path, Silent())).read()
     assert not run.unusable
-    assert sum(record.status is Status.OK for record in run.records) == LAUNCHES
-    committed = SAMPLE / "index.html"
+    cuda = [record for record in run.records if record.cell.device == "cuda"]
+    assert all(record.status is Status.SKIPPED for record in cuda), "the machine has no GPU"
+    assert all(record.status is Status.OK for record in run.records if record not in cuda)
+    assert len(cuda) < len(run.records)
+    assert run.not_run == []
+    committed = folder / PAGE
     require_no_photo(committed.read_bytes(), run.pictures.values())
     view = write_report(tmp_path / "again.html", analyze_run(run, catalog.scenarios(), catalog.frameworks()))
     assert view.title in committed.read_text()

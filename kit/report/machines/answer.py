@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence, Set
 
 from kit.analysis.answer import Answer, State
@@ -11,26 +10,16 @@ from kit.analysis.contenders import Versus
 from kit.analysis.intervals import MIN_LAUNCHES, Verdict
 from kit.model.formatting import format_count
 from kit.report import amounts, text
-from kit.report.machines.source import VERBS, MachinesInput
+from kit.report.machines.source import VERBS, VERDICTS, MachinesInput
 
 FASTER, CHEAPER, SURE = "Which machine is faster?", "Which machine does more for the money?", "How sure is this?"
-VERDICTS = {
-    Verdict.FASTER: "faster",
-    Verdict.SLOWER: "slower",
-    Verdict.TIE: "not different",
-    Verdict.UNKNOWN: "without an interval",
-}
+TOO_FEW = "With too few launches"
 NO_PRICES = "Not compared: fewer than two machines have a price"
 
 
 def answers(source: MachinesInput) -> tuple[Answer, ...]:
     """Return the answers."""
     return (_faster(source), _cheaper(source), _sure(source))
-
-
-def in_one_launch(results: Set[Verdict]) -> bool:
-    """Return whether no compared cell has an interval, so that nothing may be called faster or cheaper."""
-    return results == {Verdict.UNKNOWN}
 
 
 def _faster(source: MachinesInput) -> Answer:
@@ -58,10 +47,11 @@ def _winner_first(source: MachinesInput, versus: Versus, mean: Overall) -> tuple
 
 
 def _state(mean: Overall, results: Set[Verdict]) -> State:
-    """Return how well a mean answers the question. results: of its cells. Few cells must agree, as no interval does."""
-    if in_one_launch(results):
+    """Return how well a mean answers the question. results: of its cells. A mean of few cells has no interval, so they
+    must agree. If no cell has an interval, nothing may be called faster or cheaper."""
+    if results == {Verdict.UNKNOWN}:
         return State.SINGLE
-    clear = results in ({Verdict.FASTER}, {Verdict.SLOWER})
+    clear = results - {Verdict.UNKNOWN} in ({Verdict.FASTER}, {Verdict.SLOWER})
     if mean.interval:
         clear = mean.interval.verdict is not Verdict.TIE
     return State.MEASURED if clear else State.TIE
@@ -69,7 +59,7 @@ def _state(mean: Overall, results: Set[Verdict]) -> State:
 
 def _hedged(state: State, sentence: str) -> str:
     """Return a sentence that says how well it is supported."""
-    return {State.SINGLE: "In one launch each: ", State.TIE: "No clear difference: "}.get(state, "") + sentence
+    return {State.SINGLE: f"{TOO_FEW}: ", State.TIE: "No clear difference: "}.get(state, "") + sentence
 
 
 def _extent(mean: Overall) -> str:
@@ -82,7 +72,10 @@ def _cheaper(source: MachinesInput) -> Answer:
     """Compare how much work each machine does for the same money. The headline is about the one that does most."""
     found = [(each, each.value) for each in source.versus if each.value]
     if not found and len(source.priced) > 1:
-        return Answer(CHEAPER, State.NOT_MEASURED, "Not compared: no compared cell has a price", (_prices(source),))
+        why = "no compared cell has a price on both machines"
+        if not source.base.tariff:
+            why = f"{source.base.label}, the base, has no price"
+        return Answer(CHEAPER, State.NOT_MEASURED, f"Not compared: {why}", (_prices(source),))
     if not found:
         hint = "Give each machine a price with --price NAME=0.19/h, or with --prices FILE."
         return Answer(CHEAPER, State.NOT_MEASURED, NO_PRICES, (hint,))
@@ -112,32 +105,42 @@ def _prices(source: MachinesInput) -> str:
     tariffs = {contender.label: contender.tariff for contender in source.contenders if contender.tariff}
     hours = "; ".join(f"{label} {amounts.hourly(tariff)}" for label, tariff in tariffs.items())
     origins = "; ".join(dict.fromkeys(filter(None, map(amounts.origin, tariffs.values()))))
-    return f"Prices of an hour: {hours}{f' ({origins})' if origins else ''}."
+    sentences = [f"Prices of an hour: {hours}{f' ({origins})' if origins else ''}."]
+    if any(len(set(tariff.per_hour.values())) > 1 for tariff in tariffs.values()):
+        sentences.append("A price for a device is that of the machine while it works on that device.")
+    if len(tariffs) < len(source.contenders):
+        unpriced = [label for label in source.labels if label not in tariffs]
+        sentences.append(f"No price: {text.listed(unpriced)}.")
+    return " ".join(sentences)
 
 
 def _sure(source: MachinesInput) -> Answer:
     """Say how many launches there are, and how many cells are ties or unknown."""
-    shown = [each for versus in source.versus for each in versus.comparisons if each.ratio is not None]
+    shown = [each for versus in source.versus for each in versus.compared]
     if not shown:
         return Answer(SURE, State.NOT_MEASURED, "Nothing was compared")
-    fewest = min(min(len(each.base.speeds), len(each.new.speeds)) for each in shown)
-    launches = f"{'at least ' if fewest > 1 else ''}{format_count(fewest, 'launch')}"
+    fewest = max(1, min(each.launches for each in shown))  # a paired cell may have no common round
+    launches = f"at least {format_count(fewest, 'launch')}"
     words = {
-        1: "A first look: one launch of some cells, so no interval",
+        1: "A first look: some cells have too few launches for an interval",
         2: f"A first look: {launches} of each cell; with fewer than {MIN_LAUNCHES} the intervals may be too narrow",
         MIN_LAUNCHES: f"A comparison: {launches} of each cell on each machine",
     }
     level = max(least for least in words if least <= fewest)
-    return Answer(SURE, State.MEASURED if level > 1 else State.SINGLE, words[level], tuple(_doubts(shown)))
+    return Answer(SURE, State.MEASURED if level > 1 else State.SINGLE, words[level], tuple(_doubts(source, shown)))
 
 
-def _doubts(found: Sequence[Comparison]) -> list[str]:
-    """Return how many cells have which result, and what their intervals do not cover."""
-    counts = Counter(each.verdict for each in found)
-    results = ", ".join(f"{count} {VERDICTS[verdict]}" for verdict, count in counts.most_common())
-    sentences = [f"Results of the cells: {results}."]
+def _doubts(source: MachinesInput, found: Sequence[Comparison]) -> list[str]:
+    """Return how many cells have which result, and what their intervals do not cover. found: the compared cells."""
+    results = [f"{each.other.label} {words}" for each in source.versus if (words := _results(each))]
+    sentences = [f"Cells against {source.base.label}: {'; '.join(results)}."]
     if any(each.base.synthetic for each in found):
         sentences.append("Some cells used synthetic data: their speeds are estimates.")
-    if not any(each.pairs for each in found):
-        sentences.append("An interval does not cover a change of a machine between its run and another day.")
+    if any(each.pairs is None for each in found):
+        sentences.append("The intervals do not cover a machine that was slower during its whole run.")
     return sentences
+
+
+def _results(versus: Versus) -> str:
+    """Return how many compared cells of a machine have which result, or "" if none was compared."""
+    return ", ".join(f"{count} {VERDICTS[verdict]}" for verdict, count in versus.counts.most_common())

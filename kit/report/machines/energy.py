@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kit.analysis.contenders import Energy, energy_of
+from kit.model.formatting import shortened
 from kit.report import text
 from kit.report.elements import Table
 from kit.report.machines.source import MachinesInput
 
+MAX_PARTS = 100  # characters
 NONE = "Not measured: no sensor for energy or power could be read on any machine"
 
 
@@ -44,4 +46,4 @@ def _words(of: Energy | None) -> str:
     """Return the images per joule, with the parts whose energy it covers."""
     if of is None:
         return "not measured"
-    return f"{text.number(of.images)} ({' + '.join(part.upper() for part in of.parts)})"
+    return f"{text.number(of.images)} ({shortened(' + '.join(part.upper() for part in of.parts), MAX_PARTS)})"

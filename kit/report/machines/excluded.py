@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from kit.analysis.comparison import ABSENT, CellStatus, Comparison
 from kit.analysis.differences import Severity
 from kit.analysis.intervals import Verdict
-from kit.model.formatting import format_count, short_digests, shortened
+from kit.model.formatting import format_few, shortened
 from kit.report.elements import Table
 from kit.report.machines.source import MachinesInput
 
-MAX_SHOWN = 3  # cells in one line
 MAX_TEXT = 400  # characters of a reason
 
 
@@ -23,7 +22,10 @@ def excluded(source: MachinesInput) -> Table:
         for each in versus.comparisons:
             for where, why in _reasons(each, *pair):
                 found.setdefault((where, why), {})[source.names.get(each.key, each.key)] = None
-    rows = tuple((where, _cells(list(cells)), shortened(why, MAX_TEXT)) for (where, why), cells in found.items())
+    rows = tuple(
+        (where, shortened(format_few(list(cells), "cell"), MAX_TEXT), shortened(why, MAX_TEXT))
+        for (where, why), cells in found.items()
+    )
     return Table(("Machine", "Cells", "Why"), rows, "What was not compared", wrap=True).limited()
 
 
@@ -32,14 +34,10 @@ def _reasons(each: Comparison, base: str, other: str) -> Iterable[tuple[str, str
     if each.verdict is Verdict.REFUSED:
         for difference in each.differences:
             if difference.severity is Severity.REFUSED:
-                values = short_digests(f"{base} {difference.base}, {other} {difference.new}")
+                values = difference.values(base, other)
                 yield f"{base} and {other}", f"{difference.field}: {values}. {difference.why}"
     elif each.verdict is Verdict.MISSING:
         for label, cell in ((base, each.base), (other, each.new)):
             if cell.status is CellStatus.NOT_OK:
                 for failure in cell.failures:
                     yield label, "not in this run" if failure == ABSENT else failure
-
-
-def _cells(names: list[str]) -> str:
-    return ", ".join(names) if len(names) <= MAX_SHOWN else format_count(len(names), "cell")

@@ -9,11 +9,16 @@ from dataclasses import dataclass
 from kit.analysis.contenders import Choice, Offer, Ranking
 from kit.analysis.costs import Estimate
 from kit.analysis.pairing import Measure
-from kit.analysis.summaries import ContestState
+from kit.analysis.summaries import ContestState, contest_noun
 from kit.model.formatting import format_count
 from kit.report import amounts, text
 from kit.report.elements import MAX_ROWS
 from kit.report.machines.source import MachinesInput
+
+SCOPE = (
+    "Times and costs are those of steady training. The start, the evaluation after each epoch and idle time of a "
+    "rented machine cost extra."
+)
 
 
 @dataclass(frozen=True)
@@ -46,20 +51,25 @@ class Amount:
 
 @dataclass(frozen=True)
 class OfferRow:
-    """The offer of a machine for a network. amounts: in the order of the headers."""
+    """The offer of a machine for a network. launches: their number. amounts: in the order of the headers."""
 
     network: str
     details: str
     label: str
     way: str
+    launches: str
     amounts: tuple[Amount, ...]
 
 
 @dataclass(frozen=True)
 class NetworkChoices:
-    """The content. heading: the answer. headers: of the amounts. omitted: how many offers are not shown, or ""."""
+    """The content. heading: the answer. scope: what times and costs leave out, or "". headers: of the amounts.
+
+    omitted: how many offers are not shown, or "".
+    """
 
     heading: str
+    scope: str
     rows: tuple[ChoiceRow, ...]
     headers: tuple[str, ...]
     offers: tuple[OfferRow, ...]
@@ -79,6 +89,7 @@ def network_choices(source: MachinesInput) -> NetworkChoices | None:
     offers = [offer for choice in source.choices for offer in _offers(choice)]
     return NetworkChoices(
         heading=_heading(source),
+        scope=SCOPE if source.measure is Measure.TRAINING else "",
         rows=tuple(_row(source, choice) for choice in source.choices[:MAX_ROWS]),
         headers=_headers(source),
         offers=tuple(_offer_row(source, offer) for offer in offers[:MAX_ROWS]),
@@ -96,12 +107,13 @@ def _offers(choice: Choice) -> Iterable[Offer]:
 def _heading(source: MachinesInput) -> str:
     priced = any(choice.cheapest for choice in source.choices)
     found = [ranking for c in source.choices if (ranking := c.cheapest if priced else c.fastest)]
-    total = format_count(len(found), "network")
+    networks = [each.leader.summary.cell.network for each in found]
+    total = format_count(len(found), contest_noun(networks))
     word = "cheapest" if priced else "fastest"
     leaders = Counter(each.leader.label for each in found if each.state is ContestState.NAMED)
     unclear = len(found) - leaders.total()
     if not leaders:
-        return f"No machine is clearly the {word} for any of {total}"
+        return f"No machine is clearly the {word}{f' for any of {total}' if len(found) > 1 else ''}"
     words = text.listed([f"{label} is the {word} for {count}" for label, count in leaders.most_common()])
     return f"{words} of {total}{f' ({unclear} without a clear winner)' if unclear else ''}"
 
@@ -111,24 +123,30 @@ def _row(source: MachinesInput, choice: Choice) -> ChoiceRow:
     return ChoiceRow(
         name=source.network(cell),
         details=_details(source, choice.offers[0]),
-        fastest=_best(source, choice.fastest, "as fast as", _time_words),
-        cheapest=_best(source, choice.cheapest, "as much for the money as", _cost_words),
+        fastest=_best(source, choice.fastest, ("is", "as fast as"), _time_words),
+        cheapest=_best(source, choice.cheapest, ("does", "as much for the money as"), _cost_words),
     )
 
 
 def _details(source: MachinesInput, offer: Offer) -> str:
-    """Return the id of a network, with the images per step or per call."""
+    """Return what distinguishes a network: its id, the images per step or per call, and what is unusual."""
     summary = offer.summary
     training = source.measure is Measure.TRAINING
-    return f"{summary.cell.network} · batch {summary.cell.batch if training else summary.inference_batch}"
+    batch = summary.cell.batch if training else summary.inference_batch
+    unusual = [summary.cell.precision] * (summary.cell.precision != "fp32") + ["synthetic data"] * summary.synthetic
+    return " · ".join([summary.cell.network, f"batch {batch}", *unusual])
 
 
 def _best(
-    source: MachinesInput, ranking: Ranking | None, than: str, details: Callable[[MachinesInput, Offer], str]
+    source: MachinesInput,
+    ranking: Ranking | None,
+    around: tuple[str, str],
+    details: Callable[[MachinesInput, Offer], str],
 ) -> Best | None:
-    """Return the result of a ranking. than: what follows its ratio, for example `as fast as`."""
+    """Return the result of a ranking. around: the words before and behind its ratio, for example `is`, `as fast as`."""
     if ranking is None:
         return None
+    verb, than = around
     leader, second = ranking.leader, ranking.second
     ahead = f"{text.factor(ranking.ratio)}× {than} {second.label}"
     ends = ranking.interval
@@ -136,9 +154,9 @@ def _best(
         ahead += f" ({text.factor(ends.low)} to {text.factor(ends.high)})"
     words = {
         ContestState.NAMED: ahead,
-        ContestState.TIE: f"Tie: {leader.label} is {ahead}",
-        ContestState.UNDECIDED: f"Undecided: {leader.label} is {ahead}",
-        ContestState.UNKNOWN: f"In one launch: {leader.label} is {ahead}",
+        ContestState.TIE: f"Tie: {leader.label} {verb} {ahead}",
+        ContestState.UNDECIDED: f"Undecided: {leader.label} {verb} {ahead}",
+        ContestState.UNKNOWN: f"Too few launches: {leader.label} {verb} {ahead}",
     }[ranking.state]
     label = leader.label if ranking.state is ContestState.NAMED else ""
     offers = [
@@ -180,7 +198,14 @@ def _offer_row(source: MachinesInput, offer: Offer) -> OfferRow:
     if source.priced:
         found += [_amount(offer.cost(each), text.number) for each in (times.million, *whole)]
     cell = offer.summary.cell
-    return OfferRow(source.network(cell), _details(source, offer), offer.label, source.way(cell), tuple(found))
+    return OfferRow(
+        network=source.network(cell),
+        details=_details(source, offer),
+        label=offer.label,
+        way=source.way(cell),
+        launches=format_count(len(offer.rates), "launch"),
+        amounts=tuple(found),
+    )
 
 
 def _amount(of: Estimate | None, shown: Callable[[float], str]) -> Amount:
@@ -193,10 +218,7 @@ def _notes(source: MachinesInput) -> tuple[str, ...]:
     """Return what the numbers are, and what they leave out."""
     notes = ["For each machine: its fastest framework and device, and its cheapest one if that is another one."]
     if source.measure is Measure.TRAINING:
-        notes.append(
-            "A trained model takes the published number of epochs. Times and costs are those of steady training: the "
-            "start, the evaluation after each epoch and idle time of a rented machine cost extra."
-        )
+        notes.append("A trained model takes the published number of epochs.")
     notes.append(
         "A machine is named only if it is ahead of each other one with p < 0.05, after a correction for several "
         "comparisons (Holm). The two ends behind or below a number are its 95 % interval over launches. A lead is a "

@@ -6,23 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kit.analysis.comparison import Comparison
+from kit.analysis.contenders import Versus
 from kit.analysis.intervals import MIN_LAUNCHES, Verdict
-from kit.model.formatting import format_count
+from kit.model.formatting import DEVICES, format_count
 from kit.report import text
 from kit.report.elements import MAX_ROWS
-from kit.report.machines.source import MachinesInput
+from kit.report.machines.source import VERDICTS, MachinesInput
 from kit.report.scales import Scale, log_scale
 from kit.report.strips import Dot, Strip, Tick, dot_y, span, strip_height, ticks, whisker_ends
 
-WORDS = {
-    Verdict.FASTER: "faster",
-    Verdict.SLOWER: "slower",
-    Verdict.TIE: "tie",
-    Verdict.UNKNOWN: "one launch",
-    Verdict.REFUSED: "not comparable",
-    Verdict.MISSING: "missing",
-}
 DECIDED = (Verdict.FASTER, Verdict.SLOWER)
+MAX_NAMED = 3  # other machines in the heading
 
 
 @dataclass(frozen=True)
@@ -50,11 +44,13 @@ class RatioValue:
 
 @dataclass(frozen=True)
 class RatioRow:
-    """One cell. name: title of the network. details: the short name of the cell. base: images/s on the base."""
+    """One cell. name: title of the network. details: the short name of the cell. base: images/s on the base. sort: the
+    same as a bare number."""
 
     name: str
     details: str
     base: str
+    sort: str
     strip: Strip
     evens: tuple[Even, ...]
     values: tuple[RatioValue, ...]
@@ -64,7 +60,8 @@ class RatioRow:
 class Ratios:
     """The table. heading: its answer. others: the other machines. one: position of the ratio 1. notes: small print.
 
-    devices: those of the marks. omitted: rows that are not shown, as a count, or "".
+    devices: those of the marks. evens: other machine to the break-even of its prices. omitted: rows that are not
+    shown, as a count, or "".
     """
 
     heading: str
@@ -74,7 +71,7 @@ class Ratios:
     one: float
     rows: tuple[RatioRow, ...]
     devices: tuple[str, ...]
-    whiskers: bool
+    evens: dict[str, str]
     notes: tuple[str, ...]
     omitted: str
 
@@ -87,24 +84,24 @@ class Ratios:
 def ratios(source: MachinesInput) -> Ratios | None:
     """Return the ratios, the first other machine's highest ratio first. None if no cell was compared."""
     by_key = {key: [versus.by_key.get(key) for versus in source.versus] for key in source.names}
-    shown = {key: found for key, found in by_key.items() if any(each and each.ratio for each in found)}
+    shown = {key: found for key, found in by_key.items() if any(each and each.ratio is not None for each in found)}
     if not shown:
         return None
-    first = {key: found[0].ratio for key, found in shown.items() if found[0] and found[0].ratio}
+    first = {each.key: each.ratio or 0.0 for each in source.versus[0].compared}
     ordered = sorted(shown, key=lambda key: first.get(key, 0.0), reverse=True)
     drawn = ordered[:MAX_ROWS]
     scale = log_scale([1.0, *(end for found in shown.values() for end in _extent(found)), *_evens(source)])
     rows = [_row(source, scale, key, shown[key]) for key in drawn]
-    compared = [each for found in shown.values() for each in found if each and each.ratio is not None]
+    compared = [each for versus in source.versus for each in versus.compared]
     return Ratios(
-        heading=_heading(source, compared),
+        heading=_heading(source),
         base=source.base.label,
         others=tuple(each.other.label for each in source.versus),
         ticks=ticks(scale, lambda value: f"{text.number_short(value)}×"),
         one=scale.at(1.0),
         rows=tuple(rows),
         devices=tuple(sorted({each.cell.device for each in compared})),
-        whiskers=any(each.interval for each in compared),
+        evens={each.other.label: words for each in source.versus if (words := _even_words(each))},
         notes=tuple(_notes(source, compared)),
         omitted=format_count(len(ordered) - len(drawn), "more row") if len(ordered) > len(drawn) else "",
     )
@@ -114,7 +111,7 @@ def _extent(found: Sequence[Comparison | None]) -> list[float]:
     """Return the values that the scale must cover."""
     values: list[float] = []
     for each in found:
-        if each and each.ratio:
+        if each and each.ratio is not None:
             ends = (each.interval.low, each.interval.high) if each.interval else ()
             values += [each.ratio, *whisker_ends(each.ratio, ends)]
     return values
@@ -122,43 +119,56 @@ def _extent(found: Sequence[Comparison | None]) -> list[float]:
 
 def _evens(source: MachinesInput) -> list[float]:
     """Return all ratios of prices between the cells that were compared."""
-    found = {v.break_even(each.cell) for v in source.versus for each in v.comparisons if each.ratio is not None}
+    found = {versus.break_even(each.cell) for versus in source.versus for each in versus.compared}
     return [even for even in found if even]
 
 
-def _heading(source: MachinesInput, compared: Sequence[Comparison]) -> str:
-    """Return how many cells are faster, slower and tied, for two machines; else what is shown."""
-    if len(source.versus) > 1:
-        return f"Each machine against {source.base.label}, cell by cell"
-    total = format_count(len(compared), "cell")
-    counts = {verdict: sum(each.verdict is verdict for each in compared) for verdict in WORDS}
-    other = source.versus[0].other.label
-    words = [f"{WORDS[verdict]} in {count}" for verdict, count in counts.items() if count and verdict in DECIDED]
-    open_count = counts[Verdict.TIE]
-    words += [f"as fast as {source.base.label} within the noise in {open_count}"] if open_count else []
+def _even_words(versus: Versus) -> str:
+    """Return the break-even of a machine, for example `1.8×`, or `1.8× (CPU) and 0.60× (GPU)`. "" without prices."""
+    evens = {each.cell.device: even for each in versus.compared if (even := versus.break_even(each.cell))}
+    if len(set(evens.values())) < 2:
+        return "".join(f"{text.factor(even)}×" for even in set(evens.values()))
+    return text.listed([f"{text.factor(even)}× ({DEVICES[device]})" for device, even in sorted(evens.items())])
+
+
+def _heading(source: MachinesInput) -> str:
+    """Return in how many cells each machine is faster, slower and tied, or what is shown if there are many machines."""
+    found = [words for each in source.versus if (words := _results(each))]
+    return "; ".join(found) if len(found) <= MAX_NAMED else f"Each machine against {source.base.label}, cell by cell"
+
+
+def _results(versus: Versus) -> str:
+    """Return in how many cells a machine is faster, slower and tied. "" if no cell was compared."""
+    counts = versus.counts
+    if not counts:
+        return ""
+    other, base = versus.other.label, versus.base.label
+    words = [f"{VERDICTS[verdict]} in {counts[verdict]}" for verdict in DECIDED if counts[verdict]]
+    if counts[Verdict.TIE]:
+        words.append(f"as fast as {base} within the noise in {counts[Verdict.TIE]}")
     if not words:
-        return f"{other} against {source.base.label} in one launch each: no cell has an interval"
-    return f"{other} is {text.listed(words)} of {total}"
+        return f"{other} against {base}: no cell has an interval"
+    return f"{other} is {text.listed(words)} of {format_count(counts.total(), 'cell')}"
 
 
 def _row(source: MachinesInput, scale: Scale, key: str, found: Sequence[Comparison | None]) -> RatioRow:
-    first = next(each for each in found if each and each.ratio)
+    first = next(each for each in found if each and each.ratio is not None)
     dots: list[Dot] = []
     values: list[RatioValue] = []
     evens: list[Even] = []
     for versus, each in zip(source.versus, found, strict=True):
         label = versus.other.label
         values.append(_value(label, each))
-        if each is None or not each.ratio:
+        if each is None or each.ratio is None:
             continue
         ends = (each.interval.low, each.interval.high) if each.interval else None
-        shown = f"{label}: {text.ratio(each.ratio)} the speed of {source.base.label}"
-        shown += f", 95 % interval {text.factor(ends[0])} to {text.factor(ends[1])}" if ends else ", one launch"
+        shown = f"{label}: {text.factor(each.ratio)}× the speed of {source.base.label}"
+        shown += f", 95 % interval {text.factor(ends[0])} to {text.factor(ends[1])}" if ends else ", no interval"
         whisker = span(scale, ends) if ends else None
         dots.append(Dot(label, each.cell.device, scale.at(each.ratio), dot_y(len(dots)), shown, whisker))
         even = versus.break_even(each.cell)
         if even:
-            costs = f"{label} costs {text.ratio(even)} as much as {source.base.label}"
+            costs = f"{label} costs {text.factor(even)}× as much as {source.base.label}"
             evens.append(Even(scale.at(even), label, costs))
     name = source.network(first.cell)
     numbers = "; ".join(dot.text for dot in dots)
@@ -166,6 +176,7 @@ def _row(source: MachinesInput, scale: Scale, key: str, found: Sequence[Comparis
         name=name,
         details=source.names[key],
         base=text.number(first.base.images_per_s),
+        sort=f"{first.base.images_per_s:.6g}",
         strip=Strip(f"{name}: {numbers}.", strip_height(len(dots)), (), tuple(dots)),
         evens=tuple(evens),
         values=tuple(values),
@@ -174,8 +185,8 @@ def _row(source: MachinesInput, scale: Scale, key: str, found: Sequence[Comparis
 
 def _value(label: str, each: Comparison | None) -> RatioValue:
     if each is None or each.ratio is None:
-        verdict = WORDS[each.verdict] if each else WORDS[Verdict.MISSING]
-        return RatioValue(label, text.MISSING, "", "", "", verdict, named=False)
+        verdict = each.verdict if each else Verdict.MISSING
+        return RatioValue(label, text.MISSING, "", "", "", VERDICTS[verdict], named=False)
     ends = f"{text.factor(each.interval.low)} to {text.factor(each.interval.high)}" if each.interval else ""
     flag = " !" if each.flagged else ""
     return RatioValue(
@@ -184,7 +195,7 @@ def _value(label: str, each: Comparison | None) -> RatioValue:
         sort=f"{each.ratio:.6g}",
         interval=ends,
         speed=f"{text.number(each.new.images_per_s)} images/s",
-        verdict=WORDS[each.verdict] + flag,
+        verdict=VERDICTS[each.verdict] + flag,
         named=each.verdict in DECIDED,
     )
 
@@ -193,16 +204,17 @@ def _notes(source: MachinesInput, compared: Sequence[Comparison]) -> list[str]:
     """Return what a reader must know about the ratios."""
     notes = [f"1× is the speed of {source.base.label}. Further right is faster."]
     if any(each.interval for each in compared):
-        paired = any(each.pairs for each in compared)
+        kinds = {f"over {'launches' if each.pairs is None else 'common rounds'}" for each in compared if each.interval}
         notes.append(
-            "The line through a mark is the 95 % interval "
-            + ("over common rounds" if paired else "over launches")
-            + ". If it contains 1×, the result is a tie."
+            f"The line through a mark is the 95 % interval {' or '.join(sorted(kinds))}. If it contains 1×, the result "
+            "is a tie."
         )
-    if any(each.interval and min(len(each.base.speeds), len(each.new.speeds)) < MIN_LAUNCHES for each in compared):
-        notes.append(f"Intervals from fewer than {MIN_LAUNCHES} launches may be too narrow.")
+    if any(each.interval and each.launches < MIN_LAUNCHES for each in compared):
+        notes.append(f"Intervals from fewer than {MIN_LAUNCHES} launches or rounds may be too narrow.")
     if any(each.verdict is Verdict.UNKNOWN for each in compared):
-        notes.append("A single launch has no interval, so it makes nothing faster or slower.")
+        notes.append(
+            "A cell without an interval has one launch or one common round, and makes nothing faster or slower."
+        )
     if _evens(source):
         notes.append(
             "The dashed line is the break-even: what the machine costs as a multiple of the price of "

@@ -9,12 +9,21 @@ from functools import cached_property
 from kit.analysis.comparison import cell_names
 from kit.analysis.contenders import Choice, Contender, Versus, choices, versus
 from kit.analysis.costs import Estimate
+from kit.analysis.intervals import Verdict
 from kit.analysis.pairing import Measure
-from kit.report import amounts, text
+from kit.report import amounts
 from kit.report.rows import configuration_words
 from scenarios.catalog import scenario_of
 from scenarios.contract.cell import Cell
 
+VERDICTS = {
+    Verdict.FASTER: "faster",
+    Verdict.SLOWER: "slower",
+    Verdict.TIE: "tie",
+    Verdict.UNKNOWN: "no interval",
+    Verdict.REFUSED: "not comparable",
+    Verdict.MISSING: "missing",
+}
 VERBS = {Measure.TRAINING: "trains", Measure.INFERENCE: "predicts"}
 
 
@@ -76,7 +85,4 @@ class MachinesInput:
 
     def money(self, cost: Estimate | None) -> str:
         """Return a cost with its currency and its interval, for example `0.0123 EUR (0.0119 to 0.0128)`."""
-        if cost is None:
-            return text.MISSING
-        ends = amounts.ends(cost)
-        return text.number(cost.value) + amounts.unit(self.currency) + (f" ({ends})" if ends else "")
+        return amounts.amount(cost, self.currency)

@@ -9,7 +9,7 @@ from kit.analysis.contenders import Position, positions
 from kit.model.formatting import DEVICES, shortened
 from kit.report import text
 from kit.report.elements import Table
-from kit.report.machines.answer import in_one_launch
+from kit.report.machines.answer import TOO_FEW
 from kit.report.machines.source import MachinesInput
 from kit.report.scales import log_scale
 from kit.report.strips import Tick, ticks
@@ -65,13 +65,13 @@ def speed_cost(source: MachinesInput) -> SpeedCost | None:
             x.at(each.cost),
             y.from_top(each.speed, HEIGHT),
             shortened(name, MAX_NAME),
-            f"{name}: {text.ratio(each.speed)} the speed, {text.ratio(each.cost)} the cost of {names[0]}",
+            f"{name}: {text.factor(each.speed)}× the speed, {text.factor(each.cost)}× the cost of {names[0]}",
             each.efficient,
         )
         for each, name in zip(found, names, strict=True)
     )
     efficient = [name for each, name in zip(found, names, strict=True) if each.efficient]
-    once = "In one launch each: " if any(in_one_launch(each.results()) for each in source.versus) else ""
+    once = f"{TOO_FEW}: " if any(each.launches < 2 for each in found) else ""
     verb = "is" if len(efficient) == 1 else "are"
     rows = tuple(
         (name, f"{text.factor(each.speed)}×", f"{text.factor(each.cost)}×", "efficient" if each.efficient else "")
@@ -89,6 +89,6 @@ def speed_cost(source: MachinesInput) -> SpeedCost | None:
 
 
 def _name(found: Sequence[Position], of: Position) -> str:
-    """Return the name of a machine, with the device if the machine has two."""
-    several = sum(each.label == of.label for each in found) > 1
+    """Return the name of a machine, with the device if the chart has CPUs and GPUs."""
+    several = len({each.device for each in found}) > 1
     return f"{of.label} {DEVICES.get(of.device, of.device)}" if several else of.label

@@ -54,8 +54,10 @@ def _heading(tariff: Tariff, found: list[tuple[CellSummary, Times, float]]) -> s
         if times.model:
             name, cost = cell.cell.network, times.model.cost(per_hour).value
             lowest[name] = min(cost, lowest.get(name, cost))
-    if not lowest:
+    if not found:
         return "No cell with a price was measured"
+    if not lowest:
+        return "The cost of a trained model is unknown: the networks have changed since the run"
     low, high = (text.number(end) for end in (min(lowest.values()), max(lowest.values())))
     extent = low if low == high else f"{low} to {high}"
     unit, networks = amounts.unit(tariff.currency), format_count(len(lowest), "network")

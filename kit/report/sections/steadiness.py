@@ -100,12 +100,11 @@ def _apart(keys: Sequence[str], source: ReportInput, *, drawn: bool) -> str:
     """Return which cells are not steady only from launch to launch, as a sentence, or "". drawn: whether they are."""
     if not keys:
         return ""
-    names = [source.name(key) for key in keys[:MAX_NAMES]]
-    names += [f"{len(keys) - MAX_NAMES} more"] * (len(keys) > MAX_NAMES)
+    names = text.listed([source.name(key) for key in keys], MAX_NAMES)
     was, they = ("was", "it is") if len(keys) == 1 else ("were", "they are")
     missing = "" if drawn else f", so {they} not drawn"
     cells = f"{format_count(len(keys), 'cell')} {was} steady within each launch"
-    return f"{cells}, but not from launch to launch{missing}: {text.listed(names)}."
+    return f"{cells}, but not from launch to launch{missing}: {names}."
 
 
 def _most_unsteady(launches: Sequence[LaunchWindows]) -> list[LaunchWindows]:
