@@ -89,21 +89,6 @@ class Versus:
         """Return the mean ratio of speeds, other over base."""
         return overall(self.comparisons)
 
-    @cached_property
-    def value(self) -> Overall | None:
-        """Return the mean ratio of images for the same money, other over base. None if no compared cell has prices."""
-        found = [(each.ratio, self.break_even(each.cell)) for each in self.compared]
-        return mean_ratio([ratio / even for ratio, even in found if ratio is not None and even is not None])
-
-    def results(self, *, for_money: bool = False) -> set[Verdict]:
-        """Return the results of the compared cells, in speed or in work for the same money."""
-        found = set()
-        for each in self.compared:
-            even = self.break_even(each.cell) if for_money else 1.0
-            if even is not None:
-                found.add(each.interval.times(1 / even).verdict if each.interval else Verdict.UNKNOWN)
-        return found
-
     def break_even(self, cell: Cell) -> float | None:
         """Return the ratio of speeds at which both machines do the same work for the same money, or None."""
         base, other = self.base.per_hour(cell), self.other.per_hour(cell)
@@ -168,6 +153,32 @@ class Choice:
         return self.offers[0].summary.cell
 
 
+@dataclass(frozen=True)
+class Value:
+    """How much work a machine does for the same money as the base, each network in its cheapest way.
+
+    mean: over the networks, other over base. results: of the networks, by Welch's intervals.
+    """
+
+    other: str
+    mean: Overall
+    results: frozenset[Verdict]
+
+
+def values(contenders: Sequence[Contender], found: Sequence[Choice]) -> list[Value]:
+    """Return the value of each other machine against the first one. Machines without a common network with prices are
+    left out. found: the choices between these machines."""
+    made = []
+    for index, contender in enumerate(contenders[1:], start=1):
+        pairs = [(base, other) for each in found if (base := each.cheap[0]) and (other := each.cheap[index])]
+        mean = mean_ratio([_per_money(other) / _per_money(base) for base, other in pairs])
+        intervals = [ratio_interval(_worths(other, _per_money), _worths(base, _per_money)) for base, other in pairs]
+        if mean:
+            results = frozenset(interval.verdict if interval else Verdict.UNKNOWN for interval in intervals)
+            made.append(Value(contender.label, mean, results))
+    return made
+
+
 def versus(contenders: Sequence[Contender], measure: Measure) -> list[Versus]:
     """Return each other contender compared with the first one."""
     base, *others = contenders
@@ -214,12 +225,17 @@ def _per_money(offer: Offer) -> float:
     return offer.speed / offer.per_hour
 
 
+def _worths(offer: Offer, worth: Callable[[Offer], float]) -> list[float]:
+    """Return the worth of each launch of an offer."""
+    return [rate * worth(offer) / offer.speed for rate in offer.rates]
+
+
 def _rank(found: Sequence[Offer | None], worth: Callable[[Offer], float]) -> Ranking | None:
     """Return the offer with the highest worth, or None if there are fewer than two offers."""
     offers = [offer for offer in found if offer]
     if len(offers) < 2:
         return None
-    worths = {offer.label: [rate * worth(offer) / offer.speed for rate in offer.rates] for offer in offers}
+    worths = {offer.label: _worths(offer, worth) for offer in offers}
     leader = max(offers, key=worth)
     others = [offer for offer in offers if offer is not leader]
     others.sort(key=lambda offer: geometric_mean(worths[offer.label]), reverse=True)  # the tests compare means

@@ -30,12 +30,15 @@ def unit(currency: str) -> str:
 
 
 def hourly(tariff: Tariff) -> str:
-    """Return the price of an hour, for example `0.19 EUR`, `0.1 EUR (CPU) or 0.4 EUR (GPU)` or `0.4 EUR (GPU only)`."""
+    """Return the price of an hour: `0.19 EUR`, `0.1 EUR (CPU) or 0.4 EUR (GPU)`, `0.4 EUR (GPU; no price for the CPU)`.
+
+    The last two are those of tariffs with prices by device.
+    """
     found = {device: f"{price:,.10g}{unit(tariff.currency)}" for device, price in sorted(tariff.per_hour.items())}
     if len(found) == len(DEVICES) and len(set(tariff.per_hour.values())) == 1:
         return next(iter(found.values()))
-    only = " only" if len(found) == 1 else ""
-    return " or ".join(f"{price} ({DEVICES[device]}{only})" for device, price in found.items())
+    lack = "".join(f"; no price for the {title}" for device, title in DEVICES.items() if device not in found)
+    return " or ".join(f"{price} ({DEVICES[device]}{lack})" for device, price in found.items())
 
 
 def origin(tariff: Tariff) -> str:

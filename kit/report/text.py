@@ -86,6 +86,14 @@ def factor(value: float) -> str:
     return number(value, 3 if 0.9 < value < 1.1 else 2)
 
 
+def factors(low: float, high: float) -> str:
+    """Return both ends of the interval of a ratio, with more digits if they would look equal: `2.1 to 2.3`."""
+    shown = [factor(end) for end in (low, high)]
+    return " to ".join(
+        shown if shown[0] != shown[1] else [number(end, 4 if 0.9 < end < 1.1 else 3) for end in (low, high)]
+    )
+
+
 def interval(ratio: Ratio) -> str:
     """Return the interval of a ratio, and whether it is a tie: `0.98 to 1.03, a tie`."""
     if ratio.interval is None:

@@ -214,7 +214,7 @@ def test_a_page_compares_machines_by_their_names_and_prices(kit: Kit) -> None:
     assert "<title>small and big: kit comparison</title>" in html
     assert re.search(r"small is 1\.1 times as fast as big \(1 cell\)", html)
     # For 3 times the price, big does 0.9 times as much. So small does 3 / 0.9 = 3.33 times as much for the same money.
-    assert "For the same money, small trains 3.3 times as many images as big (1 cell)" in html
+    assert "For the same money, small trains 3.3 times as many images as big (1 network)" in html
     assert "small 0.125\N{NO-BREAK SPACE}EUR; big 0.375\N{NO-BREAK SPACE}EUR" in html
     again = kit(*compared, "--inference", "--json")  # a page of kit may be replaced
     assert (again.code, again.err) == (0, "")

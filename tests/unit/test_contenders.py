@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kit.analysis.comparison import mean_ratio
-from kit.analysis.contenders import Choice, Contender, Ranking, choices, energy_of, positions, versus
+from kit.analysis.contenders import Choice, Contender, Ranking, Value, choices, energy_of, positions, values, versus
 from kit.analysis.costs import Estimate, Times, times_of
 from kit.analysis.differences import facts
 from kit.analysis.intervals import MIN_LAUNCHES, Verdict, ratio_interval, ratio_p_value
@@ -184,26 +184,34 @@ def test_the_break_even_is_the_ratio_of_the_prices() -> None:
     assert found.break_even(CELL) == pytest.approx(4)
     assert found.speed is not None
     assert (found.speed.cells, found.speed.ratio, found.speed.interval) == (1, pytest.approx(2), None)
-    assert found.value is not None
-    assert found.value.ratio == pytest.approx(0.5)  # for the same money, A does 2 times as much
     (swapped,) = versus([b, a], TRAINING)
     assert swapped.break_even(CELL) == pytest.approx(0.25)
-    assert swapped.value is not None
-    assert swapped.value.ratio == pytest.approx(2)
     (unpriced,) = versus([a, replace(b, tariff=None)], TRAINING)
-    assert (unpriced.break_even(CELL), unpriced.value) == (None, None)
+    assert unpriced.break_even(CELL) is None
 
 
-def test_the_value_for_money_has_an_interval_over_cells() -> None:
+def values_of(*found: Contender) -> list[Value]:
+    return values(found, choices(found, TRAINING))
+
+
+def test_the_value_is_the_work_for_the_same_money() -> None:
+    a, b = two()
+    ((of_b,), (of_a,)) = values_of(a, b), values_of(b, a)
+    assert (of_b.other, of_b.mean.ratio, of_b.results) == ("B", pytest.approx(0.5), {Verdict.SLOWER})
+    assert (of_a.other, of_a.mean.ratio, of_a.results) == ("A", pytest.approx(2), {Verdict.FASTER})
+    assert values_of(a, replace(b, tariff=None)) == []
+    assert values_of(replace(a, tariff=None), b) == []
+
+
+def test_the_value_for_money_has_an_interval_over_networks() -> None:
     cells = [CELL, OTHER, examples.cell("fashion-mlp")]
     a = contender("A", dict.fromkeys(cells, STEADY), hourly(0.5))
     faster = {cell: scaled(STEADY, factor) for cell, factor in zip(cells, (1, 2, 4), strict=True)}
-    (found,) = versus([a, contender("B", faster, hourly(1.0))], TRAINING)
-    assert found.value is not None
-    assert (found.value.cells, found.value.ratio) == (3, pytest.approx(1))
+    (found,) = values_of(a, contender("B", faster, hourly(1.0)))
+    assert (found.mean.cells, found.mean.ratio) == (3, pytest.approx(1))
     # By hand: logarithms -ln 2, 0, ln 2, so sd = ln 2; t(0.975, 2) = 4.303; half-width = 4.303 ln 2 / sqrt(3).
-    assert found.value.interval is not None
-    assert math.log(found.value.interval.high) == pytest.approx(4.303 * math.log(2) / math.sqrt(3), rel=1e-3)
+    assert found.mean.interval is not None
+    assert math.log(found.mean.interval.high) == pytest.approx(4.303 * math.log(2) / math.sqrt(3), rel=1e-3)
 
 
 def test_a_mean_ratio_needs_a_ratio_and_its_interval_three() -> None:

@@ -303,7 +303,9 @@ def test_a_mean_of_fewer_than_three_cells_has_no_interval() -> None:
 
 
 CHEAP, DEAR = hourly(0.125), hourly(0.375)
-OF_DEVICE = "A price for a device is that of the machine while it works on that device."
+MONEY = "same money, "
+NO_CPU = "(GPU; no price for the CPU)"
+OF_DEVICE = "A price for a device is what the machine costs while it works on that device."
 
 
 @pytest.mark.parametrize(
@@ -315,8 +317,11 @@ OF_DEVICE = "A price for a device is that of the machine while it works on that 
             STEADY,
             TRAINING,
             State.MEASURED,
-            "For the same money, A trains 1.5 times as many images as B (1.3 to 1.7, 3 cells)",
-            (f"Prices of an hour: A 0.125{NB}EUR; B 0.375{NB}EUR.",),
+            "For the same money, A trains 1.5 times as many images as B (1.3 to 1.7, 3 networks)",
+            (
+                "A is the cheapest for 3 of 3 networks",
+                f"Prices of an hour: A 0.125{NB}EUR; B 0.375{NB}EUR.",
+            ),
         ),
         (
             [CLEAR],
@@ -324,8 +329,11 @@ OF_DEVICE = "A price for a device is that of the machine while it works on that 
             STEADY,
             TRAINING,
             State.MEASURED,
-            "For the same money, B trains 2.0 times as many images as A (1.8 to 2.3, 3 cells)",
-            (f"Prices of an hour: A 0.125; B 0.125 (CPU) or 0.375 (GPU). {OF_DEVICE}",),
+            "For the same money, B trains 2.0 times as many images as A (1.8 to 2.3, 3 networks)",
+            (
+                "B is the cheapest for 3 of 3 networks",
+                f"Prices of an hour: A 0.125; B 0.125 (CPU) or 0.375 (GPU). {OF_DEVICE}",
+            ),
         ),
         (
             [CLEAR],
@@ -333,8 +341,11 @@ OF_DEVICE = "A price for a device is that of the machine while it works on that 
             STEADY,
             INFERENCE,
             State.MEASURED,
-            "For the same money, B predicts 2.0 times as many images as A (1.8 to 2.3, 3 cells)",
-            (f"Prices of an hour: A 0.125{NB}EUR; B 0.125{NB}EUR.",),
+            "For the same money, B predicts 2.0 times as many images as A (1.8 to 2.3, 3 networks)",
+            (
+                "B is the cheapest for 3 of 3 networks",
+                f"Prices of an hour: A 0.125{NB}EUR; B 0.125{NB}EUR.",
+            ),
         ),
         (
             [TIED],
@@ -342,8 +353,11 @@ OF_DEVICE = "A price for a device is that of the machine while it works on that 
             STEADY,
             TRAINING,
             State.TIE,
-            "No clear difference: for the same money, B trains 1.03 times as many images as A (0.16 to 6.5, 3 cells)",
-            (f"Prices of an hour: A 0.125{NB}EUR; B 0.125{NB}EUR.",),
+            f"No clear difference: for the {MONEY}B trains 1.03 times as many images as A (0.16 to 6.5, 3 networks)",
+            (
+                "A is the cheapest for 1 and B is the cheapest for 1 of 3 networks (1 without a clear winner)",
+                f"Prices of an hour: A 0.125{NB}EUR; B 0.125{NB}EUR.",
+            ),
         ),
         (
             [CLEAR],
@@ -351,8 +365,11 @@ OF_DEVICE = "A price for a device is that of the machine while it works on that 
             ONCE,
             TRAINING,
             State.SINGLE,
-            "With too few launches: for the same money, A trains 1.5 times as many images as B (1.3 to 1.7, 3 cells)",
-            (f"Prices of an hour: A 0.125{NB}EUR; B 0.375{NB}EUR (Price list of a test).",),
+            f"With too few launches: for the {MONEY}A trains 1.5 times as many images as B (1.3 to 1.7, 3 networks)",
+            (
+                "No machine is clearly the cheapest for any of 3 networks",
+                f"Prices of an hour: A 0.125{NB}EUR; B 0.375{NB}EUR (Price list of a test).",
+            ),
         ),
         (
             [CLEAR, times(1.5)],
@@ -360,9 +377,10 @@ OF_DEVICE = "A price for a device is that of the machine while it works on that 
             STEADY,
             TRAINING,
             State.MEASURED,
-            "For the same money, C trains 1.7 times as many images as A (1.5 to 1.9, 3 cells)",
+            "For the same money, C trains 1.7 times as many images as A (1.5 to 1.9, 3 networks)",
             (
-                "For the same money, A trains 1.5 times as many images as B (1.3 to 1.7, 3 cells).",
+                "For the same money, A trains 1.5 times as many images as B (1.3 to 1.7, 3 networks).",
+                "C is the cheapest for 3 of 3 networks",
                 f"Prices of an hour: A 0.125{NB}EUR; B 0.375{NB}EUR; C 0.225{NB}EUR.",
             ),
         ),
@@ -372,9 +390,10 @@ OF_DEVICE = "A price for a device is that of the machine while it works on that 
             STEADY,
             TRAINING,
             State.MEASURED,
-            "For the same money, A trains 2.3 times as many images as C (2.1 to 2.6, 3 cells)",
+            "For the same money, A trains 2.3 times as many images as C (2.1 to 2.6, 3 networks)",
             (
-                "For the same money, A trains 2.5 times as many images as B (2.2 to 2.8, 3 cells).",
+                "For the same money, A trains 2.5 times as many images as B (2.2 to 2.8, 3 networks).",
+                "A is the cheapest for 3 of 3 networks",
                 f"Prices of an hour: A 0.125{NB}EUR; B 0.625{NB}EUR; C 0.875{NB}EUR.",
             ),
         ),
@@ -384,8 +403,11 @@ OF_DEVICE = "A price for a device is that of the machine while it works on that 
             STEADY,
             TRAINING,
             State.MEASURED,
-            "For the same money, A trains 1.5 times as many images as B (1.3 to 1.7, 3 cells)",
-            (f"Prices of an hour: A 0.125{NB}EUR; B 0.375{NB}EUR. No price: C.",),
+            "For the same money, A trains 1.5 times as many images as B (1.3 to 1.7, 3 networks)",
+            (
+                "A is the cheapest for 3 of 3 networks",
+                f"Prices of an hour: A 0.125{NB}EUR; B 0.375{NB}EUR. No price: C.",
+            ),
         ),
     ],
 )
@@ -398,6 +420,8 @@ def test_which_machine_does_more_for_the_money(
     headline: str,
     details: tuple[str, ...],
 ) -> None:
+    *others_than_best, ways, of_prices = details
+    details = (*others_than_best, f"Each network in its cheapest way: {ways}.", of_prices)
     answer = answers(compared(others, prices, launches, measure))[1]
     assert answer == Answer("Which machine does more for the money?", state, headline, details)
 
@@ -418,6 +442,15 @@ def test_without_two_prices_no_costs_are_compared(prices: Sequence[Tariff | None
     assert not any(row.evens for row in ratios_of(found).rows)
 
 
+def test_for_the_money_each_machine_works_in_its_cheapest_way() -> None:
+    """The GPU of A does 4 times as much for 8 times the price, so A is cheapest on its CPU: 1,000 / 0.125 = 8,000. The
+    GPU of B does 10 times as much for 5 times the price of that CPU, twice as much for the same money."""
+    gpu = examples.cell(device="cuda")
+    a = contender("A", {CELL: STEADY, gpu: scaled(STEADY, 4)}, hourly(0.125, 1.0))
+    b = contender("B", {CELL: scaled(STEADY, 2), gpu: scaled(STEADY, 10)}, hourly(1.0, 0.625))
+    assert answers(source(a, b))[1].headline == "For the same money, B trains 2.0 times as many images as A (1 network)"
+
+
 def test_without_a_price_of_the_base_no_costs_are_compared() -> None:
     answer = answers(compared([CLEAR, CLEAR], [None, CHEAP, DEAR]))[1]
     assert answer.headline == "Not compared: A, the base, has no price"
@@ -428,8 +461,8 @@ def test_prices_of_devices_that_were_not_compared_are_shown_without_a_result() -
     assert answers(found)[1] == Answer(
         "Which machine does more for the money?",
         State.NOT_MEASURED,
-        "Not compared: no compared cell has a price on both machines",
-        (f"Prices of an hour: A 0.125{NB}EUR (GPU only); B 0.375{NB}EUR (GPU only).",),
+        "Not compared: no network has a price on both machines",
+        (f"Prices of an hour: A 0.125{NB}EUR {NO_CPU}; B 0.375{NB}EUR {NO_CPU}.",),
     )
 
 
@@ -460,7 +493,7 @@ def test_the_results_of_all_cells_are_counted_and_doubts_are_named() -> None:
     found = compared([TIED])
     assert answers(found)[2].details == (
         "Cells against A: B 1 slower, 1 tie, 1 faster.",
-        "Some cells used synthetic data: their speeds are estimates.",
+        "All cells used synthetic data: their speeds are estimates.",
         "The intervals do not cover a machine that was slower during its whole run.",
     )
     a, b = (contender(label, {CELL: STEADY}, change=asked(data="real")) for label in "AB")
@@ -533,7 +566,7 @@ def test_a_ratio_has_its_verdict_and_its_break_even_and_the_highest_is_first() -
 
 
 def test_devices_with_own_prices_have_own_break_evens() -> None:
-    assert ratios_of(made_up(3)).evens == {"Made-up B": "1.8×", "Made-up C": "0.60×"}
+    assert ratios_of(made_up(3)).evens == {"Made-up B": "1.8×", "Made-up C": "0.60× (GPU)"}
     gpu = examples.cell(device="cuda")
     a, b = (
         contender(label, {CELL: STEADY, gpu: STEADY}, tariff)
@@ -563,7 +596,7 @@ def test_a_cell_that_a_machine_lacks_has_no_value_there() -> None:
         "B is as fast as A within the noise in 1 of 1 cell; C is as fast as A within the noise in 3 of 3 cells"
     )
     lacking = [row.values[0] for row in found.rows if not row.details.startswith("mnist-cnn")]
-    assert [(value.ratio, value.sort, value.verdict) for value in lacking] == [("–", "", "missing")] * 2
+    assert [(value.ratio, value.sort, value.verdict) for value in lacking] == [("–", "", "not in this run")] * 2
     assert all(row.values[1].ratio == "1.00×" for row in found.rows)
 
 
@@ -595,11 +628,11 @@ def test_the_best_machine_is_named_with_its_lead_and_what_it_needs() -> None:
     assert (row.name, row.details) == ("Small CNN on MNIST", "mnist-cnn · batch 64 · synthetic data")
     assert row.fastest == Best(
         "B",
-        "2.0× as fast as A (2.0 to 2.0)",
+        "2.0× as fast as A (1.99 to 2.01)",
         ("B: 2.50 min for 5 epochs (PyTorch, CPU)", "A: 5.00 min for 5 epochs (PyTorch, CPU)"),
     )
     assert row.cheapest is not None
-    assert (row.cheapest.label, row.cheapest.words) == ("A", "1.5× as much for the money as B (1.5 to 1.5)")
+    assert (row.cheapest.label, row.cheapest.words) == ("A", "1.5× as much for the money as B (1.49 to 1.51)")
     for line, start in zip(row.cheapest.small, (f"A: 0.0104{NB}EUR", f"B: 0.0156{NB}EUR"), strict=True):
         assert line.startswith(start)
         assert line.endswith("for 5 epochs (PyTorch, CPU)")
@@ -687,7 +720,7 @@ def test_energy_is_shown_with_its_parts_and_its_gaps() -> None:
     # 400 W at 1,000 images/s are 0.4 J per image.
     a = contender("A", {CELL: STEADY, OTHER: STEADY}, change=drawing(cpu=100.0, gpu0=300.0))
     found = energy(source(a, contender("B", {CELL: STEADY})))
-    assert found.heading == "Images per joule of each cell (not measured on B)"
+    assert found.heading == "Images per joule of each cell: more is better (not measured on B)"
     assert found.table.rows == (
         ("mnist-cnn/torch/cpu", "2.50 (CPU + GPU0)", "not measured"),
         ("cifar-cnn/torch/cpu", "2.50 (CPU + GPU0)", "not measured"),
@@ -702,7 +735,7 @@ def test_speed_and_cost_show_which_machines_are_efficient() -> None:
     a, b = one_cell(STEADY, scaled(STEADY, 2), CHEAP, DEAR).contenders
     found = speed_cost(source(a, b, contender("C", {CELL: scaled(STEADY, 0.5)}, DEAR)))
     assert found is not None
-    assert found.heading == "A and B are efficient: nothing else is both faster and cheaper"
+    assert found.heading == "On average, A and B are efficient: nothing else is both faster and cheaper"
     assert found.table.rows == (
         ("A", "1.00×", "1.00×", "efficient"),
         ("B", "2.0×", "1.5×", "efficient"),
@@ -723,7 +756,7 @@ def test_speed_and_cost_of_machines_with_one_launch_are_marked() -> None:
     ):
         chart = speed_cost(found)
         assert chart is not None
-        assert chart.heading.startswith("With too few launches: ") == hedged
+        assert chart.heading.startswith("With too few launches: On average, ") == hedged
 
 
 def test_a_machine_with_two_prices_has_a_place_for_each_device() -> None:
@@ -756,7 +789,7 @@ def test_amounts_have_their_interval_and_prices_their_device() -> None:
     assert amounts.amount(None) == "–"
     assert amounts.hourly(hourly(0.125)) == f"0.125{NB}EUR"
     assert amounts.hourly(hourly(0.125, 0.375)) == f"0.125{NB}EUR (CPU) or 0.375{NB}EUR (GPU)"
-    assert amounts.hourly(Tariff({"cuda": 0.375})) == "0.375 (GPU only)"
+    assert amounts.hourly(Tariff({"cuda": 0.375})) == "0.375 (GPU; no price for the CPU)"
     assert amounts.origin(Tariff({}, source="Price list of a test")) == "Price list of a test"
     assert amounts.origin(Tariff({})) == ""
 

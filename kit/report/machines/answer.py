@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 
 from kit.analysis.answer import Answer, State
 from kit.analysis.comparison import Comparison, Overall
@@ -10,6 +10,7 @@ from kit.analysis.contenders import Versus
 from kit.analysis.intervals import MIN_LAUNCHES, Verdict
 from kit.model.formatting import format_count
 from kit.report import amounts, text
+from kit.report.machines.network_choices import cheapest
 from kit.report.machines.source import VERBS, VERDICTS, MachinesInput
 
 FASTER, CHEAPER, SURE = "Which machine is faster?", "Which machine does more for the money?", "How sure is this?"
@@ -24,31 +25,69 @@ def answers(source: MachinesInput) -> tuple[Answer, ...]:
 
 def _faster(source: MachinesInput) -> Answer:
     """Compare the speed of each machine with that of the base. The headline is about the fastest of them."""
-    found = [(each, each.speed) for each in source.versus if each.speed]
+    found = [(each.other.label, each.speed, set(each.counts)) for each in source.versus if each.speed]
     if not found:
         return Answer(FASTER, State.NOT_MEASURED, "Not compared: no cell was measured on both machines in the same way")
-    best, *rest = sorted(found, key=lambda each: each[1].ratio, reverse=True)
-    details = tuple(f"{_than_base(source, *each)}." for each in rest)
-    versus, mean = best
-    return Answer(FASTER, _state(mean, versus.results()), _than_base(source, *best), details)
+
+    def words(ahead: str, ratio: str, behind: str, mean: Overall) -> str:
+        return f"{ahead} is {ratio} times as fast as {behind} ({_extent(mean, 'cell')})"
+
+    state, headline, *details = _against_base(source, found, words)
+    return Answer(FASTER, state, headline, tuple(details))
 
 
-def _than_base(source: MachinesInput, versus: Versus, mean: Overall) -> str:
-    """Return which of a machine and the base is faster: `B is 2.4 times as fast as A (2.2 to 2.6, 18 cells)`."""
-    winner, loser, ahead = _winner_first(source, versus, mean)
-    words = f"{winner} is {text.factor(ahead.ratio)} times as fast as {loser} ({_extent(ahead)})"
-    return _hedged(_state(mean, versus.results()), words)
+def _cheaper(source: MachinesInput) -> Answer:
+    """Compare how much work each machine does for the same money. The headline is about the one that does most."""
+    found = [(each.other, each.mean, set(each.results)) for each in source.values]
+    if not found and len(source.priced) > 1:
+        why = "no network has a price on both machines"
+        if not source.base.tariff:
+            why = f"{source.base.label}, the base, has no price"
+        return Answer(CHEAPER, State.NOT_MEASURED, f"Not compared: {why}", (_prices(source),))
+    if not found:
+        hint = "Give each machine a price with --price NAME=0.19/h, or with --prices FILE."
+        return Answer(CHEAPER, State.NOT_MEASURED, NO_PRICES, (hint,))
+
+    def words(ahead: str, ratio: str, behind: str, mean: Overall) -> str:
+        verb = VERBS[source.measure]
+        return (
+            f"for the same money, {ahead} {verb} {ratio} times as many images as {behind} ({_extent(mean, 'network')})"
+        )
+
+    state, *sentences = _against_base(source, found, words)
+    headline, *details = [f"{sentence[0].upper()}{sentence[1:]}" for sentence in sentences]
+    ways = f"Each network in its cheapest way: {cheapest(source)}."
+    return Answer(CHEAPER, state, headline, (*details, ways, _prices(source)))
 
 
-def _winner_first(source: MachinesInput, versus: Versus, mean: Overall) -> tuple[str, str, Overall]:
-    """Return the better and the worse machine, and the ratio of the better one over the worse one."""
-    other, base = versus.other.label, source.base.label
-    return (base, other, _inverse(mean)) if mean.ratio < 1 else (other, base, mean)
+def _against_base(
+    source: MachinesInput,
+    found: Sequence[tuple[str, Overall, Set[Verdict]]],
+    words: Callable[[str, str, str, Overall], str],
+) -> tuple[State, str, *tuple[str, ...]]:
+    """Return the state and the sentence about the best machine, and a sentence about each other one.
+
+    found: label, mean ratio over the base, and results of each machine. words: makes a sentence from the better
+    machine, the ratio above 1, the worse machine and the mean.
+    """
+    ordered = sorted(found, key=lambda each: each[1].ratio, reverse=True)
+    sentences = []
+    for label, mean, results in ordered:
+        ahead, behind = (source.base.label, label) if mean.ratio < 1 else (label, source.base.label)
+        above = _inverse(mean) if mean.ratio < 1 else mean
+        sentences.append(_hedged(_state(mean, results), words(ahead, text.factor(above.ratio), behind, above)))
+    headline, *others = sentences
+    return (_state(ordered[0][1], ordered[0][2]), headline, *(f"{each}." for each in others))
+
+
+def _inverse(mean: Overall) -> Overall:
+    """Return the mean of the inverse ratios."""
+    return Overall(mean.cells, 1 / mean.ratio, mean.interval.inverse if mean.interval else None)
 
 
 def _state(mean: Overall, results: Set[Verdict]) -> State:
-    """Return how well a mean answers the question. results: of its cells. A mean of few cells has no interval, so they
-    must agree. If no cell has an interval, nothing may be called faster or cheaper."""
+    """Return how well a mean answers the question. results: of its parts. A mean of few parts has no interval, so they
+    must agree. If no part has an interval, nothing may be called faster or cheaper."""
     if results == {Verdict.UNKNOWN}:
         return State.SINGLE
     clear = results - {Verdict.UNKNOWN} in ({Verdict.FASTER}, {Verdict.SLOWER})
@@ -62,42 +101,10 @@ def _hedged(state: State, sentence: str) -> str:
     return {State.SINGLE: f"{TOO_FEW}: ", State.TIE: "No clear difference: "}.get(state, "") + sentence
 
 
-def _extent(mean: Overall) -> str:
-    """Return the interval of a mean and the number of its cells."""
-    ends = f"{text.factor(mean.interval.low)} to {text.factor(mean.interval.high)}, " if mean.interval else ""
-    return ends + format_count(mean.cells, "cell")
-
-
-def _cheaper(source: MachinesInput) -> Answer:
-    """Compare how much work each machine does for the same money. The headline is about the one that does most."""
-    found = [(each, each.value) for each in source.versus if each.value]
-    if not found and len(source.priced) > 1:
-        why = "no compared cell has a price on both machines"
-        if not source.base.tariff:
-            why = f"{source.base.label}, the base, has no price"
-        return Answer(CHEAPER, State.NOT_MEASURED, f"Not compared: {why}", (_prices(source),))
-    if not found:
-        hint = "Give each machine a price with --price NAME=0.19/h, or with --prices FILE."
-        return Answer(CHEAPER, State.NOT_MEASURED, NO_PRICES, (hint,))
-    best, *rest = sorted(found, key=lambda each: each[1].ratio, reverse=True)
-    details = [f"{_for_money(source, *each)}." for each in rest]
-    versus, mean = best
-    state = _state(mean, versus.results(for_money=True))
-    return Answer(CHEAPER, state, _for_money(source, *best), (*details, _prices(source)))
-
-
-def _for_money(source: MachinesInput, versus: Versus, mean: Overall) -> str:
-    """Return how much work the better of a machine and the base does for the same money."""
-    winner, loser, ahead = _winner_first(source, versus, mean)
-    verb = VERBS[source.measure]
-    words = f"{winner} {verb} {text.factor(ahead.ratio)} times as many images as {loser} ({_extent(ahead)})"
-    sentence = _hedged(_state(mean, versus.results(for_money=True)), f"for the same money, {words}")
-    return sentence[0].upper() + sentence[1:]
-
-
-def _inverse(mean: Overall) -> Overall:
-    """Return the mean of the inverse ratios."""
-    return Overall(mean.cells, 1 / mean.ratio, mean.interval.inverse if mean.interval else None)
+def _extent(mean: Overall, noun: str) -> str:
+    """Return the interval of a mean, and the number of what it is over."""
+    ends = f"{text.factors(mean.interval.low, mean.interval.high)}, " if mean.interval else ""
+    return ends + format_count(mean.cells, noun)
 
 
 def _prices(source: MachinesInput) -> str:
@@ -107,7 +114,7 @@ def _prices(source: MachinesInput) -> str:
     origins = "; ".join(dict.fromkeys(filter(None, map(amounts.origin, tariffs.values()))))
     sentences = [f"Prices of an hour: {hours}{f' ({origins})' if origins else ''}."]
     if any(len(set(tariff.per_hour.values())) > 1 for tariff in tariffs.values()):
-        sentences.append("A price for a device is that of the machine while it works on that device.")
+        sentences.append("A price for a device is what the machine costs while it works on that device.")
     if len(tariffs) < len(source.contenders):
         unpriced = [label for label in source.labels if label not in tariffs]
         sentences.append(f"No price: {text.listed(unpriced)}.")
@@ -134,8 +141,15 @@ def _doubts(source: MachinesInput, found: Sequence[Comparison]) -> list[str]:
     """Return how many cells have which result, and what their intervals do not cover. found: the compared cells."""
     results = [f"{each.other.label} {words}" for each in source.versus if (words := _results(each))]
     sentences = [f"Cells against {source.base.label}: {'; '.join(results)}."]
-    if any(each.base.synthetic for each in found):
-        sentences.append("Some cells used synthetic data: their speeds are estimates.")
+    synthetic = [each.base.synthetic for each in found]
+    if any(synthetic):
+        sentences.append(
+            f"{'All' if all(synthetic) else 'Some'} cells used synthetic data: their speeds are estimates."
+        )
+    if any(each.launches < MIN_LAUNCHES for each in found):
+        sentences.append(
+            f"To be surer, measure with --profile standard: at least {MIN_LAUNCHES} launches of each cell."
+        )
     if any(each.pairs is None for each in found):
         sentences.append("The intervals do not cover a machine that was slower during its whole run.")
     return sentences

@@ -6,14 +6,25 @@ from kit.analysis.contenders import Contender
 from kit.analysis.differences import facts
 from kit.analysis.measured_launch import measured_launches
 from kit.model.formatting import short_digests, shortened
-from kit.report import text
+from kit.report import amounts, text
 from kit.report.elements import Table
 from kit.report.machines.source import MachinesInput
 
 LAST = "environment"  # digests, which say only that something differs
 MAX_FIELD, MAX_TEXT = 80, 160  # characters of a fact and of its values
 MAX_NAMED = 4  # facts in the heading
-FIRST = ("profile", "machine", "usable CPUs", "GPU", "driver", "memory", "CPU quota", "virtualization", "system")
+FIRST = (
+    "price of an hour",
+    "profile",
+    "machine",
+    "usable CPUs",
+    "GPU",
+    "driver",
+    "memory",
+    "CPU quota",
+    "virtualization",
+    "system",
+)
 
 
 def heading(table: Table) -> str:
@@ -46,6 +57,8 @@ def differing(source: MachinesInput) -> Table:
 def _facts(contender: Contender) -> dict[str, set[str]]:
     """Return the values of each fact among the launches of a run."""
     found: dict[str, set[str]] = {}
+    if contender.tariff:
+        found["price of an hour"] = {amounts.hourly(contender.tariff)}
     for launch in measured_launches(contender.run.records):
         for field, value in facts(launch).items():
             found.setdefault(field, set()).add(value)

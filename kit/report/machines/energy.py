@@ -36,7 +36,7 @@ def energy(source: MachinesInput) -> EnergyData:
         numeric=tuple(range(1, 1 + len(source.labels))),
     ).limited()
     without = [label for label, of_machine in zip(source.labels, found, strict=True) if not any(of_machine.values())]
-    heading = NONE if not keys else "Images per joule of each cell"
+    heading = NONE if not keys else "Images per joule of each cell: more is better"
     if keys and without:
         heading += f" (not measured on {text.listed(without)})"
     return EnergyData(heading, table)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kit.analysis.comparison import ABSENT, CellStatus, Comparison
+from kit.analysis.contenders import Versus
 from kit.analysis.differences import Severity
 from kit.analysis.intervals import Verdict
 from kit.model.formatting import format_few, shortened
@@ -18,9 +19,8 @@ def excluded(source: MachinesInput) -> Table:
     """Return a row for each reason, with the machines and cells that it concerns."""
     found: dict[tuple[str, str], dict[str, None]] = {}
     for versus in source.versus:
-        pair = versus.base.label, versus.other.label
         for each in versus.comparisons:
-            for where, why in _reasons(each, *pair):
+            for where, why in _reasons(source, each, versus):
                 found.setdefault((where, why), {})[source.names.get(each.key, each.key)] = None
     rows = tuple(
         (where, shortened(format_few(list(cells), "cell"), MAX_TEXT), shortened(why, MAX_TEXT))
@@ -29,15 +29,16 @@ def excluded(source: MachinesInput) -> Table:
     return Table(("Machine", "Cells", "Why"), rows, "What was not compared", wrap=True).limited()
 
 
-def _reasons(each: Comparison, base: str, other: str) -> Iterable[tuple[str, str]]:
+def _reasons(source: MachinesInput, each: Comparison, versus: Versus) -> Iterable[tuple[str, str]]:
     """Yield where and why a cell was not compared. Nothing if it was."""
+    base, other = versus.base, versus.other
     if each.verdict is Verdict.REFUSED:
         for difference in each.differences:
             if difference.severity is Severity.REFUSED:
-                values = difference.values(base, other)
-                yield f"{base} and {other}", f"{difference.field}: {values}. {difference.why}"
+                values = difference.values(base.label, other.label)
+                yield f"{base.label} and {other.label}", f"{difference.field}: {values}. {difference.why}"
     elif each.verdict is Verdict.MISSING:
-        for label, cell in ((base, each.base), (other, each.new)):
+        for contender, cell in ((base, each.base), (other, each.new)):
             if cell.status is CellStatus.NOT_OK:
                 for failure in cell.failures:
-                    yield label, "not in this run" if failure == ABSENT else failure
+                    yield contender.label, source.lack(contender, each.cell) if failure == ABSENT else failure

@@ -106,10 +106,19 @@ def _offers(choice: Choice) -> Iterable[Offer]:
 
 def _heading(source: MachinesInput) -> str:
     priced = any(choice.cheapest for choice in source.choices)
-    found = [ranking for c in source.choices if (ranking := c.cheapest if priced else c.fastest)]
+    return cheapest(source) if priced else _leaders([choice.fastest for choice in source.choices], "fastest")
+
+
+def cheapest(source: MachinesInput) -> str:
+    """Return for how many networks each machine is the cheapest."""
+    return _leaders([choice.cheapest for choice in source.choices], "cheapest")
+
+
+def _leaders(rankings: Iterable[Ranking | None], word: str) -> str:
+    """Return in how many rankings each machine is the best. word: for example `cheapest`."""
+    found = [ranking for ranking in rankings if ranking]
     networks = [each.leader.summary.cell.network for each in found]
     total = format_count(len(found), contest_noun(networks))
-    word = "cheapest" if priced else "fastest"
     leaders = Counter(each.leader.label for each in found if each.state is ContestState.NAMED)
     unclear = len(found) - leaders.total()
     if not leaders:
@@ -151,7 +160,7 @@ def _best(
     ahead = f"{text.factor(ranking.ratio)}× {than} {second.label}"
     ends = ranking.interval
     if ends:
-        ahead += f" ({text.factor(ends.low)} to {text.factor(ends.high)})"
+        ahead += f" ({text.factors(ends.low, ends.high)})"
     words = {
         ContestState.NAMED: ahead,
         ContestState.TIE: f"Tie: {leader.label} {verb} {ahead}",
@@ -196,7 +205,8 @@ def _offer_row(source: MachinesInput, offer: Offer) -> OfferRow:
     whole = [times.epoch, times.model] if training else []
     found += [_amount(each, text.seconds) for each in whole]
     if source.priced:
-        found += [_amount(offer.cost(each), text.number) for each in (times.million, *whole)]
+        costs = [_amount(offer.cost(each), text.number) for each in (times.million, *whole)]
+        found += costs if offer.per_hour is not None else [Amount("no price", "", "")] * len(costs)
     cell = offer.summary.cell
     return OfferRow(
         network=source.network(cell),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kit.analysis.comparison import Comparison
-from kit.analysis.contenders import Versus
+from kit.analysis.contenders import Contender, Versus
 from kit.analysis.intervals import MIN_LAUNCHES, Verdict
 from kit.model.formatting import DEVICES, format_count
 from kit.report import text
@@ -83,8 +83,9 @@ class Ratios:
 
 def ratios(source: MachinesInput) -> Ratios | None:
     """Return the ratios, the first other machine's highest ratio first. None if no cell was compared."""
-    by_key = {key: [versus.by_key.get(key) for versus in source.versus] for key in source.names}
-    shown = {key: found for key, found in by_key.items() if any(each and each.ratio is not None for each in found)}
+    of_all = [key for key in source.names if all(key in versus.by_key for versus in source.versus)]  # those of the base
+    by_key = {key: [versus.by_key[key] for versus in source.versus] for key in of_all}
+    shown = {key: found for key, found in by_key.items() if any(each.ratio is not None for each in found)}
     if not shown:
         return None
     first = {each.key: each.ratio or 0.0 for each in source.versus[0].compared}
@@ -107,11 +108,11 @@ def ratios(source: MachinesInput) -> Ratios | None:
     )
 
 
-def _extent(found: Sequence[Comparison | None]) -> list[float]:
+def _extent(found: Sequence[Comparison]) -> list[float]:
     """Return the values that the scale must cover."""
     values: list[float] = []
     for each in found:
-        if each and each.ratio is not None:
+        if each.ratio is not None:
             ends = (each.interval.low, each.interval.high) if each.interval else ()
             values += [each.ratio, *whisker_ends(each.ratio, ends)]
     return values
@@ -126,7 +127,8 @@ def _evens(source: MachinesInput) -> list[float]:
 def _even_words(versus: Versus) -> str:
     """Return the break-even of a machine, for example `1.8×`, or `1.8× (CPU) and 0.60× (GPU)`. "" without prices."""
     evens = {each.cell.device: even for each in versus.compared if (even := versus.break_even(each.cell))}
-    if len(set(evens.values())) < 2:
+    everywhere = set(evens) == {each.cell.device for each in versus.compared}
+    if everywhere and len(set(evens.values())) == 1:
         return "".join(f"{text.factor(even)}×" for even in set(evens.values()))
     return text.listed([f"{text.factor(even)}× ({DEVICES[device]})" for device, even in sorted(evens.items())])
 
@@ -151,19 +153,19 @@ def _results(versus: Versus) -> str:
     return f"{other} is {text.listed(words)} of {format_count(counts.total(), 'cell')}"
 
 
-def _row(source: MachinesInput, scale: Scale, key: str, found: Sequence[Comparison | None]) -> RatioRow:
-    first = next(each for each in found if each and each.ratio is not None)
+def _row(source: MachinesInput, scale: Scale, key: str, found: Sequence[Comparison]) -> RatioRow:
+    first = found[0]
     dots: list[Dot] = []
     values: list[RatioValue] = []
     evens: list[Even] = []
     for versus, each in zip(source.versus, found, strict=True):
         label = versus.other.label
-        values.append(_value(label, each))
-        if each is None or each.ratio is None:
+        values.append(_value(source, versus.other, each))
+        if each.ratio is None:
             continue
         ends = (each.interval.low, each.interval.high) if each.interval else None
         shown = f"{label}: {text.factor(each.ratio)}× the speed of {source.base.label}"
-        shown += f", 95 % interval {text.factor(ends[0])} to {text.factor(ends[1])}" if ends else ", no interval"
+        shown += f", 95 % interval {text.factors(*ends)}" if ends else ", no interval"
         whisker = span(scale, ends) if ends else None
         dots.append(Dot(label, each.cell.device, scale.at(each.ratio), dot_y(len(dots)), shown, whisker))
         even = versus.break_even(each.cell)
@@ -183,11 +185,13 @@ def _row(source: MachinesInput, scale: Scale, key: str, found: Sequence[Comparis
     )
 
 
-def _value(label: str, each: Comparison | None) -> RatioValue:
-    if each is None or each.ratio is None:
-        verdict = each.verdict if each else Verdict.MISSING
-        return RatioValue(label, text.MISSING, "", "", "", VERDICTS[verdict], named=False)
-    ends = f"{text.factor(each.interval.low)} to {text.factor(each.interval.high)}" if each.interval else ""
+def _value(source: MachinesInput, other: Contender, each: Comparison) -> RatioValue:
+    label = other.label
+    if each.ratio is None:
+        lacks = each.verdict is Verdict.MISSING and not each.new.speeds
+        verdict = source.lack(other, each.cell) if lacks else VERDICTS[each.verdict]
+        return RatioValue(label, text.MISSING, "", "", "", verdict, named=False)
+    ends = text.factors(each.interval.low, each.interval.high) if each.interval else ""
     flag = " !" if each.flagged else ""
     return RatioValue(
         label=label,
@@ -206,8 +210,8 @@ def _notes(source: MachinesInput, compared: Sequence[Comparison]) -> list[str]:
     if any(each.interval for each in compared):
         kinds = {f"over {'launches' if each.pairs is None else 'common rounds'}" for each in compared if each.interval}
         notes.append(
-            f"The line through a mark is the 95 % interval {' or '.join(sorted(kinds))}. If it contains 1×, the result "
-            "is a tie."
+            f"The line through a mark is the 95 % interval {' or '.join(sorted(kinds))}. A short one is hidden behind "
+            "the mark. If it contains 1×, the result is a tie."
         )
     if any(each.interval and each.launches < MIN_LAUNCHES for each in compared):
         notes.append(f"Intervals from fewer than {MIN_LAUNCHES} launches or rounds may be too narrow.")

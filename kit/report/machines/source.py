@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from kit.analysis.comparison import cell_names
-from kit.analysis.contenders import Choice, Contender, Versus, choices, versus
+from kit.analysis.contenders import Choice, Contender, Value, Versus, choices, values, versus
 from kit.analysis.costs import Estimate
 from kit.analysis.intervals import Verdict
 from kit.analysis.pairing import Measure
@@ -59,6 +59,11 @@ class MachinesInput:
         """Return the choice for each network."""
         return choices(self.contenders, self.measure)
 
+    @cached_property
+    def values(self) -> list[Value]:
+        """Return how much work each other machine does for the same money as the base."""
+        return values(self.contenders, self.choices)
+
     @property
     def priced(self) -> list[Contender]:
         """Return the machines that have a price."""
@@ -82,6 +87,10 @@ class MachinesInput:
     def way(self, cell: Cell) -> str:
         """Return the framework and the device of a cell, for example `PyTorch, GPU`."""
         return f"{self.titles.get(cell.framework, cell.framework)}, {configuration_words(cell)}"
+
+    def lack(self, contender: Contender, cell: Cell) -> str:
+        """Return why a machine has no record of a cell."""
+        return "no GPU" if cell.device == "cuda" and not contender.run.machine.gpus else "not in this run"
 
     def money(self, cost: Estimate | None) -> str:
         """Return a cost with its currency and its interval, for example `0.0123 EUR (0.0119 to 0.0128)`."""

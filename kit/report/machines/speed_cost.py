@@ -78,7 +78,7 @@ def speed_cost(source: MachinesInput) -> SpeedCost | None:
         for each, name in zip(found, names, strict=True)
     )
     return SpeedCost(
-        heading=f"{once}{text.listed(efficient)} {verb} efficient: nothing else is both faster and cheaper",
+        heading=f"{once}On average, {text.listed(efficient)} {verb} efficient: nothing else is both faster and cheaper",
         label="; ".join(place.text for place in places),
         base=names[0],
         places=places,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kit.model.formatting import DEVICES
 from kit.planning.study_figures import Figure
 from kit.planning.study_measures import MEASURES
 from kit.report import text
@@ -97,7 +98,7 @@ def causes_table(part: PartSource) -> tuple[Table, ...]:
                 rows.append((f"{one.title} · {part.label(place)}", label, diagnosis.evidence))
     if not rows:
         return ()
-    return (Table(("Cell", "Limited by", "Evidence"), tuple(rows), caption=part.part.title).limited(),)
+    return (Table(("Cell", "Limited by", "Evidence"), tuple(rows), caption=part.part.title, wrap=True).limited(),)
 
 
 def devices_table(part: PartSource) -> tuple[Table, ...]:
@@ -115,7 +116,7 @@ def devices_table(part: PartSource) -> tuple[Table, ...]:
         tf32 = {True: "yes", False: "no", None: text.MISSING}[placement.tf32]
         title = part.source.framework_title(cell.framework)
         rows[cell.framework, cell.device] = (
-            f"{title} · {cell.device}",
+            f"{title} · {DEVICES[cell.device]}",
             f"{placement.device} ({placement.device_name})",
             placement.provider,
             nodes,
