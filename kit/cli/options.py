@@ -76,7 +76,7 @@ class Measuring:
     """What a run measures, for how long and on what. `kit plan` and `kit run` share these options."""
 
     everything: Annotated[
-        bool, option(SELECT, None, "Select everything. Other options narrow the selection.", flag="--all")
+        bool, option(SELECT, None, "All scenarios, frameworks and devices. Other options narrow this.", flag="--all")
     ] = False
     scenario: Annotated[list[str] | None, option(SELECT, "NAME", "Scenario. Repeatable.")] = None
     variant: Annotated[list[str] | None, option(SELECT, "NAME", "Variant of a scenario, or `default`. Repeatable.")] = (

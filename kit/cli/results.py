@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from kit.analysis.answer import Answer, State
 from kit.analysis.answers import answers
+from kit.analysis.intervals import MIN_LAUNCHES
 from kit.analysis.launch_windows import UNSTEADY as UNSTEADY_WARNINGS
 from kit.analysis.measured_launch import measured_launches
 from kit.analysis.pairing import Measure
 from kit.analysis.reliability import reliability, unsteady_cells
-from kit.analysis.summaries import contests, too_few
+from kit.analysis.summaries import ContestState, contests, too_few
 from kit.analysis.warnings import WarningCode
 from kit.cli.tables import SINGLE, SYNTHETIC, UNSTEADY, Marks, tables
 from kit.host import program
@@ -52,8 +53,12 @@ def lines(outcome: FinishedRun, titles: Mapping[str, str], width: int, seconds: 
     won = {str(measure): contests(analysis.cells, analysis.run.records, measure) for measure in Measure}
     found = tables(analysis, titles, marks, won)
     shown = [line for table in found for line in (*table.lines(width), "")]
-    single = any(SINGLE in line for line in shown)
-    notes = [*caveats(analysis, marks, single=single), *failures(analysis.run.records, titles), *unusable(analysis.run)]
+    single, undecided = (any(mark in line for line in shown) for mark in (SINGLE, ContestState.UNDECIDED))
+    notes = [
+        *caveats(analysis, marks, single=single, undecided=undecided),
+        *failures(analysis.run.records, titles),
+        *unusable(analysis.run),
+    ]
     if not found:
         shown.append("Nothing was measured.")
     shown += _wrapped(notes, notes_width)
@@ -71,10 +76,10 @@ def find_marks(analysis: RunAnalysis) -> Marks:
     return Marks(unsteady_cells(analysis), frozenset(synthetic if synthetic != measured else ()))
 
 
-def caveats(analysis: RunAnalysis, marks: Marks, *, single: bool) -> list[str]:
+def caveats(analysis: RunAnalysis, marks: Marks, *, single: bool, undecided: bool) -> list[str]:
     """Return one line for each mark, for synthetic data, and for the most severe warning that no other line covers.
 
-    single: whether a table shows a lead in a single launch.
+    single: whether a table shows a lead in a single launch. undecided: whether it shows that a contest is undecided.
     """
     measured = [cell for cell in analysis.cells if cell.images_per_s is not None]
     found = [f"{SINGLE}  {too_few(measured)}: no winner is claimed"] if single else []
@@ -87,7 +92,11 @@ def caveats(analysis: RunAnalysis, marks: Marks, *, single: bool) -> list[str]:
         fetch = "" if _as_requested(analysis, synthetic[0].key) else f" {command} gets the real sets."
         found.append(f"{mark}: speeds are good estimates.{fetch}")
     if (most := max((cell.launches for cell in measured), default=0)) > 1:
-        found.append(f"   Speeds are medians of up to {most} launches. The report has their intervals.")
+        kind = "geometric means" if most == 2 else "medians"
+        few = (
+            f", too few to be sure where it says {ContestState.UNDECIDED}" if undecided and most < MIN_LAUNCHES else ""
+        )
+        found.append(f"   Speeds are {kind} of up to {most} launches{few}. The report has their intervals.")
     return found + [f"   {line}" for line in warned(analysis.warnings)]
 
 

@@ -97,6 +97,21 @@ def test_a_winner_is_named_only_if_the_data_support_it(speeds: list[list[float]]
     assert head.endswith("Ahead¹" if len(speeds[0]) == 1 else "Fastest")
 
 
+@pytest.mark.parametrize(
+    ("count", "undecided", "words"),
+    [
+        (2, True, "geometric means of up to 2 launches, too few to be sure where it says undecided."),
+        (2, False, "geometric means of up to 2 launches."),
+        (4, True, "medians of up to 4 launches, too few to be sure where it says undecided."),
+        (5, True, "medians of up to 5 launches."),
+    ],
+)
+def test_what_a_speed_is_and_what_it_cannot_decide(count: int, undecided: bool, words: str) -> None:
+    analysis = analyzed(*launches("mnist-cnn", torch=[100.0] * count))
+    *_, line = results.caveats(analysis, Marks(frozenset(), frozenset()), single=False, undecided=undecided)
+    assert line == f"   Speeds are {words} The report has their intervals."
+
+
 def test_a_lead_in_a_single_launch_is_marked_next_to_winners() -> None:
     many = [100.0, 101.0, 99.0] * 2
     analysis = analyzed(
@@ -180,7 +195,9 @@ def test_synthetic_cells_are_marked_only_next_to_real_ones() -> None:
     mixed = analyzed(made, real)
     marks = results.find_marks(mixed)
     assert marks.synthetic == {made.key}
-    (line,) = [line for line in results.caveats(mixed, marks, single=False) if "synthetic" in line.lower()]
+    (line,) = [
+        line for line in results.caveats(mixed, marks, single=False, undecided=False) if "synthetic" in line.lower()
+    ]
     (line,) = results._wrapped([line], 80)
     assert line == "*  synthetic data: speeds are good estimates. kit data fetch gets the real sets."
 
@@ -198,7 +215,7 @@ def test_the_load_of_other_programs_is_named_as_the_cause() -> None:
         analysis = analyzed(*records)
         (line,) = [
             line
-            for line in results.caveats(analysis, results.find_marks(analysis), single=False)
+            for line in results.caveats(analysis, results.find_marks(analysis), single=False, undecided=False)
             if line.startswith(UNSTEADY)
         ]
         return line
