@@ -52,7 +52,7 @@ def _statements(text: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
             return
         try:
             content = tomllib.loads(pending)
-        except (tomllib.TOMLDecodeError, RecursionError):
+        except (tomllib.TOMLDecodeError, RecursionError):  # it goes on in the next line, or is too deep from here
             continue
         if content:
             yield first, pending.strip(), content

@@ -30,6 +30,7 @@ from kit.report.machines.ratios import Ratios, ratios
 from kit.report.machines.source import MachinesInput
 from kit.report.machines.speed_cost import speed_cost
 from kit.report.render import DOCTYPE
+from scenarios.contract.reasons import Status
 from tests import examples, report_runs
 from tests.unit.test_contenders import CELL, NOISY, OTHER, STEADY, asked, contender, drawing, hourly, observed, scaled
 
@@ -598,6 +599,22 @@ def test_a_cell_that_a_machine_lacks_has_no_value_there() -> None:
     lacking = [row.values[0] for row in found.rows if not row.details.startswith("mnist-cnn")]
     assert [(value.ratio, value.sort, value.verdict) for value in lacking] == [("–", "", "not in this run")] * 2
     assert all(row.values[1].ratio == "1.00×" for row in found.rows)
+
+
+def test_a_machine_says_why_it_has_no_speed_of_a_cell() -> None:
+    """B has no GPU, and C one in which the cell failed."""
+    gpu = examples.cell(device="cuda")
+    failed = examples.failed(examples.request(gpu))
+    a, b, c = (contender(label, {CELL: STEADY, gpu: STEADY}) for label in "ABC")
+    skipped = failed.model_copy(update={"status": Status.SKIPPED})
+    b = replace(b, run=replace(b.run, records=[*b.run.by_cell[CELL.key], skipped]))
+    with_gpu = c.run.machine.model_copy(update={"gpus": [examples.gpu()]})
+    c = replace(c, run=replace(c.run, machine=with_gpu, records=[*c.run.by_cell[CELL.key], failed]))
+    d = replace(c, label="D", run=replace(c.run, records=c.run.by_cell[CELL.key]))
+    extra = replace(a, label="E")
+    rows = {row.details: row for row in ratios_of(source(a, b, c, d, extra)).rows}
+    lacking = rows["mnist-cnn/torch/cuda"].values
+    assert [value.verdict for value in lacking] == ["no GPU", "missing", "not in this run", "tie"]
 
 
 def test_the_rows_have_the_order_that_the_first_machine_claims() -> None:

@@ -271,5 +271,14 @@ def test_a_difference_that_is_no_tie_is_not_called_one() -> None:
     ratios = [1.3, 1.06, 1.3, 1.06, 1.3]  # beyond the noise alone, but not among three pairs
     base = [1000.0, 1001.0, 1000.0, 999.0, 1000.0]
     ahead = [speed * ratio for speed, ratio in zip(base, ratios, strict=True)]
-    lines = shown(analyzed(*launches("mnist-cnn", torch=ahead, tensorflow=base, onnxruntime=base)))
-    assert lines[2].endswith("undecided")
+    analysis = analyzed(*launches("mnist-cnn", torch=ahead, tensorflow=base, onnxruntime=base))
+    assert shown(analysis)[2].endswith("undecided")
+
+
+def test_two_launches_that_decide_nothing_say_so_below_the_tables() -> None:
+    for torch, few in (([300.0, 200.0], True), ([200.0, 202.0], False)):
+        analysis = analyzed(
+            *launches("mnist-cnn", tensorflow=[100.0, 101.0] if not few else [100.0, 150.0], torch=torch)
+        )
+        text = " ".join(results.lines(FinishedRun(Path("r1"), Path("r1/index.html"), analysis, 0), TITLES, 80))
+        assert ("too few to be sure where it says undecided" in " ".join(text.split())) == few

@@ -121,6 +121,14 @@ def in_foreground(terminal: Terminal) -> dict[str, object]:
     return {"start_new_session": True, "preexec_fn": lambda: fcntl.ioctl(terminal.device, termios.TIOCSCTTY, 0)}
 
 
+@pytest.fixture(autouse=True)
+def _hangup() -> Iterator[None]:
+    """Let SIGHUP have its default effect in the runs, also if these tests themselves run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def test_nohup_lets_a_run_survive_the_end_of_its_terminal(tmp_path, terminal):
     run = Run(tmp_path, ("nohup", *KIT, *RUN), terminal, **in_foreground(terminal))
     terminal.close()

@@ -62,10 +62,7 @@ def _facts(contender: Contender) -> dict[str, set[str]]:
     for launch in measured_launches(contender.run.records):
         for field, value in facts(launch).items():
             found.setdefault(field, set()).add(value)
-    if "machine" in found:
+    if "machine" in found:  # named as at the top of the page, which has cores instead of CPUs
         machine = contender.run.machine
-        found |= {
-            "machine": {text.machine_title(machine)},
-            "usable CPUs": {str(machine.cpus)},
-        }  # as at the top of the page
+        found |= {"machine": {text.machine_title(machine)}, "usable CPUs": {str(machine.cpus)}}
     return found

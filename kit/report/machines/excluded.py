@@ -41,4 +41,4 @@ def _reasons(source: MachinesInput, each: Comparison, versus: Versus) -> Iterabl
         for contender, cell in ((base, each.base), (other, each.new)):
             if cell.status is CellStatus.NOT_OK:
                 for failure in cell.failures:
-                    yield contender.label, source.lack(contender, each.cell) if failure == ABSENT else failure
+                    yield contender.label, source.lack(contender, each.cell, [ABSENT]) if failure == ABSENT else failure

@@ -189,7 +189,7 @@ def _value(source: MachinesInput, other: Contender, each: Comparison) -> RatioVa
     label = other.label
     if each.ratio is None:
         lacks = each.verdict is Verdict.MISSING and not each.new.speeds
-        verdict = source.lack(other, each.cell) if lacks else VERDICTS[each.verdict]
+        verdict = source.lack(other, each.cell, each.new.failures) if lacks else VERDICTS[each.verdict]
         return RatioValue(label, text.MISSING, "", "", "", verdict, named=False)
     ends = text.factors(each.interval.low, each.interval.high) if each.interval else ""
     flag = " !" if each.flagged else ""

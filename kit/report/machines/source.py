@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from kit.analysis.comparison import cell_names
+from kit.analysis.comparison import ABSENT, cell_names
 from kit.analysis.contenders import Choice, Contender, Value, Versus, choices, values, versus
 from kit.analysis.costs import Estimate
 from kit.analysis.intervals import Verdict
@@ -88,9 +88,11 @@ class MachinesInput:
         """Return the framework and the device of a cell, for example `PyTorch, GPU`."""
         return f"{self.titles.get(cell.framework, cell.framework)}, {configuration_words(cell)}"
 
-    def lack(self, contender: Contender, cell: Cell) -> str:
-        """Return why a machine has no record of a cell."""
-        return "no GPU" if cell.device == "cuda" and not contender.run.machine.gpus else "not in this run"
+    def lack(self, contender: Contender, cell: Cell, failures: Sequence[str]) -> str:
+        """Return why a machine has no speed of a cell. failures: see `CellResult`."""
+        if cell.device == "cuda" and not contender.run.machine.gpus:
+            return "no GPU"
+        return "not in this run" if ABSENT in failures else VERDICTS[Verdict.MISSING]
 
     def money(self, cost: Estimate | None) -> str:
         """Return a cost with its currency and its interval, for example `0.0123 EUR (0.0119 to 0.0128)`."""
