@@ -22,7 +22,7 @@ setup: $(BIN)/kit ## create .venv with an executable kit
 
 $(BIN)/kit: requirements-dev.lock pyproject.toml
 	$(HAS_PYTHON)
-	@echo 'Setting up .venv ...'
+	@echo 'Setting up .venv (about a minute) ...'
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .

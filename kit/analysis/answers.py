@@ -59,13 +59,15 @@ def _speed(measured: Sequence[CellSummary]) -> Answer:
     low, high = (pick(best, key=lambda cell: cell.images_per_s or 0.0) for pick in (min, max))
     single = any(cell.launches == 1 for cell in best)
     widths = [cell.interval.half_width for cell in best if cell.interval]
-    once = "In one launch each, i" if single else "I"
+    once = "In one launch each, i" if all(cell.launches == 1 for cell in best) else "I"
     within = f" ({_uncertainty(max(widths))})" if widths and not single else ""
     least, most = (format_number(cell.images_per_s or 0.0) for cell in (low, high))
     speeds = f"{least} images/s" if least == most else f"{least} to {most} images/s, depending on the network"
     network = f"{high.cell.network} at " if len(best) == 1 else ""
     headline = f"{once}t trains {network}{speeds}{within}"
     details = [f"These are the highest speeds of the networks on the {DEVICES[device]}."] if len(best) > 1 else []
+    if single and once == "I":
+        details.append("Some of these speeds come from one launch.")
     if latencies := _best_latencies([cell for cell in measured if cell.cell.device == device]):
         between = _between(*(format_number(value, 2) for value in (min(latencies), max(latencies))))
         details.append(f"A prediction for one image takes {between} ms.")
@@ -108,7 +110,7 @@ def _framework(analysis: RunAnalysis, measured: Sequence[CellSummary], titles: M
     device: Device = "cuda" if "cuda" in devices else "cpu"
     of_latency = contests(measured, analysis.run.records, Measure.LATENCY)
     training, latency = ([c for c in found if c.leader.cell.device == device] for found in (of_training, of_latency))
-    unsteady = unsteady_cells(analysis)
+    unsteady = unsteady_cells(analysis).keys()
     to_train, to_serve = (_winners(found, titles, unsteady) for found in (training, latency))
     headline = f"To train, {to_train}; to serve one image at a time, {to_serve}"
     if {cell.cell.device for cell in measured} == {device}:
@@ -142,7 +144,7 @@ def is_ahead(contest: Contest, unsteady: Set[str]) -> bool:
 
     unsteady: keys of the cells that are not steady.
     """
-    second = min(contest.ratios, key=lambda ratio: ratio.ratio)
+    second = contest.second
     doubtful = unsteady & {second.numerator.key, second.denominator.key}
     return second.ratio >= (UNSTEADY_CLOSE if doubtful else CLOSE)
 
@@ -168,7 +170,7 @@ def _counted(found: Sequence[Contest], titles: Mapping[str, str], count: str) ->
 
 def _ranges(found: Sequence[Contest]) -> list[str]:
     """Return how far the fastest framework is ahead, and how many networks have no clear winner."""
-    leads = [contest.lead for contest in found if contest.named]
+    leads = [contest.second.ratio for contest in found if contest.named]
     open_count = len(found) - len(leads)
     sentences = []
     if leads:
@@ -186,7 +188,9 @@ def _limit(analysis: RunAnalysis) -> Answer:
     on_gpu = [diagnosis for diagnosis in known if cells[diagnosis.key].device == "cuda"]
     found = on_gpu or known
     if not found:
-        return Answer(LIMIT, State.NOT_MEASURED, "Not measured: this profile does not time the parts of a step")
+        timed = any(record.ok and record.result and record.result.step_timing for record in analysis.run.records)
+        why = "the networks have changed since the run" if timed else "this profile does not time the parts of a step"
+        return Answer(LIMIT, State.NOT_MEASURED, f"Not measured: {why}")
     (first, count), *others = counted_labels(diagnosis.label for diagnosis in found)
     total = format_count(len(found), "cell")
     parts = [f"{first} in {count} of {total}" if len(found) > 1 else first, *(f"{label} in {n}" for label, n in others)]

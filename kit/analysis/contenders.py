@@ -25,7 +25,7 @@ from kit.analysis.host_samples import joules_per_1000_images
 from kit.analysis.intervals import CONFIDENCE, Interval, Verdict, holm, ratio_interval, ratio_p_value
 from kit.analysis.pairing import Measure, rates
 from kit.analysis.run_analysis import unchanged
-from kit.analysis.summaries import TIE_WIDTH, CellSummary, ContestState, summarize
+from kit.analysis.summaries import CellSummary, ContestState, summarize
 from kit.model.record import Record
 from kit.model.run import Run
 from kit.model.tariff import Tariff
@@ -255,8 +255,7 @@ def _state(interval: Interval | None, *, ahead: bool, once: bool) -> ContestStat
         return ContestState.NAMED
     if interval is None or once:
         return ContestState.UNKNOWN
-    tie = interval.verdict is Verdict.TIE and interval.half_width <= TIE_WIDTH
-    return ContestState.TIE if tie else ContestState.UNDECIDED
+    return ContestState.TIE if interval.tied else ContestState.UNDECIDED
 
 
 @dataclass(frozen=True)

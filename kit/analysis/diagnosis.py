@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kit.analysis.ceilings import Ceilings, best_ceilings
-from kit.analysis.diagnosis_rules import RULES, Bottleneck, gpu_use
+from kit.analysis.diagnosis_rules import RULES, Bottleneck
+from kit.analysis.gpu_use import busy_share
 from kit.analysis.limit_labels import LABELS, limit_label
 from kit.analysis.measured_launch import measured_launches
 from kit.analysis.step_breakdown import break_down
@@ -100,7 +101,7 @@ def diagnose(
         label=limit_label(bottleneck, step),
         parts=step_parts(step),
         intensity=step.flops / step.traffic_bytes,
-        gpu_use=statistics.fmean(use) if (use := gpu_use(step.launches)) else None,
+        gpu_use=busy_share(step.launches),
     )
 
 

@@ -11,11 +11,12 @@ The first rule in RULES that applies decides:
 """
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import StrEnum
 
 from kit.analysis.ceilings import ceiling_value
-from kit.analysis.measured_launch import MeasuredLaunch, power_capped
+from kit.analysis.gpu_use import busy_share
+from kit.analysis.measured_launch import power_capped
 from kit.analysis.step_breakdown import Step
 from kit.model.formatting import format_count
 from kit.model.formatting import format_percent as percent
@@ -204,19 +205,13 @@ def _kernels(step: Step) -> str:
     return f", as much time as starting {step.fixed_s / launch:,.0f} empty kernels at {si(launch, 's')} each"
 
 
-def gpu_use(launches: Sequence[MeasuredLaunch]) -> list[float]:
-    """Return for each sample in training the share of the time for which a GPU of these launches ran kernels."""
-    return [share for launch in launches for share in launch.training_samples(r"gpu\d+_use")]
-
-
 def _idle(step: Step) -> str:
     """Return whether the samples of the GPU agree that it mostly waits."""
     if step.on_cpu:
         return ""
-    use = gpu_use(step.launches)
-    if not use:
+    busy = busy_share(step.launches)
+    if busy is None:
         return ", so the GPU mostly waits for work"
-    busy = statistics.fmean(use)
     if busy < BUSY_SHARE:
         return f", so the GPU mostly waits for work (it ran kernels during {percent(busy)} of the time)"
     return (

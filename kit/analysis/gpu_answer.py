@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from kit.analysis.answer import Answer, State
 from kit.analysis.intervals import Verdict
-from kit.analysis.pairing import Measure
+from kit.analysis.pairing import Measure, Rates
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary, Ratio, rates_by_round, ratio, too_few
 from kit.model.formatting import format_count, format_number
+from scenarios.contract.cell import Cell
 from scenarios.contract.reasons import Status
+
+
+class Outcome(StrEnum):
+    """How the GPU compares with the CPU. A ratio without an interval is taken as it is."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    TIE = "tie"
+    UNDECIDED = "undecided"
+
+
+def outcome(found: Ratio) -> Outcome:
+    """Return the outcome of a ratio, GPU over CPU."""
+    if found.interval is None:
+        return Outcome.SLOWER if found.ratio < 1 else Outcome.FASTER
+    if found.interval.tied:
+        return Outcome.TIE
+    decided = {Verdict.FASTER: Outcome.FASTER, Verdict.SLOWER: Outcome.SLOWER}
+    return decided.get(found.interval.verdict, Outcome.UNDECIDED)
 
 
 @dataclass(frozen=True)
@@ -32,15 +53,22 @@ def best_ratios(analysis: RunAnalysis, measure: Measure) -> list[NetworkRatio]:
     by_round = rates_by_round(analysis.run.records, measure)
     networks: dict[str, list[CellSummary]] = {}
     for cell in analysis.cells:
-        if cell.speed(measure):
-            networks.setdefault(cell.cell.network, []).append(cell)
-    found = []
-    for label, cells in networks.items():
-        sides = [[cell for cell in cells if cell.cell.device == device] for device in ("cuda", "cpu")]
-        if all(sides):
-            over, under = (max(side, key=lambda cell: cell.speed(measure) or 0.0) for side in sides)
-            found.append(NetworkRatio(label, ratio("device", over, under, by_round, measure)))
-    return found
+        networks.setdefault(cell.cell.network, []).append(cell)
+    found = ((label, best_ratio(cells, by_round, measure)) for label, cells in networks.items())
+    return [NetworkRatio(label, best) for label, best in found if best]
+
+
+def best_ratio(cells: Sequence[CellSummary], by_round: Mapping[str, Rates], measure: Measure) -> Ratio | None:
+    """Return the ratio of the fastest of these cells on the GPU over the fastest one on the CPU, in any framework.
+
+    by_round: from `rates_by_round`. Return None if one of both was not measured.
+    """
+    with_speed = [cell for cell in cells if cell.speed(measure)]
+    sides = [[cell for cell in with_speed if cell.cell.device == device] for device in ("cuda", "cpu")]
+    if not all(sides):
+        return None
+    over, under = (max(side, key=lambda cell: cell.speed(measure) or 0.0) for side in sides)
+    return ratio("device", over, under, by_round, measure)
 
 
 def gpu_answer(question: str, analysis: RunAnalysis, measured: Sequence[CellSummary]) -> Answer:
@@ -51,35 +79,26 @@ def gpu_answer(question: str, analysis: RunAnalysis, measured: Sequence[CellSumm
     found = best_ratios(analysis, Measure.TRAINING)
     if not found:
         return Answer(question, State.NOT_MEASURED, f"Not measured: {missing_gpu(analysis, measured)}")
-    faster, slower, tied = (
-        [each for each in found if _outcome(each.ratio) is verdict]
-        for verdict in (Verdict.FASTER, Verdict.SLOWER, Verdict.TIE)
-    )
+    faster, slower, tied, undecided = ([each for each in found if outcome(each.ratio) is kind] for kind in Outcome)
     networks = format_count(len(found), "network")
-    if len(tied) == len(found):
-        headline = f"A tie in training: {_speed(tied)}, in {networks}"
-        return Answer(question, State.TIE, headline, _inference(analysis))
+    if not (faster or slower):
+        start = "Undecided in training, because launches differ" if undecided else "A tie in training"
+        return Answer(question, State.TIE, f"{start}: {_speed(found)}, in {networks}", _inference(analysis))
     single = any(each.ratio.verdict is Verdict.UNKNOWN for each in found)
     if not faster:
-        start = "No, not in training"
-    elif slower or tied:
+        start = "It is behind" if single else "No, not in training"
+    elif len(faster) < len(found):
         start = f"For {len(faster)} of {networks}, in training"
     else:
         start = "It is ahead" if single else "Yes, in training"
-    among = f", in {len(slower)} of {networks}" if tied and not faster else ""
+    among = f", in {len(slower)} of {networks}" if len(slower) < len(found) and not faster else ""
     once = f" {too_few(cell for each in found for cell in each.cells)}" if single else ""
     details = [f"The GPU is slower for {_named(slower)}."] if faster and slower else []
     details += [f"It ties with the CPU for {_named(tied)}."] if tied else []
+    details += [f"It is undecided for {_named(undecided)}, because launches differ."] if undecided else []
     state = State.SINGLE if single else State.MEASURED
     headline = f"{start}: {_speed(faster or slower)}{among}{once}"
     return Answer(question, state, headline, (*details, *_inference(analysis)))
-
-
-def _outcome(found: Ratio) -> Verdict:
-    """Return whether the GPU is faster, slower or equal. A ratio without an interval is taken as it is."""
-    if found.verdict is Verdict.UNKNOWN:
-        return Verdict.SLOWER if found.ratio < 1 else Verdict.FASTER
-    return found.verdict
 
 
 def _speed(found: Sequence[NetworkRatio]) -> str:
@@ -95,7 +114,7 @@ def _inference(analysis: RunAnalysis) -> tuple[str, ...]:
     if not throughput or not latency:
         return ()
     many, one = (_range([each.ratio.ratio for each in found]) for found in (throughput, latency))
-    slower = [each.network for each in latency if each.ratio.ratio < 1]
+    slower = [each.network for each in latency if outcome(each.ratio) is Outcome.SLOWER]
     loses = f" (slower for {', '.join(slower)})" if 0 < len(slower) < len(latency) else ""
     return (f"In inference, it is {many} as fast for large batches and {one} as fast for one image{loses}.",)
 
@@ -109,11 +128,19 @@ def _times(value: float) -> str:
     return f"{format_number(value, 2)}×"
 
 
-def missing_gpu(analysis: RunAnalysis, measured: Sequence[CellSummary]) -> str:
-    """Return why there is no network with a speed on both devices. measured: the cells that have a training speed."""
-    on_gpu = [record for record in analysis.run.records if record.cell.device == "cuda"]
+def missing_gpu(analysis: RunAnalysis, measured: Sequence[CellSummary], networks: Collection[str] | None = None) -> str:
+    """Return why there is no network with a speed on both devices.
+
+    measured: the cells that have a training speed. networks: those that the sentence is about, None for all.
+    """
+
+    def on_the_gpu(cell: Cell) -> bool:
+        return cell.device == "cuda" and (networks is None or cell.network in networks)
+
+    on_gpu = [record for record in analysis.run.records if on_the_gpu(record.cell)]
     if not on_gpu:
-        return "no cell on the GPU was selected"
+        planned = any(on_the_gpu(launch.cell) for launch in analysis.run.plan.launches)
+        return "no launch on the GPU has run yet" if planned else "no cell on the GPU was selected"
     if any(cell.cell.device == "cuda" for cell in measured):
         return "no network was measured on both the GPU and the CPU"
     skipped = all(record.status is Status.SKIPPED for record in on_gpu)

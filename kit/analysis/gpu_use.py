@@ -1,24 +1,37 @@
-"""Compute how busy the GPUs were while cells trained. No input or output."""
+"""Compute means of the GPU samples of launches while they trained. No input or output."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kit.analysis.host_samples import mean
 from kit.analysis.measured_launch import MeasuredLaunch
 
 
-def busy_shares(launches: Sequence[MeasuredLaunch]) -> Mapping[str, float]:
-    """Return the mean share of the training time for which a GPU computed, by key of the cell.
+def gpu_mean(launch: MeasuredLaunch, series: str) -> float | None:
+    """Return the mean of a series, for example `use`, over the training and the GPUs of a launch.
 
-    It is the mean over the GPUs of a launch, and the median over launches. Cells without samples are left out. Source:
-    NVML's utilization, the share of the time in which at least one kernel ran.
+    Return None if it was not sampled.
     """
-    found: dict[str, list[float]] = {}
+    samples, of = launch.record.host_samples, launch.telemetry
+    if samples is None:
+        return None
+    means = [mean(samples, f"gpu{gpu}_{series}", of.from_at, of.to_at) for gpu in sorted(launch.gpus)]
+    known = [each for each in means if each is not None]
+    return statistics.fmean(known) if known else None
+
+
+def busy_shares(launches: Sequence[MeasuredLaunch]) -> Mapping[str, float]:
+    """Return the `busy_share` of each cell, by its key. Cells without samples are left out."""
+    cells: dict[str, list[MeasuredLaunch]] = {}
     for launch in launches:
-        samples, of = launch.record.host_samples, launch.telemetry
-        if samples is None:
-            continue
-        shares = [mean(samples, f"gpu{gpu}_use", of.from_at, of.to_at) for gpu in sorted(launch.gpus)]
-        if known := [share for share in shares if share is not None]:
-            found.setdefault(launch.record.key, []).append(statistics.fmean(known))
-    return {key: statistics.median(values) for key, values in found.items()}
+        cells.setdefault(launch.record.key, []).append(launch)
+    return {key: share for key, own in cells.items() if (share := busy_share(own)) is not None}
+
+
+def busy_share(launches: Iterable[MeasuredLaunch]) -> float | None:
+    """Return the share of the training time for which the GPUs of a cell computed, or None if it was not sampled.
+
+    It is the median over launches. Source: NVML's utilization, the share of the time in which at least one kernel ran.
+    """
+    shares = [share for launch in launches if (share := gpu_mean(launch, "use")) is not None]
+    return statistics.median(shares) if shares else None

@@ -37,6 +37,7 @@ CONFIDENCE = 0.95
 MIN_LAUNCHES = 5
 TARGET = 0.025  # half-width of the interval of a cell, relative to the estimate
 RATIO_TARGET = 0.035  # of a ratio: two independent cells with TARGET
+TIE_WIDTH = 0.1  # half-width of the interval of a ratio; a wider one also contains differences that matter
 
 # Of the interval of a median. With 5 launches, it can only be the range of the values, which has 93.75 %.
 MEDIAN_CONFIDENCE = 0.93
@@ -92,6 +93,11 @@ class Interval:
         if self.low > 1:
             return Verdict.FASTER
         return Verdict.SLOWER if self.high < 1 else Verdict.TIE
+
+    @property
+    def tied(self) -> bool:
+        """Return whether both speeds of a ratio are equal for practical purposes, within TIE_WIDTH."""
+        return self.verdict is Verdict.TIE and self.half_width <= TIE_WIDTH
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from kit.analysis.answer import Fact, Level, NextLevel, Reliability
 from kit.analysis.intervals import MIN_LAUNCHES, Interval
-from kit.analysis.launch_windows import UNSTEADY
+from kit.analysis.launch_windows import DISTURBED, UNSTEADY
+from kit.analysis.pairing import Measure
 from kit.analysis.repeat_command import COMPARED_ROUNDS, repeat_command
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary
@@ -27,11 +28,19 @@ NARROW = 0.05  # half-width of an interval: the loss that `kit gate` allows by d
 ROUNDS = 2  # times the launches of a cell that left intervals wide: the next run gets as many
 
 
-def unsteady_cells(analysis: RunAnalysis) -> frozenset[str]:
-    """Return the keys of the measured cells that are not steady. A warning about the whole run applies to each cell."""
-    measured = {cell.key for cell in analysis.cells if cell.images_per_s}
-    about = {warning.about for warning in analysis.warnings if warning.code in UNSTEADY}
-    return frozenset(measured if "" in about else about & measured)
+def unsteady_cells(analysis: RunAnalysis, measure: Measure = Measure.TRAINING) -> dict[str, str]:
+    """Return the key of each measured cell whose speed is doubtful, with the reasons.
+
+    A warning about the whole run is one about each of its cells. A warning that comes from the speed of training alone
+    says nothing about inference.
+    """
+    codes = UNSTEADY if measure is Measure.TRAINING else DISTURBED
+    found: dict[str, list[str]] = {cell.key: [] for cell in analysis.cells if cell.launches}
+    for warning in analysis.warnings:
+        if warning.code in codes:
+            for key in found if not warning.about else found.keys() & {warning.about}:
+                found[key].append(warning.cause)
+    return {key: " ".join(causes) for key, causes in found.items() if causes}
 
 
 def reliability(analysis: RunAnalysis) -> Reliability:

@@ -12,7 +12,6 @@ from kit.analysis.diagnosis import Diagnosis
 from kit.analysis.diagnosis_rules import Bottleneck
 from kit.analysis.intervals import Interval, Verdict
 from kit.analysis.study_values import StudyValue
-from kit.analysis.summaries import TIE_WIDTH
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ def judge_speedups(speedups: Sequence[StudyValue], diagnoses: Sequence[Diagnosis
     """Return the judgment of at least one speedup. diagnoses: those of the cells on the GPU."""
     values = [speedup.value for speedup in speedups]
     intervals = [Interval(s.value, s.low, s.high) for s in speedups if s.low is not None and s.high is not None]
-    ties = [each for each in intervals if each.verdict is Verdict.TIE and each.half_width <= TIE_WIDTH]
+    ties = [each for each in intervals if each.tied]
     limits = Counter(d.label for d in diagnoses if d.bottleneck is not Bottleneck.UNCLEAR)
     return Speedup(
         low=min(values),

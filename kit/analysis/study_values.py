@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from kit.analysis.gpu_use import gpu_mean
 from kit.analysis.intervals import Interval, cell_interval, typical
 from kit.analysis.measured_launch import measured_launches
 from kit.analysis.run_analysis import RunAnalysis
@@ -20,12 +21,7 @@ from scenarios.contract.augmented import AugmentedPicture
 from scenarios.contract.predictions import HeldOutPrediction
 from scenarios.contract.result import Epoch, Result
 
-GPU_SERIES = {
-    "gpu_use": r"gpu\d+_use",
-    "gpu_power_w": r"gpu\d+_power_w",
-    "gpu_temperature_c": r"gpu\d+_temperature_c",
-    "gpu_memory_gib": r"gpu\d+_memory_gib",
-}
+GPU_MEASURES = ("gpu_use", "gpu_power_w", "gpu_temperature_c", "gpu_memory_gib")
 QUALITY: dict[str, Callable[[Epoch], float]] = {
     "train_loss": lambda epoch: epoch.train_loss,
     "train_accuracy": lambda epoch: epoch.train_accuracy,
@@ -69,8 +65,8 @@ class StudyValues:
             return None
         if measure in QUALITY or measure == "best_accuracy":
             return None if summary.synthetic else self._quality(summary, measure, epochs, epoch)
-        if measure in GPU_SERIES:
-            return self._gpu(summary, GPU_SERIES[measure])
+        if measure in GPU_MEASURES:
+            return self._gpu(summary, measure.removeprefix("gpu_"))
         if measure == "speedup":
             ratio = self._speedups.get(summary.key)
             return _with_interval(ratio.ratio, ratio.interval) if ratio else None
@@ -140,9 +136,9 @@ class StudyValues:
             return StudyValue(QUALITY[measure](curve[epoch - 1])) if epoch <= len(curve) else None
         return StudyValue(QUALITY[measure](curve[-1]), epochs=early)
 
-    def _gpu(self, summary: CellSummary, pattern: str) -> StudyValue | None:
+    def _gpu(self, summary: CellSummary, series: str) -> StudyValue | None:
         launches = measured_launches([r for r in self._analysis.run.by_cell[summary.key] if r.ok])
-        means = [statistics.fmean(samples) for launch in launches if (samples := launch.training_samples(pattern))]
+        means = [found for launch in launches if (found := gpu_mean(launch, series)) is not None]
         return StudyValue(statistics.median(means)) if means else None
 
 

@@ -86,8 +86,6 @@ class CellSummary:
 
 RatioKind = Literal["device", "framework", "lane", "sweep"]
 
-TIE_WIDTH = 0.1  # half-width of an interval; a wider one also contains differences that matter
-
 # Kind of ratio, fields that may differ, and the values of `kind` in numerator and denominator.
 PAIRS: tuple[tuple[RatioKind, tuple[str, ...], tuple[str, str]], ...] = (
     ("device", ("device", "devices"), ("cuda", "cpu")),
@@ -125,7 +123,7 @@ class Ratio:
 class ContestState(StrEnum):
     """What a contest shows.
 
-    NAMED: the leader is the fastest. TIE: the leader and another one are equally fast within TIE_WIDTH. UNDECIDED: the
+    NAMED: the leader is the fastest. TIE: the leader and another one are equally fast (`Interval.tied`). UNDECIDED: the
     launches differ too much to tell. UNKNOWN: a cell has too few launches for a verdict.
     """
 
@@ -167,8 +165,8 @@ class Contest:
             return ContestState.NAMED
         if self.unknown:
             return ContestState.UNKNOWN
-        widths = [ratio.interval.half_width for ratio in self.ties if ratio.interval]
-        return ContestState.TIE if widths and max(widths) <= TIE_WIDTH else ContestState.UNDECIDED
+        tied = [ratio.interval is not None and ratio.interval.tied for ratio in self.ties]
+        return ContestState.TIE if tied and all(tied) else ContestState.UNDECIDED
 
     @property
     def cells(self) -> tuple[CellSummary, ...]:
@@ -176,9 +174,9 @@ class Contest:
         return (self.leader, *(ratio.denominator for ratio in self.ratios))
 
     @property
-    def lead(self) -> float:
+    def second(self) -> Ratio:
         """Return the ratio of the leader over the second."""
-        return min(ratio.ratio for ratio in self.ratios)
+        return min(self.ratios, key=lambda ratio: ratio.ratio)
 
 
 def contest_noun(networks: Sequence[str]) -> str:

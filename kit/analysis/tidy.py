@@ -16,9 +16,12 @@ from kit.analysis.summaries import CellSummary, summarize
 from kit.model.formatting import printable
 from kit.model.run import Run, measured
 from scenarios.contract.cell import Cell
+from scenarios.contract.reasons import Status
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from kit.model.record import Record
 
 Value = str | int | float | bool | None
 
@@ -97,6 +100,7 @@ CELLS = (
     *OF_CELL,
     Column("launches", Kind.WHOLE, "number of launches", title="Launches"),
     Column("launches_ok", Kind.WHOLE, "number of launches that are `ok`", title="ok"),
+    Column("status", Kind.TEXT, "`ok` if a launch is, or how the last one ended", title="Status"),
     SYNTHETIC,
     Column("images_per_s", Kind.NUMBER, "training speed in the steady state", "images/s", "Training, images/s"),
     Column("images_per_s_low", Kind.NUMBER, "low end of its 95 % interval", "images/s", "low"),
@@ -152,15 +156,17 @@ def launch_table(run: Run) -> TidyTable:
 
 def cell_table(run: Run) -> TidyTable:
     """Return one row per cell. Numbers are medians over its launches that are `ok`, and missing if there is none."""
-    return _table(CELLS, run, map(_of_summary, summarize(run)))
+    return _table(CELLS, run, (_of_summary(each, run.by_cell[each.key]) for each in summarize(run)))
 
 
-def _of_summary(summary: CellSummary) -> dict[str, Value]:
+def _of_summary(summary: CellSummary, records: Sequence[Record]) -> dict[str, Value]:
+    """Return the values of a row. records: of the cell, at least one."""
     return {
         **{name: value for name, value in vars(summary).items() if isinstance(value, int | float)},
         **_of_cell(summary.cell),
         "launches": summary.attempts,
         "launches_ok": summary.launches,
+        "status": str(Status.OK if summary.launches else records[-1].status),
         "epoch_projected": summary.projected if summary.epoch_s else None,
         **_ends("images_per_s", summary.interval),
         **_ends("inference_images_per_s", summary.inference_interval),

@@ -33,6 +33,9 @@ THERMAL = frozenset({"sw_thermal", "hw_thermal"})
 # Spread of launches: twice the 2.5 % at which Phoronix Test Suite stops repeating a test.
 NOISY_LAUNCHES = 0.05
 MIN_FOR_SPREAD = 3
+# Logarithm of the ratio of two launches. Two normal launches with a standard deviation of NOISY_LAUNCHES are further
+# apart in 1 % of cases: 2.58 * sqrt(2) * 0.05.
+MAX_APART = 0.18
 # Spread of windows: at this spread the median of the 24 windows of a quick launch is uncertain by
 # 1.2533 * 0.1 / sqrt(24) = 2.6 % (standard error of the median of a normal sample).
 NOISY_WINDOWS = 0.10
@@ -198,8 +201,11 @@ def noisy(cell: Sequence[MeasuredLaunch]) -> str | None:
     """Find noise between the windows of a launch, and between launches, except those that another rule reports."""
     parts = []
     _, usual = _outliers_and_others(cell)
-    if len(usual) >= MIN_FOR_SPREAD and (spread := statistics.stdev(_logs(usual))) > NOISY_LAUNCHES:
-        parts.append(f"by {percent(spread)} between {len(usual)} launches (standard deviation)")
+    logs = _logs(usual)
+    if len(logs) >= MIN_FOR_SPREAD and (spread := statistics.stdev(logs)) > NOISY_LAUNCHES:
+        parts.append(f"by {percent(spread)} between {len(logs)} launches (standard deviation)")
+    elif len(logs) == 2 and (apart := max(logs) - min(logs)) > MAX_APART:
+        parts.append(f"by {percent(math.expm1(apart))} between its two launches")
     spreads = [relative_spread(x.steady_rates) for x in cell if len(x.steady_rates) >= MIN_WINDOWS]
     if spreads and (spread := statistics.median(spreads)) > NOISY_WINDOWS:
         parts.append(f"by {percent(spread)} between the windows of a launch (from the median absolute deviation)")

@@ -5,6 +5,7 @@ import sys
 import traceback
 
 from kit.cli.console import wrap
+from kit.host import program
 from kit.host.paths import cache_folder
 from kit.model.errors import KitError
 from kit.model.formatting import printable
@@ -20,7 +21,7 @@ def describe(error: Exception) -> tuple[str, int]:
     known = as_disk_error(error) if isinstance(error, OSError) else error
     if not isinstance(known, KitError):
         return _explain(error), 1
-    text = "\n".join([str(known), *getattr(error, "__notes__", ())])
+    text = program.in_messages("\n".join([str(known), *getattr(error, "__notes__", ())]))
     return wrap(printable(f"{text}\n"), sys.stderr), known.exit_code  # it may quote a record or a file name
 
 

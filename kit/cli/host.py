@@ -28,7 +28,13 @@ def doctor(packages: options.Packages, out: options.Out = options.DEFAULT_OUT, a
 
     findings = doctor.examine(packages.sources(), out)
     columns = (Column(""), Column("Check"), Column("Finding"))
-    show(as_json, [asdict(finding) for finding in findings], columns, doctor.table(findings))
+    show(
+        as_json,
+        [asdict(finding) for finding in findings],
+        columns,
+        doctor.table(findings),
+        [doctor.conclusion(findings)],
+    )
     if any(finding.level is doctor.Level.ERROR for finding in findings):
         raise typer.Exit(1)
 

@@ -35,6 +35,7 @@ WIDTH = 80  # notes are not wider, even on a wider terminal
 MAX_NAMED = 3  # cells with the same failure; more are counted
 NO_BREAK = "\N{NO-BREAK SPACE}"
 LABEL = 13  # characters before a command or a path
+REAL_DATA = " `kit data` gets the real sets."  # it lists the ways to do so
 
 # What marks, the last column and the command for a better answer already say.
 SAID = UNSTEADY_WARNINGS | {WarningCode.FEW_LAUNCHES, WarningCode.SYNTHETIC_DATA}
@@ -50,7 +51,8 @@ def lines(outcome: FinishedRun, titles: Mapping[str, str], width: int, seconds: 
     """
     analysis, notes_width = outcome.analysis, min(width, WIDTH)
     marks = find_marks(analysis)
-    won = {str(measure): contests(analysis.cells, analysis.run.records, measure) for measure in Measure}
+    shown_measures = (Measure.TRAINING, Measure.LATENCY)
+    won = {str(measure): contests(analysis.cells, analysis.run.records, measure) for measure in shown_measures}
     found = tables(analysis, titles, marks, won)
     shown = [line for table in found for line in (*table.lines(width), "")]
     single, undecided = (any(mark in line for line in shown) for mark in (SINGLE, ContestState.UNDECIDED))
@@ -61,7 +63,7 @@ def lines(outcome: FinishedRun, titles: Mapping[str, str], width: int, seconds: 
     ]
     if not found:
         shown.append("Nothing was measured.")
-    shown += _wrapped(notes, notes_width)
+    shown += _wrapped(map(program.in_messages, notes), notes_width)
     shown += ["", *_wrapped(_verdicts(analysis, titles), notes_width)]
     took = "" if seconds is None else f"(done in {format_duration(seconds)})"
     for label, text, note in (*_next(outcome), ("Report:", str(outcome.report), took)):
@@ -73,7 +75,7 @@ def find_marks(analysis: RunAnalysis) -> Marks:
     """Return which cells are not steady, and which ones use synthetic data while others do not."""
     measured = {cell.key for cell in analysis.cells if cell.images_per_s is not None}
     synthetic = {cell.key for cell in analysis.cells if cell.synthetic} & measured
-    return Marks(unsteady_cells(analysis), frozenset(synthetic if synthetic != measured else ()))
+    return Marks(frozenset(unsteady_cells(analysis)), frozenset(synthetic if synthetic != measured else ()))
 
 
 def caveats(analysis: RunAnalysis, marks: Marks, *, single: bool, undecided: bool) -> list[str]:
@@ -88,9 +90,8 @@ def caveats(analysis: RunAnalysis, marks: Marks, *, single: bool, undecided: boo
         found.append(f"{UNSTEADY}  not steady: {_disturbance(analysis, marks.unsteady)} ({share})")
     if synthetic := [cell for cell in measured if cell.synthetic]:
         mark = f"{SYNTHETIC}  synthetic data" if marks.synthetic else "   Synthetic data"
-        command = program.as_called("kit data fetch").replace(" ", NO_BREAK)
-        fetch = "" if _as_requested(analysis, synthetic[0].key) else f" {command} gets the real sets."
-        found.append(f"{mark}: speeds are good estimates.{fetch}")
+        real = "" if _as_requested(analysis, synthetic[0].key) else REAL_DATA
+        found.append(f"{mark}: speeds are good estimates.{real}")
     if (most := max((cell.launches for cell in measured), default=0)) > 1:
         kind = "geometric means" if most == 2 else "medians"
         few = (
@@ -109,7 +110,7 @@ def _disturbance(analysis: RunAnalysis, unsteady: Collection[str]) -> str:
         return "the speed changed, or other programs ran"
     used = f"other programs used {worst.other_cpus:.1f} of {format_count(worst.record.machine.logical_cpus, 'CPU')}"
     cells = {launch.record.key for launch in loaded}
-    return used if cells >= set(unsteady) else f"{used} in {len(cells)}, or the speed changed"
+    return used if cells >= set(unsteady) else f"{used} in {format_count(len(cells), 'cell')}, or the speed changed"
 
 
 def failures(records: Sequence[Record], titles: Mapping[str, str]) -> list[str]:

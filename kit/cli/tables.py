@@ -10,6 +10,7 @@ from kit.analysis.answers import is_ahead
 from kit.analysis.summaries import ContestState
 from kit.analysis.sweeps import value_of, value_words, values_of, varied_fields
 from kit.model.formatting import DEVICES, format_number, format_percent, printable
+from kit.report.marks import sort_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from scenarios.catalog import Scenarios
     from scenarios.contract.cell import Cell
 
-ORDER = ("tensorflow", "onnxruntime", "torch")  # then the others by name
 SINGLE, UNSTEADY, SYNTHETIC = "¹", "!", "*"
 GAP = "  "
 MISSING = "–"
@@ -133,11 +133,6 @@ def tables(
     return found
 
 
-def framework_order(name: str) -> tuple[int, str]:
-    """Return the key by which frameworks are sorted."""
-    return (ORDER.index(name) if name in ORDER else len(ORDER), name)
-
-
 def _table(
     title: str,
     cells: Sequence[CellSummary],
@@ -147,7 +142,7 @@ def _table(
     marks: Marks,
     names: _Names,
 ) -> Table:
-    frameworks = sorted({cell.cell.framework for cell in cells}, key=framework_order)
+    frameworks = sorted({cell.cell.framework for cell in cells}, key=sort_key)
     rows: dict[Cell, dict[str, str]] = {}
     for cell in cells:
         rows.setdefault(_network(cell.cell), {})[cell.cell.framework] = text(cell)
@@ -170,8 +165,8 @@ def _leader(contest: Contest | None, titles: Mapping[str, str], marks: Marks, si
     """Return which framework is the fastest and by which factor. single: mark of a lead in a single launch."""
     if contest is None:
         return ""
-    second = min(contest.ratios, key=lambda ratio: ratio.ratio)
-    lead = f"{titles.get(contest.leader.cell.framework, contest.leader.cell.framework)} {format_ratio(second.ratio)}"
+    name = contest.leader.cell.framework
+    lead = f"{titles.get(name, name)} {format_ratio(contest.second.ratio)}"
     match contest.state:
         case ContestState.NAMED:
             return lead

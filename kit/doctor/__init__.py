@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from kit.doctor.checks import judge
-from kit.doctor.findings import Finding, Level, table
+from kit.doctor.findings import Finding, Level, conclusion, table
 from kit.doctor.gather import gather_facts
 from kit.environments.package_sources import Sources
 from kit.host.privacy import redact
 
-__all__ = ["Finding", "Level", "examine", "table"]
+__all__ = ["Finding", "Level", "conclusion", "examine", "table"]
 
 
 def examine(sources: Sources, out: Path) -> list[Finding]:

@@ -1,9 +1,12 @@
 """Define a finding, and show findings as a table."""
 
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+from kit.model.formatting import format_count
 
 LINE_CHARACTERS = 80
 GAP = 2  # characters between two columns
@@ -25,6 +28,15 @@ class Finding:
     name: str
     message: str
     remedy: str = ""
+
+
+def conclusion(findings: Sequence[Finding]) -> str:
+    """Return in one sentence whether the machine is ready."""
+    counts = Counter(finding.level for finding in findings)
+    if errors := counts[Level.ERROR]:
+        return f"This machine is not ready: {format_count(errors, 'error')}."
+    warnings = counts[Level.WARNING]
+    return f"This machine is ready, with {format_count(warnings, 'warning')}." if warnings else "This machine is ready."
 
 
 def table(findings: Sequence[Finding]) -> list[list[str]]:

@@ -51,7 +51,7 @@ class LaunchReport:
     def start(self, request: Request) -> None:
         """Report that a launch begins."""
         self._began = self._spoke_at = self._clock()
-        self._phase.now(self.name(request.cell), self._left_s())
+        self._phase.now(f"{self.name(request.cell)}{_number(request.launch)}", self._left_s())
 
     def epoch(self, progress: EpochProgress) -> None:
         """Report an epoch of the launch that began last."""
@@ -75,7 +75,7 @@ class LaunchReport:
         self.records.append((record, of_base))
         self._phase.result(f"{self.name(record.cell)}: {_outcome(record)}")
         self._phase.advance(1)
-        number = f", launch {record.launch}" if record.launch > 1 else ""
+        number = _number(record.launch)
         self._progress.log(f"{record.key}{number}: {_outcome(record)}{' (base)' if of_base else ''}")
         training = record.result.training if record.result else None
         for why in training.ignored_checkpoints if training else ():
@@ -112,6 +112,11 @@ class LaunchReport:
         seconds = format_duration(sum(each.seconds for each in own))
         left = f", {format_about(self._left_s())} left" if self._coming else ""
         self._progress.log(f"Round {record.launch}: {format_count(len(own), 'launch')}, {seconds}{left}")
+
+
+def _number(launch: int) -> str:
+    """Return what tells a further launch of a cell from the first one."""
+    return f", launch {launch}" if launch > 1 else ""
 
 
 def _outcome(record: Record) -> str:

@@ -20,7 +20,7 @@ from scenarios.contract.cell import Device
 from scenarios.contract.reasons import Reason
 from scenarios.spec import DATASETS
 
-MAX_LACK = 240  # characters of the reason why a data set is missing: each of several mirrors may have its own
+MAX_LACK = 120  # characters of the reason why a data set is missing: each of several mirrors may have its own
 
 
 def find_data(progress: Progress, data: DataSets, names: Iterable[str]) -> None:

@@ -17,6 +17,11 @@ def called() -> str:
     return shlex.quote(sys.argv[0])
 
 
+def in_messages(text: str) -> str:
+    """Return a text in which each command of kit in backticks has the name by which a shell finds this program."""
+    return text.replace(f"`{NAME} ", f"`{called()} ")
+
+
 def as_called(command: str) -> str:
     """Return a command of kit, for example `kit run --all`, with the name by which a shell finds this program."""
     return f"{called()}{command.removeprefix(NAME)}"

@@ -150,24 +150,24 @@ def request_seconds(request: Request, scenarios: Scenarios) -> float:
 class Pace:
     """Estimate the time of launches that are still to come, from typical seconds and from those that ended.
 
-    A cell takes as long as its latest launch took. The typical seconds of other cells are scaled by the ratio of
-    measured to typical seconds of all launches that ended.
+    The typical seconds of a launch are scaled by the ratio of measured to typical seconds: of the latest launch of its
+    cell, or else of all launches that ended. A first launch has a full proof, so it takes longer than the next one.
     """
 
     def __init__(self) -> None:
-        self._latest: dict[str, float] = {}
+        self._scales: dict[str, float] = {}
         self._typical_s = self._measured_s = 0.0
 
     def add(self, key: str, typical_s: float, measured_s: float) -> None:
         """Add a launch that ended. key: of its cell."""
-        self._latest[key] = measured_s
+        self._scales[key] = measured_s / typical_s
         self._typical_s += typical_s
         self._measured_s += measured_s
 
     def left_s(self, coming: Iterable[tuple[str, float]]) -> float:
         """Return the seconds of these launches. coming: key of the cell, and typical seconds of the launch."""
-        scale = self._measured_s / self._typical_s if self._typical_s else 1.0
-        return sum(self._latest.get(key, scale * typical_s) for key, typical_s in coming)
+        usual = self._measured_s / self._typical_s if self._typical_s else 1.0
+        return sum(self._scales.get(key, usual) * typical_s for key, typical_s in coming)
 
 
 def _speed(framework: str, device: Device) -> Speed:

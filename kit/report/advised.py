@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from kit.analysis.advice import Setup, advice
+from kit.analysis.intervals import Verdict
 from kit.report.section import ReportInput
 from scenarios.catalog import scenario_of
 
 
 def advised(source: ReportInput) -> dict[str, str]:
     """Return the advice for each diagnosed cell, by its key."""
-    slower = {ratio.numerator.key for ratio in source.ratios("device") if ratio.ratio < 1}  # than on the CPU
+    slower = {ratio.numerator.key for ratio in source.ratios("device") if ratio.verdict is Verdict.SLOWER}
     summaries = {summary.key: summary for summary in source.measured}
     workers, cpus = _workers(source), _cpus(source)
     found = {}

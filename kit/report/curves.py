@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from kit.analysis.summaries import CellSummary
 from kit.report import text
 from kit.report.line_charts import LineChart, Series, line_chart
-from kit.report.marks import sort_key
-from kit.report.rows import configuration_key, configuration_words
+from kit.report.rows import cell_key, configuration_key, configuration_words
 from kit.report.section import ReportInput
 
 MAX_LINES = 12  # of a chart, two for each cell
@@ -17,10 +16,14 @@ MAX_LINES = 12  # of a chart, two for each cell
 
 @dataclass(frozen=True)
 class Curves:
-    """One chart for each network. heading: the range of accuracies, also used as the summary of a folded section."""
+    """One chart for each network.
+
+    heading: the range of accuracies, also used as the summary of a folded section. omitted: cells that are not drawn.
+    """
 
     heading: str
     charts: tuple[LineChart, ...]
+    omitted: int
 
     @property
     def summary(self) -> str:
@@ -30,12 +33,13 @@ class Curves:
 
 def make_curves(source: ReportInput, synthetic: bool) -> Curves | None:
     """Return the learning curves of the cells with this kind of data, or None if there are none."""
-    charts, ends = [], []
+    charts, ends, omitted = [], [], 0
     for cells in source.rows.values():
         own = [c for c in cells if len(c.curve) > 1 and c.synthetic == synthetic]
-        own = sorted(own, key=lambda c: (*configuration_key(c.cell), sort_key(c.cell.framework)))[: MAX_LINES // 2]
         if own:
-            charts.append(_chart(source, own))
+            drawn = sorted(own, key=cell_key)[: MAX_LINES // 2]
+            omitted += len(own) - len(drawn)
+            charts.append(_chart(source, drawn))
             ends += [(c.curve[-1][2], source.network(c.cell), c.curve[-1][0]) for c in own]
     if not charts:
         return None
@@ -44,9 +48,9 @@ def make_curves(source: ReportInput, synthetic: bool) -> Curves | None:
     counted = f"{epochs[0]} epochs" if len(epochs) == 1 else f"{epochs[0]} to {epochs[-1]} epochs"
     if len(charts) == 1:
         accuracy = text.percent(high, 1) if low == high else f"{text.percent(low, 1)} to {text.percent(high, 1)}"
-        return Curves(f"Test accuracy of {accuracy} after {counted} ({network})", tuple(charts))
+        return Curves(f"Test accuracy of {accuracy} after {counted} ({network})", tuple(charts), omitted)
     lowest, highest = f"{text.percent(low, 1)} ({network})", f"{text.percent(high, 1)} ({other})"
-    return Curves(f"Test accuracy from {lowest} to {highest} after {counted}", tuple(charts))
+    return Curves(f"Test accuracy from {lowest} to {highest} after {counted}", tuple(charts), omitted)
 
 
 def _chart(source: ReportInput, cells: Sequence[CellSummary]) -> LineChart:

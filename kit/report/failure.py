@@ -1,8 +1,10 @@
 """Why a run measured nothing, and what to do next."""
 
+import shlex
 from collections import Counter
 from dataclasses import dataclass
 
+from kit.analysis.repeat_command import repeat_command
 from kit.model.formatting import format_count
 from kit.report.notices import Line
 from kit.report.section import ReportInput
@@ -36,9 +38,8 @@ def find_failure(source: ReportInput) -> Failure | None:
     hidden = len(reasons) - len(shown)
     steps = [Line(remedy) for remedy, _ in remedies.most_common(MAX_REASONS)]
     steps.append(Line("Check this machine:", "kit doctor"))
-    steps.append(
-        again if source.run.not_run else Line("Run it again:", f"kit run --all --profile {source.run.plan.profile}")
-    )
+    command = f"{repeat_command(source.analysis)} --profile {shlex.quote(source.run.plan.profile)}"
+    steps.append(again if source.run.not_run else Line("Run it again:", command))
     return Failure(
         f"Nothing was measured: none of {format_count(len(records), 'launch')} ended well",
         (*shown, *([f"{format_count(hidden, 'other reason')}, see “Failed or skipped”"] * bool(hidden))),

@@ -151,7 +151,9 @@ def value_chart(
     values = sorted({x for one in series for x, _ in one.points})
     ends = [end for one in series for found in one.intervals if found for end in (found.low, found.high)]
     ys = [*(y for one in series for _, y in one.points), *ends]
-    if doubling:
+    if len(values) == 1:
+        across = Scale(values[0] - 1, values[0] + 1)
+    elif doubling:
         room = (values[-1] / values[0]) ** PADDING
         across = Scale(values[0] / room, values[-1] * room, log=True)
     else:

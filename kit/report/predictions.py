@@ -36,7 +36,7 @@ def render_predictions(found: Predictions) -> str:
         titles={name: frameworks[name].title for name in found.weights},
         pictures=[_view(found, picture) for picture in found.pictures if not picture.fault],
         faults=[(PurePath(picture.name).name, picture.fault) for picture in found.pictures if picture.fault],
-        count=format_count(len(found.pictures), "picture"),
+        count=format_count(sum(not picture.fault for picture in found.pictures), "picture"),
     )
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kit.analysis.answers import is_ahead
 from kit.analysis.intervals import Interval
-from kit.analysis.launch_windows import DISTURBED, UNSTEADY
 from kit.analysis.pairing import Measure
+from kit.analysis.reliability import unsteady_cells
 from kit.analysis.spread import Spread
 from kit.analysis.summaries import CellSummary, Contest, ContestState
+from kit.model.formatting import DEVICES
 from kit.report import text
 from kit.report.marks import sort_key
 from kit.report.published import PublishedSpeed
@@ -17,8 +19,6 @@ from kit.report.scales import Scale, log_scale
 from kit.report.section import ReportInput
 from kit.report.strips import Dot, PublishedDot, Strip, Tick, dot_y, span, strip_height, ticks, whisker_ends
 from scenarios.contract.cell import Cell
-
-EQUAL = 1.03  # two runs of an idle machine differ by 2 to 3 % (faster-cpython, A/A runs)
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Quantity:
 
 def configuration_words(cell: Cell) -> str:
     """Return the device of a cell in words, with lane and precision if they are not the usual ones: `2 GPUs tuned`."""
-    device = {"cpu": "CPU", "cuda": "GPU"}.get(cell.device, cell.device)
+    device = DEVICES.get(cell.device, cell.device)
     counted = device if cell.devices == 1 else f"{cell.devices} {device}s"
     return " ".join([counted] + [cell.lane] * (cell.lane != "stock") + [cell.precision] * (cell.precision != "fp32"))
 
@@ -150,17 +150,9 @@ def configuration_key(cell: Cell) -> tuple[object, ...]:
     return (cell.device != "cpu", cell.device, cell.devices, lane, precision)
 
 
-def unsteady_cells(source: ReportInput, measure: Measure = Measure.TRAINING) -> dict[str, str]:
-    """Return the key of each cell whose speed is doubtful, with the reasons.
-
-    A warning that comes from the speed of training alone says nothing about inference.
-    """
-    codes = UNSTEADY if measure is Measure.TRAINING else DISTURBED
-    found: dict[str, list[str]] = {}
-    for warning in source.analysis.warnings:
-        if warning.code in codes and warning.about:
-            found.setdefault(warning.about, []).append(warning.cause)
-    return {key: " ".join(causes) for key, causes in found.items()}
+def cell_key(summary: CellSummary) -> tuple[object, ...]:
+    """Return the key that sorts the cells of a network: by configuration, then by framework."""
+    return (*configuration_key(summary.cell), sort_key(summary.cell.framework))
 
 
 def quantity_rows(source: ReportInput, quantity: Quantity, call: str) -> Rows:
@@ -173,7 +165,7 @@ def quantity_rows(source: ReportInput, quantity: Quantity, call: str) -> Rows:
                 groups.setdefault(label, {}).setdefault(configuration_key(summary.cell), []).append(summary)
     frameworks = tuple(sorted({summary.cell.framework for summary in shown}, key=sort_key))
     scale = log_scale(_extent(shown, quantity))
-    unsteady = unsteady_cells(source, quantity.measure)
+    unsteady = unsteady_cells(source.analysis, quantity.measure)
     calls = {contest.leader.key: contest_call(contest, unsteady) for contest in source.contests[quantity.measure]}
     maker = _Maker(source, quantity, frameworks, scale, calls, unsteady)
     return Rows(
@@ -277,15 +269,15 @@ class _Maker:
 def contest_call(contest: Contest, unsteady: Mapping[str, str]) -> Call:
     """Return the verdict of a contest. A single launch names no winner. unsteady: by the key of each unsteady cell."""
     leader, device = contest.leader.cell.framework, contest.leader.cell.device
-    second = min(contest.ratios, key=lambda ratio: ratio.ratio)
+    second = contest.second
     ahead = text.lead(second.ratio)
     if contest.state is ContestState.NAMED:
         doubt = ", not steady" if contest.leader.key in unsteady else ""
         small = f"95 %: {text.lead_interval(second.ratio, second.interval)}" if second.interval else ""
         return Call(f"fastest, {ahead}{doubt}", (leader,), device, named=True, small=small)
     if contest.state is ContestState.UNKNOWN:
-        if second.ratio < EQUAL:
-            return Call("about equal")
+        if not is_ahead(contest, unsteady.keys()):
+            return Call("too close to call")
         several = any(ratio.rounds > 1 for ratio in contest.ratios)
         return Call(f"{ahead}{', too few launches' if several else ''}", (leader,), device)
     if contest.state is ContestState.UNDECIDED:

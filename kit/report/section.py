@@ -82,17 +82,6 @@ class ReportInput:
         """Return the contests of frameworks between measured cells."""
         return {measure: contests(self.measured, self.run.records, measure) for measure in Measure}
 
-    def best_gpu_ratio(self, row: str, measure: Measure) -> float | None:
-        """Return the speed of the fastest cell on the GPU over that of the fastest one on the CPU, in any framework.
-
-        row: a key of `rows`. Return None if one of both was not measured.
-        """
-        best: dict[str, float] = {}
-        for summary in self.rows[row]:
-            device = summary.cell.device
-            best[device] = max(best.get(device, 0.0), summary.speed(measure) or 0.0)
-        return best["cuda"] / best["cpu"] if best.get("cuda") and best.get("cpu") else None
-
     @cached_property
     def single_launches(self) -> dict[str, MeasuredLaunch]:
         """Return the launch of each cell that has only one ok launch, by key. It shows the spread within a launch."""
@@ -159,17 +148,6 @@ class ReportInput:
     def framework_title(self, framework: str) -> str:
         """Return the display name of a framework, or its name if it is unknown."""
         return self.titles.get(framework, framework)
-
-    def series(self, summary: CellSummary) -> str:
-        """Return framework and configuration of a cell, for example `PyTorch cuda bf16`."""
-        return f"{self.framework_title(summary.cell.framework)} {configuration(summary)}"
-
-
-def configuration(summary: CellSummary) -> str:
-    """Return the device of a cell, with lane and precision if they are not the default ones."""
-    cell = summary.cell
-    device = cell.device if cell.devices == 1 else f"{cell.devices} × {cell.device}"
-    return " ".join([device] + [cell.lane] * (cell.lane != "stock") + [cell.precision] * (cell.precision != "fp32"))
 
 
 @dataclass(frozen=True)

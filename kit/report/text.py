@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from kit.analysis.intervals import Interval
+from kit.analysis.intervals import Interval, Verdict
 from kit.analysis.summaries import Ratio
 from kit.model.formatting import format_bytes, format_count, format_number, format_percent, format_si
 from kit.model.machine import Machine
@@ -95,11 +95,18 @@ def factors(low: float, high: float) -> str:
 
 
 def interval(ratio: Ratio) -> str:
-    """Return the interval of a ratio, and whether it is a tie: `0.98 to 1.03, a tie`."""
+    """Return the interval of a ratio, and what it says if it contains 1: `0.98 to 1.03, a tie`."""
     if ratio.interval is None:
         return "unknown (one launch)" if ratio.rounds else "unknown (never in the same round)"
-    tie = ", a tie" if ratio.verdict == "tie" else ""
-    return f"{number(ratio.interval.low)} to {number(ratio.interval.high)}{tie}"
+    words = open_words(ratio.interval)
+    return f"{number(ratio.interval.low)} to {number(ratio.interval.high)}{f', {words}' if words else ''}"
+
+
+def open_words(found: Interval) -> str:
+    """Return what the interval of a ratio says if it contains 1: `a tie` or `undecided`. Else return ""."""
+    if found.verdict is not Verdict.TIE:
+        return ""
+    return "a tie" if found.tied else "undecided"
 
 
 def half_width(interval: Interval) -> str:

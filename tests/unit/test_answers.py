@@ -14,7 +14,7 @@ from kit.analysis.diagnosis import Diagnosis
 from kit.analysis.diagnosis_rules import Bottleneck
 from kit.analysis.gpu_answer import best_ratios
 from kit.analysis.pairing import Measure
-from kit.analysis.reliability import reliability
+from kit.analysis.reliability import reliability, unsteady_cells
 from kit.analysis.run_analysis import RunAnalysis, analyze_run
 from kit.analysis.summaries import contests
 from kit.analysis.warnings import RunWarning, WarningCode
@@ -73,7 +73,9 @@ RUNS: dict[str, list[Record]] = {
     "GPU faster": with_gpu(5.0, launches=5),
     "GPU slower": with_gpu(0.5, launches=5),
     "GPU ahead in one launch": with_gpu(5.0, launches=1),
+    "GPU behind in one launch": with_gpu(0.5, launches=1),
     "GPU ties": with_gpu(1.0, launches=5),
+    "GPU undecided": measured(LEAD, launches=2) + measured({("tensorflow", "cuda"): 1300.0}, launches=2, noise=0.4),
     "GPU alone": measured({("torch", "cuda"): 500.0}, launches=2),
     "failed": [examples.failed(message="The launch ran out of memory."), *skipped()],
     "skipped": skipped(),
@@ -132,6 +134,28 @@ def test_the_gpu_is_compared_with_the_best_cpu_cell():
 )
 def test_level(launches, profile, level):
     assert reliability(analysis_of(measured(LEAD, launches), profile)).level is level
+
+
+def test_a_warning_about_the_whole_run_is_one_about_each_cell():
+    analysis = analysis_of(measured(LEAD, launches=5))
+    key = analysis.cells[0].key
+    drift, jump, load = (
+        RunWarning(code, about, f"{code}.", "Look.")
+        for code, about in ((WarningCode.DRIFT, ""), (WarningCode.JUMP, key), (WarningCode.OTHER_LOAD, ""))
+    )
+    found = unsteady_cells(replace(analysis, warnings=[drift, jump]))
+    assert found.keys() == {cell.key for cell in analysis.cells}
+    assert found[key] == "drift. jump."
+    assert {*found.values()} == {"drift.", "drift. jump."}
+    assert not unsteady_cells(replace(analysis, warnings=[drift, jump]), Measure.LATENCY), "they come from training"
+    assert unsteady_cells(replace(analysis, warnings=[load]), Measure.LATENCY).keys() == found.keys()
+
+
+def test_speeds_from_one_launch_are_named_if_others_have_several():
+    given = answers(analysis_of(one_each(measured(LEAD, launches=1), measured(LEAD, launches=5))), TITLES).speed
+    assert given.state is State.SINGLE
+    assert given.headline.startswith("It trains ")
+    assert "Some of these speeds come from one launch." in given.details
 
 
 def test_real_data_and_narrow_intervals_are_for_publication():

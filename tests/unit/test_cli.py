@@ -148,7 +148,7 @@ def test_make_sets_up_with_one_line_and_shows_what_fails(tmp_path: Path) -> None
     (tmp_path / ".venv/bin/python").symlink_to(python)
     command = ["make", "-C", str(tmp_path), "--no-print-directory", "setup", f"PYTHON={python}"]
     made = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert (made.stdout, made.stderr) == ("Setting up .venv ...\n", "")
+    assert (made.stdout, made.stderr) == ("Setting up .venv (about a minute) ...\n", "")
     assert (tmp_path / "calls").read_text().count("pip install") == 2
     (tmp_path / ".venv/bin/kit").unlink()
     program(python, 'case "$*" in *pip*) echo "no index answers" >&2; exit 1; esac\n')

@@ -411,7 +411,17 @@ def test_the_command_prints_table_or_json_and_fails_on_errors_alone(
     called = CliRunner().invoke(host.app, ["doctor"])
     assert called.exit_code == code
     assert "disk" in called.stdout
-    assert "Make room." in called.stdout.splitlines()[-1]
+    *_, remedy, empty, conclusion = called.stdout.splitlines()
+    assert "Make room." in remedy
+    assert not empty
+    assert (
+        conclusion
+        == {
+            Level.OK: "This machine is ready.",
+            Level.WARNING: "This machine is ready, with 1 warning.",
+            Level.ERROR: "This machine is not ready: 1 error.",
+        }[level]
+    )
     called = CliRunner().invoke(host.app, ["doctor", "--json"])
     assert called.exit_code == code
     assert json.loads(called.stdout) == [{"level": level, "name": "disk", "message": "Full.", "remedy": "Make room."}]

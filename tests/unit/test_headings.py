@@ -78,6 +78,20 @@ def test_a_gpu_that_was_not_measured_gives_the_reason_of_its_skipped_cells():
     assert found == "Not measured: the cells on the GPU were skipped. No NVIDIA GPU is visible"
 
 
+def test_a_planned_launch_on_the_gpu_that_has_not_run_is_not_called_unselected():
+    interrupted = source_of([record(request(cell()))])
+    planned = [*interrupted.run.plan.launches, examples.planned(device="cuda")]
+    plan = interrupted.run.plan.model_copy(update={"launches": planned})
+    run = Run(plan, machine(), interrupted.run.records)
+    found = headings.gpu_heading(ReportInput(analyze_run(run, catalog.scenarios()), TITLES))
+    assert found == "Not measured: no launch on the GPU has run yet"
+
+
+def test_a_small_lead_in_single_launches_is_no_lead():
+    close = {("mnist-cnn", "torch", "cpu"): 1000.0, ("mnist-cnn", "tensorflow", "cpu"): 990.0}
+    assert headings.training_heading(source(close, launches=1)) == "Too close to call"
+
+
 def test_published_speeds_belong_to_the_same_network_batch_size_and_device():
     known = studies.load_all(), catalog.scenarios()
     (speed,) = published_speeds(cell("cifar-cnn", device="cuda"), *known)

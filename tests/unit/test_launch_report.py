@@ -138,7 +138,11 @@ def test_the_time_that_is_left_follows_what_was_measured() -> None:
     assert pace.left_s([("a", 10.0), ("b", 20.0)]) == 30.0
     pace.add("a", 10.0, 40.0)
     assert pace.left_s([("b", 20.0)]) == 80.0, "this machine is four times slower than the typical one"
-    assert pace.left_s([("a", 10.0)]) == 40.0, "the cell was measured"
+    pace.add("b", 20.0, 20.0)
+    assert pace.left_s([("a", 10.0), ("b", 20.0), ("c", 10.0)]) == 40.0 + 20.0 + 20.0, (
+        "a cell that was measured has its own pace"
+    )
+    assert pace.left_s([("a", 5.0)]) == 20.0, "a launch with a shorter proof takes less time"
 
 
 def test_the_outcome_of_the_data_says_what_is_synthetic_or_missing() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kit.report.line_charts import Series, line_chart
+from kit.report.line_charts import Series, line_chart, value_chart
 
 
 def chart(values, **options):
@@ -22,6 +22,12 @@ def test_the_axis_ends_at_a_round_value_above_all(values, top):
 
 def test_an_axis_can_have_a_fixed_end():
     assert chart([0.1, 0.2], top=1.0).y_ticks[-1] == (100.0, "1.0")
+
+
+@pytest.mark.parametrize("doubling", [True, False])
+def test_a_single_value_of_x_is_in_the_middle(doubling):
+    found = value_chart("Speed", "batch size", [Series("PyTorch", [(32.0, 100.0)])], str, doubling=doubling)
+    assert found.x_ticks == ((50.0, "32"),)
 
 
 @pytest.mark.parametrize("values", [[-5.0, -3.0], [-5.0], [-1e300, 1e300]])

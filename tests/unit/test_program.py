@@ -36,6 +36,13 @@ def test_a_command_gets_the_name_that_a_shell_finds(monkeypatch):
     assert program.as_called("kit run --all --framework kit") == ".venv/bin/kit run --all --framework kit"
 
 
+def test_the_commands_in_a_message_get_the_name_that_a_shell_finds(monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setattr(sys, "argv", [".venv/bin/kit", "run"])
+    shown = program.in_messages("Use `kit data fetch` or `kit doctor`, not `kitty` or kit.")
+    assert shown == "Use `.venv/bin/kit data fetch` or `.venv/bin/kit doctor`, not `kitty` or kit."
+
+
 def test_a_relative_path_stays_relative(script, monkeypatch):
     monkeypatch.chdir(script.parent.parent)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")

@@ -178,7 +178,7 @@ def test_the_fastest_is_named_only_if_several_launches_show_it():
     assert calls_of(view) == ["onnxruntime 2.0× as fast"]
     assert data_of(view)["training"].table.call == "In one launch each"
     equal = record(request(cell(framework="onnxruntime")), images_per_s=1010.0)
-    assert calls_of(view_of([*alone, equal])) == ["about equal"]
+    assert calls_of(view_of([*alone, equal])) == ["too close to call"]
     assert "fastest" not in Document(render(view)).text.replace("Which framework trains fastest here?", "").replace(
         "Which framework serves fastest here?", ""
     )
@@ -241,6 +241,14 @@ def test_whole_epochs_show_their_accuracy_and_a_learning_curve():
     html = render(view_of([record(request(cell("cifar-cnn")), epochs=6)]))
     assert "84.00 %" in html
     assert "≈ 50" not in html
+
+
+def test_cells_without_room_in_a_chart_of_learning_curves_are_counted():
+    frameworks = ("tensorflow", "onnxruntime", "torch", "jax", "mxnet", "cntk", "theano", "caffe")
+    records = [record(request(cell("cifar-cnn", name)), epochs=2 + number) for number, name in enumerate(frameworks)]
+    page = document(records).text
+    assert "Not drawn: 2 more cells." in page
+    assert "after 2 to 9 epochs" in page, "the heading is about all of them"
 
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
@@ -399,6 +407,10 @@ def test_a_run_without_an_ok_launch_shows_the_reason_and_numbered_steps():
     assert view.failure
     assert view.failure.reasons == ("2 launches (failed): The disk fell off.",)
     assert [step.text for step in view.failure.steps] == ["Put it back on.", "Check this machine:", "Run it again:"]
+    assert view.failure.steps[-1].command.startswith(
+        "kit run --scenario mnist-cnn --scenario cifar-cnn --framework torch "
+    )
+    assert view.failure.steps[-1].command.endswith(" --profile quick")
     page = document([broken])
     assert "What to do next:" in page.text
     assert "How reliable" not in page.text

@@ -198,6 +198,14 @@ def test_warnings_are_sorted_by_severity_and_name_their_own_cell():
     ]
 
 
+@pytest.mark.parametrize(("slower", "noisy"), [(-0.16, False), (-0.17, True), (-0.5, True)])
+def test_two_launches_that_are_far_apart_are_noise(slower, noisy):
+    """In 1 % of pairs, exp(2.58 * sqrt(2) * 0.05) = 1.20, so the slower launch is 16.7 % slower."""
+    causes = [warning.cause for warning in found([launch(1), launch(2, change=slower)])]
+    apart = f"varies by {1 / (1 + slower) - 1:.0%} between its two launches.".replace("%", " %")
+    assert causes == ([f"The speed of equal work {apart}"] if noisy else [])
+
+
 def test_a_warning_of_all_cells_becomes_one_of_the_run():
     both = found([launch(cell=CPU, data="synthetic"), launch(cell=GPU, data="synthetic")])
     assert [(c.code, c.about) for c in both] == [(WarningCode.FEW_LAUNCHES, ""), (WarningCode.SYNTHETIC_DATA, "")]

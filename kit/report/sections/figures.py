@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kit.analysis.pairing import Measure
+from kit.analysis.reliability import unsteady_cells
 from kit.analysis.summaries import CellSummary, format_accuracy
 from kit.model.formatting import format_count
 from kit.report import text
 from kit.report.elements import Table
-from kit.report.marks import sort_key
-from kit.report.rows import configuration_key, configuration_words, unsteady_cells
+from kit.report.rows import cell_key, configuration_words
 from kit.report.section import ReportInput, Section
 from scenarios.catalog import scenario_of
 from scenarios.contract.cell import Cell
@@ -38,7 +38,7 @@ class FiguresData:
 def _data(source: ReportInput) -> FiguresData | None:
     if not source.measured:
         return None
-    cells = [c for group in source.rows.values() for c in sorted(group, key=_order)]
+    cells = [c for group in source.rows.values() for c in sorted(group, key=cell_key)]
     return FiguresData(
         summary=f"training, inference, latency and CPUs busy of {format_count(len(cells), 'cell')}",
         training=Table(
@@ -58,10 +58,6 @@ def _data(source: ReportInput) -> FiguresData | None:
     )
 
 
-def _order(summary: CellSummary) -> tuple[object, ...]:
-    return (*configuration_key(summary.cell), sort_key(summary.cell.framework))
-
-
 def _names(source: ReportInput, cells: list[CellSummary]) -> list[tuple[str, ...]]:
     """Return what names the row of each cell."""
     labels = {c.key: label for label, group in source.rows.items() for c in group}
@@ -69,7 +65,7 @@ def _names(source: ReportInput, cells: list[CellSummary]) -> list[tuple[str, ...
 
 
 def _training_rows(source: ReportInput, cells: list[CellSummary]) -> list[tuple[str, ...]]:
-    diagnoses, unsteady = {d.key: d for d in source.analysis.diagnoses}, unsteady_cells(source)
+    diagnoses, unsteady = {d.key: d for d in source.analysis.diagnoses}, unsteady_cells(source.analysis)
     rows: list[tuple[str, ...]] = []
     for names, c in zip(_names(source, cells), cells, strict=True):
         diagnosis = diagnoses.get(c.key)
@@ -89,7 +85,7 @@ def _training_rows(source: ReportInput, cells: list[CellSummary]) -> list[tuple[
 
 
 def _inference_rows(source: ReportInput, cells: list[CellSummary]) -> list[tuple[str, ...]]:
-    disturbed = unsteady_cells(source, Measure.INFERENCE)
+    disturbed = unsteady_cells(source.analysis, Measure.INFERENCE)
     return [
         (
             *names,
@@ -105,7 +101,7 @@ def _notes(source: ReportInput, cells: list[CellSummary]) -> list[str]:
     notes = [
         (
             any(c.launches > 1 for c in cells),
-            "Numbers are medians over launches, except for the step, which is that of the first launch.",
+            "Numbers are medians over launches. The step and the accuracy are those of the first launch.",
         ),
         (
             any(c.projected for c in cells),
@@ -120,7 +116,7 @@ def _notes(source: ReportInput, cells: list[CellSummary]) -> list[str]:
             "± The longer arm of the 95 % interval, relative to the value, or both ends if the arms differ much.",
         ),
         (
-            bool(unsteady_cells(source)),
+            bool(unsteady_cells(source.analysis)),
             "⚠ The cell was disturbed or, in the table of training, was not steady, see “Warnings”.",
         ),
         (

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from kit.analysis.gpu_answer import best_ratio
 from kit.analysis.gpu_use import busy_shares
-from kit.analysis.intervals import Verdict
 from kit.analysis.measured_launch import measured_launches
-from kit.analysis.pairing import Measure
-from kit.analysis.summaries import Ratio
+from kit.analysis.pairing import Measure, Rates
+from kit.analysis.reliability import unsteady_cells
+from kit.analysis.summaries import Ratio, rates_by_round
 from kit.report import text
 from kit.report.headings import gpu_heading
 from kit.report.marks import sort_key
@@ -21,7 +22,6 @@ from kit.report.rows import (
     Value,
     configuration_key,
     configuration_words,
-    unsteady_cells,
 )
 from kit.report.scales import Scale, log_scale
 from kit.report.section import ReportInput, Section
@@ -39,7 +39,6 @@ class GpuData:
     training: Rows | None
     inference: Rows | None
     busy: bool
-    unmeasured: bool
 
 
 def _data(source: ReportInput) -> GpuData | None:
@@ -48,7 +47,7 @@ def _data(source: ReportInput) -> GpuData | None:
     busy = busy_shares(measured_launches([r for r in source.run.records if r.cell.device == "cuda"]))
     training = _rows(source, (Measure.TRAINING,), busy)
     inference = _rows(source, (Measure.INFERENCE, Measure.LATENCY), {})
-    return GpuData(gpu_heading(source), training, inference, bool(busy), training is None and inference is None)
+    return GpuData(gpu_heading(source), training, inference, bool(busy))
 
 
 def _rows(source: ReportInput, measures: Sequence[Measure], busy: Mapping[str, float]) -> Rows | None:
@@ -62,7 +61,8 @@ def _rows(source: ReportInput, measures: Sequence[Measure], busy: Mapping[str, f
         tuple(sorted({ratio.numerator.cell.framework for ratio in every}, key=sort_key)),
         log_scale([*ends, NARROW, 1 / NARROW]),
         busy,
-        unsteady_cells(source, measures[0]),
+        unsteady_cells(source.analysis, measures[0]),
+        {measure: rates_by_round(source.run.records, measure) for measure in measures},
     )
     networks = [maker.network(label, pairs) for label in source.rows]
     at = maker.scale.at(1.0)
@@ -86,6 +86,7 @@ class _Maker:
     scale: Scale
     busy: Mapping[str, float]
     unsteady: Mapping[str, str]
+    rates: Mapping[Measure, Mapping[str, Rates]]
 
     def network(self, label: str, pairs: Mapping[Measure, Sequence[Ratio]]) -> Network:
         keys = {summary.key for summary in self.source.rows[label]}
@@ -96,7 +97,8 @@ class _Maker:
             for ratio in ratios:
                 if ratio.numerator.key in keys:
                     groups.setdefault(configuration_key(ratio.numerator.cell), []).append(ratio)
-            best = Call(text.ratio(found)) if (found := self.source.best_gpu_ratio(label, measure)) else None
+            over_cpu = best_ratio(self.source.rows[label], self.rates[measure], measure)
+            best = Call(text.ratio(over_cpu.ratio)) if over_cpu else None
             for index, key in enumerate(sorted(groups)):
                 rows.append(self._row(measure, groups[key], None if index else best, several=len(pairs) > 1))
         details = self.source.details(cell, batch=Measure.TRAINING in pairs)
@@ -126,7 +128,7 @@ class _Maker:
         small = []
         if ratio.interval:
             small.append(f"{text.number(ratio.interval.low)} to {text.number(ratio.interval.high)}")
-        small += ["a tie"] * (ratio.verdict is Verdict.TIE)
+            small += [words] if (words := text.open_words(ratio.interval)) else []
         if share is not None:
             small.append(f"busy {text.percent(share)}")
         causes = [self.unsteady[key] for key in (ratio.numerator.key, ratio.denominator.key) if key in self.unsteady]

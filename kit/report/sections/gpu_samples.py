@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kit.analysis.gpu_use import gpu_mean
 from kit.analysis.measured_launch import MeasuredLaunch, measured_launches
 from kit.report import text
 from kit.report.elements import Table
@@ -19,13 +20,13 @@ CHARTS = (
     HostChart("Temperature, °C", {"gpu#_temperature_c": "GPU #"}, lambda v: f"{v:.0f} °C"),
     HostChart("Clock, MHz", {"gpu#_sm_mhz": "GPU #"}, lambda v: f"{v:,.0f}"),
 )
-# Header of a column to the pattern of its series and the form of a mean.
+# Header of a column to its series without the GPU, and the form of a mean.
 COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
-    "Busy": (r"gpu\d+_use", text.percent),
-    "Power": (r"gpu\d+_power_w", lambda value: f"{text.number(value)} W"),
-    "Temperature": (r"gpu\d+_temperature_c", lambda value: f"{value:.0f} °C"),
-    "Clock": (r"gpu\d+_sm_mhz", lambda value: f"{value:,.0f} MHz"),
-    "Memory": (r"gpu\d+_memory_gib", lambda value: f"{text.number(value)} GiB"),
+    "Busy": ("use", text.percent),
+    "Power": ("power_w", lambda value: f"{text.number(value)} W"),
+    "Temperature": ("temperature_c", lambda value: f"{value:.0f} °C"),
+    "Clock": ("sm_mhz", lambda value: f"{value:,.0f} MHz"),
+    "Memory": ("memory_gib", lambda value: f"{text.number(value)} GiB"),
 }
 
 
@@ -51,7 +52,7 @@ def _data(source: ReportInput) -> GpuData | None:
 
 def _busy(networks: Mapping[str, Sequence[MeasuredLaunch]]) -> dict[str, float]:
     """Return the mean busy share of each network, over its launches."""
-    found = {name: [_mean(launch, r"gpu\d+_use") for launch in launches] for name, launches in networks.items()}
+    found = {name: [gpu_mean(launch, "use") for launch in launches] for name, launches in networks.items()}
     known = {name: [share for share in shares if share is not None] for name, shares in found.items()}
     return {name: statistics.fmean(shares) for name, shares in known.items() if shares}
 
@@ -71,9 +72,9 @@ def gpu_heading(busy: Mapping[str, float]) -> str:
 
 def _means(networks: Mapping[str, Sequence[MeasuredLaunch]]) -> Table:
     columns: dict[str, list[str]] = {}  # only those that the driver reports
-    for header, (pattern, form) in COLUMNS.items():
+    for header, (series, form) in COLUMNS.items():
         found = [
-            [m for launch in launches if (m := _mean(launch, pattern)) is not None] for launches in networks.values()
+            [m for launch in launches if (m := gpu_mean(launch, series)) is not None] for launches in networks.values()
         ]
         if any(found):
             columns[header] = [form(statistics.fmean(means)) if means else text.MISSING for means in found]
@@ -84,11 +85,6 @@ def _means(networks: Mapping[str, Sequence[MeasuredLaunch]]) -> Table:
         rows=tuple(zip(networks, *columns.values(), strict=True)),
         numeric=tuple(range(1, 1 + len(columns))),
     )
-
-
-def _mean(launch: MeasuredLaunch, pattern: str) -> float | None:
-    samples = launch.training_samples(pattern)
-    return statistics.fmean(samples) if samples else None
 
 
 SECTION = Section(70, "gpu-samples", "GPU over time", _data, "gpu_samples.html", question="What did the GPU do?")

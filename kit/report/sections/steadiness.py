@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kit.analysis.launch_windows import LaunchWindows, launch_windows
+from kit.analysis.reliability import unsteady_cells
 from kit.model.formatting import format_count
 from kit.report import text
 from kit.report.line_charts import polyline
-from kit.report.rows import configuration_key, configuration_words, unsteady_cells
+from kit.report.rows import configuration_key, configuration_words
 from kit.report.scales import Scale
 from kit.report.section import ReportInput, Section
 
@@ -72,7 +73,7 @@ def _data(source: ReportInput) -> SteadinessData | None:
     selected = len(launches) > MAX_SPARKS
     drawn = _most_unsteady(unsteady) if selected else launches
     frameworks = tuple(name for name in source.frameworks if any(x.cell.framework == name for x in drawn))
-    warned, within = set(unsteady_cells(source)), {launch.cell.key for launch in unsteady}
+    warned, within = set(unsteady_cells(source.analysis)), {launch.cell.key for launch in unsteady}
     apart = (warned - within) & {launch.cell.key for launch in launches}
     cells = format_count(len({launch.cell.key for launch in drawn}), "cell")
     return SteadinessData(

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from kit.analysis.diagnosis import Diagnosis
 from kit.analysis.diagnosis_rules import BUSY_SHARE
 from kit.analysis.limit_labels import counted_labels
+from kit.analysis.reliability import unsteady_cells
 from kit.analysis.step_parts import LABELS, StepParts
 from kit.analysis.summaries import CellSummary
 from kit.model.formatting import DEVICES
 from kit.report import text
 from kit.report.advised import advised
-from kit.report.marks import sort_key
-from kit.report.rows import configuration_key, configuration_words, unsteady_cells
+from kit.report.rows import cell_key, configuration_words
 from kit.report.section import ReportInput, Section
 
 MAX_BARS = 120  # in one report; the table of all figures has the others
@@ -89,10 +89,10 @@ def _data(source: ReportInput) -> StepsData | None:
     diagnoses = {d.key: d for d in source.analysis.diagnoses if d.parts and d.parts.total > 0}
     if not diagnoses:
         return None
-    unsteady, changes = unsteady_cells(source), advised(source)
+    unsteady, changes = unsteady_cells(source.analysis), advised(source)
     networks, shown = [], 0
     for cells in source.rows.values():
-        own = sorted((c for c in cells if c.key in diagnoses), key=_order)[: MAX_BARS - shown]
+        own = sorted((c for c in cells if c.key in diagnoses), key=cell_key)[: MAX_BARS - shown]
         if own:
             shown += len(own)
             networks.append(
@@ -116,10 +116,6 @@ def _data(source: ReportInput) -> StepsData | None:
         disagreements=tuple(source.name(key) for key, d in diagnoses.items() if _disagrees(d)),
         omitted=len(diagnoses) - shown,
     )
-
-
-def _order(summary: CellSummary) -> tuple[object, ...]:
-    return (*configuration_key(summary.cell), sort_key(summary.cell.framework))
 
 
 def limits_heading(source: ReportInput, diagnoses: Mapping[str, Diagnosis]) -> str:

@@ -24,6 +24,7 @@ def _data(source: ReportInput) -> dict[str, Table | str] | None:
     if not found:
         return None
     over_stock = {ratio.numerator.key: ratio for ratio in source.ratios("lane")}
+    measured = {summary.key for summary in source.measured}
     return {
         "summary": f"settings of {format_count(len(found), 'cell')}",
         "chosen": Table(
@@ -38,7 +39,13 @@ def _data(source: ReportInput) -> dict[str, Table | str] | None:
                 "95 % interval",
             ),
             rows=tuple(
-                (source.name(key), _words(settings), origin, gains, *_over_stock(settings, over_stock.get(key)))
+                (
+                    source.name(key),
+                    _words(settings),
+                    origin,
+                    gains,
+                    *_over_stock(settings, over_stock.get(key), measured=key in measured),
+                )
                 for key, settings, origin, gains in found
             ),
             numeric=(4,),
@@ -100,11 +107,12 @@ def _words(settings: Mapping[str, str], none: str = STOCK) -> str:
     return ", ".join(f"{name}: {value}" for name, value in settings.items()) or none
 
 
-def _over_stock(settings: Mapping[str, str], ratio: Ratio | None) -> tuple[str, str]:
+def _over_stock(settings: Mapping[str, str], ratio: Ratio | None, *, measured: bool) -> tuple[str, str]:
+    """Return the speedup over the stock lane with its interval. measured: whether the tuned cell has a speed."""
     if not settings:
         return text.MISSING, "same as stock"
     if ratio is None:
-        return text.MISSING, "stock was not measured"
+        return text.MISSING, "stock was not measured" if measured else "not measured"
     return text.ratio(ratio.ratio), text.interval(ratio)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kit.analysis.accuracy_ladder import Ladder, Trainings, make_ladder
-from kit.analysis.gpu_answer import missing_gpu
 from kit.analysis.overfitting import MIN_EPOCHS, overfitting_epoch
 from kit.analysis.study_speedup import judge_speedups
 from kit.analysis.study_values import StudyValues
@@ -58,15 +57,14 @@ def _cpu_time(part: PartSource) -> str:
         for one in part.series
         if (value := part.value(place, one, "training_s"))
     ]
-    why = missing_gpu(part.source.analysis, part.summaries)
     if not times:
-        return f"Not measured: {why}"
+        return f"Not measured: {part.missing_gpu}"
     first = times[0][1]
     _, place, one, value = min((each for each in times if each[1] == first), key=lambda each: each[0])
     took = value_text(MEASURES["training_s"], value)
     return (
         f"{part.network(place)} trains for {took} on the {DEVICES[place.device]} in {one.title}; the speedup of "
-        f"a GPU is not known: {why}"
+        f"a GPU is not known: {part.missing_gpu}"
     )
 
 

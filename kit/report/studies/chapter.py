@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kit.analysis.gpu_answer import missing_gpu
 from kit.analysis.study_values import StudyValues
 from kit.planning.studies import Study
 from kit.planning.study_files import Kind
@@ -146,8 +145,9 @@ def _lacks(part: PartSource, *, empty: bool) -> tuple[Lack, ...]:
     if empty and part.part.kind == "augmented" and part.summaries:
         found.append(_picture_lack(part))
     if "cuda" not in devices and any(place.device == "cuda" for place in part.places):
-        why = missing_gpu(part.source.analysis, part.source.measured).removesuffix(".")
-        found.append(Lack(f"Not measured on a GPU: {why}.", _command(part, "--device cuda")))
+        found.append(
+            Lack(f"Not measured on a GPU: {part.missing_gpu.removesuffix('.')}.", _command(part, "--device cuda"))
+        )
     if part.changed:
         found.append(Lack(f"Defined differently since the run: {', '.join(part.changed)}.", _command(part)))
     elif missing and len(missing) == len(own):

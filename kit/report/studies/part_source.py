@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from kit.analysis.gpu_answer import missing_gpu
 from kit.analysis.study_values import StudyValue, StudyValues
 from kit.analysis.summaries import CellSummary
 from kit.analysis.sweeps import value_of, value_words, varied_fields
@@ -64,6 +65,11 @@ class PartSource:
     def summaries(self) -> list[CellSummary]:
         """Return the measured cells of the part, without those whose network changed since the run."""
         return [summary for summary in self._measured if not self._changed(summary.cell)]
+
+    @property
+    def missing_gpu(self) -> str:
+        """Return why the part has no network with a speed on both devices."""
+        return missing_gpu(self.source.analysis, self.summaries, {place.network for place in self.places})
 
     @cached_property
     def changed(self) -> list[str]:
