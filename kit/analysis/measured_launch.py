@@ -6,7 +6,7 @@ import statistics
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from kit.analysis.host_samples import mean
 from kit.model.machine import Gpu
@@ -74,7 +74,7 @@ class MeasuredLaunch:
         requested = self.telemetry.cpu_s + (throttled or 0.0)
         return throttled / requested if throttled is not None and requested > 0 else None
 
-    @property
+    @cached_property
     def gpus(self) -> set[int]:
         """Return the indices of the GPUs that the host sampled for the launch."""
         series = self.record.host_samples.series if self.record.host_samples else {}

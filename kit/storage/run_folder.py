@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cached_property
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self, TypeVar, cast
@@ -153,7 +154,6 @@ class RunFolder:
     def _usable(self, purpose: Purpose, unusable: list[UnusableFile]) -> list[Record]:
         """Read records like `records`. Append the files that cannot be used to `unusable`."""
         records = []
-        planned = {_record_path("measure", launch.key, launch.launch): launch for launch in self.plan.launches}
         with _no_collections():
             for file in _files(self.path / RECORDS[purpose]):
                 try:
@@ -161,8 +161,13 @@ class RunFolder:
                 except UsageError as error:
                     own = file.relative_to(self.path)
                     message = error.message.replace(str(file), str(own))  # a report names no folder of this machine
-                    unusable.append(UnusableFile(str(own), message, error.remedy, planned.get(own)))
+                    unusable.append(UnusableFile(str(own), message, error.remedy, self._planned.get(own)))
         return _sorted(records)
+
+    @cached_property
+    def _planned(self) -> dict[Path, PlannedLaunch]:
+        """Return the planned launches by the paths of their records."""
+        return {_record_path("measure", launch.key, launch.launch): launch for launch in self.plan.launches}
 
     def _record(self, file: Path) -> Record:
         record = Record.from_json(_read(file), str(file))

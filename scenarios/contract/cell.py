@@ -1,6 +1,7 @@
 """Define a cell: one combination that the kit measures."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Literal
 
 from scenarios.contract.ranges import Positive, Range
@@ -55,7 +56,7 @@ class Cell:
         """Return the label, and the number of hidden layers if it is not the scenario's: `fashion-mlp/hidden3`."""
         return self.label if self.hidden_layers is None else f"{self.label}/hidden{self.hidden_layers}"
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Return `scenario[+variant]/framework/device[xN]/lane/precision/bB[/workersN][/hiddenN]`."""
         parts = [self.label, self.configuration, f"b{self.batch}"]
