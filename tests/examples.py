@@ -155,6 +155,7 @@ def result(launch_request: Request, images_per_s: float = 1000.0, epochs: int = 
                 denormals="kept",
                 nodes={cell.device: 4},
                 workers=cell.workers,
+                serving="example",
             ),
             versions={"python": "3.11", cell.framework: "1.0"},
             data_kind=launch_request.data,

@@ -293,7 +293,10 @@ def _remedy_unclear(step: Step) -> str:
         return "Measure the ceilings of this device first, and check how its probes ended."
     if step.resident_s - step.fixed_s < KERNELS_SHARE * step.step_s:
         return "No part takes most of the step. A profiler can show where its time goes."
-    return "Mostly time that grows with the batch, far from every ceiling. A profiler can show which kernels take it."
+    others = (
+        "" if step.request.cell.lane == "tuned" else " --lane tuned tries other layouts, allocators and compiled steps."
+    )
+    return f"Slow kernels, far from every ceiling.{others} A profiler can show which ones take the time."
 
 
 RULES: tuple[Callable[[Step], Finding | None], ...] = (

@@ -149,7 +149,7 @@ def _noise(launch: MeasuredLaunch, _: Sequence[MeasuredLaunch]) -> str:
 def _outlier(launch: MeasuredLaunch, cell: Sequence[MeasuredLaunch]) -> str:
     speed, middle = launch.training.images_per_s, statistics.median(rules.values(cell))
     far = abs(math.log(speed) - math.log(middle)) > rules.OUTLIER_CHANGE  # as in `rules.outliers`
-    return f"{percent(speed / middle - 1, signed=True)} from the median launch" if far else ""
+    return f"off the median launch by {percent(speed / middle - 1, signed=True)}" if far else ""
 
 
 # What a launch contributed to a warning about its cell, or "". Jumps are found once, because their test is slow.

@@ -14,7 +14,7 @@ LABELS = {
     Bottleneck.STARVED_OF_THREADS: "too little CPU time",
     Bottleneck.COMPUTE_BOUND: "slow kernels",
     Bottleneck.MEMORY_BOUND: "memory bandwidth",
-    Bottleneck.UNCLEAR: "unclear",
+    Bottleneck.UNCLEAR: "no clear cause",
 }
 NEAR_CEILING = "arithmetic"
 
@@ -30,6 +30,6 @@ def limit_label(bottleneck: Bottleneck, step: Step) -> str:
 
 
 def counted_labels(labels: Iterable[str]) -> list[tuple[str, int]]:
-    """Return each label with how often it occurs, the most frequent first. `unclear` names no cause, so it is last."""
+    """Return each label with how often it occurs, the most frequent first. `no clear cause` is last."""
     unclear = LABELS[Bottleneck.UNCLEAR]
     return sorted(Counter(labels).most_common(), key=lambda counted: counted[0] == unclear)

@@ -12,6 +12,7 @@ from kit.analysis.pairing import Measure
 from kit.analysis.repeat_command import COMPARED_ROUNDS, repeat_command
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary
+from kit.analysis.warnings import WarningCode
 from kit.model.formatting import format_about, format_count, format_percent
 from kit.model.plan import MAX_ROUNDS
 from kit.model.run import Run
@@ -21,7 +22,7 @@ from scenarios.catalog import scenario_of
 MEANINGS = {
     Level.WORKS: "Quote no speed of this run.",
     Level.FIRST_LOOK: "Quote large differences as preliminary.",
-    Level.COMPARISON: "Quote differences with their intervals.",
+    Level.COMPARISON: "Quote ratios with their intervals, but no speed alone.",
     Level.PUBLICATION: "Quote speeds and differences with their intervals.",
 }
 NARROW = 0.05  # half-width of an interval: the loss that `kit gate` allows by default
@@ -51,7 +52,8 @@ def reliability(analysis: RunAnalysis) -> Reliability:
     unsteady = len(unsteady_cells(analysis))
     lacking = _lacking(analysis, measured, unsteady)
     level = _level(analysis.run, measured, complete=not lacking)
-    facts = _facts(measured, unsteady)
+    correlated = any(warning.code is WarningCode.CORRELATED for warning in analysis.warnings)
+    facts = _facts(measured, unsteady, correlated=correlated)
     if level is Level.COMPARISON:
         following: NextLevel | None = _to_publication(analysis, measured, lacking)
     else:
@@ -79,9 +81,7 @@ def _lacking(analysis: RunAnalysis, measured: Sequence[CellSummary], unsteady: i
         steady = _steady(unsteady, len(measured))
         found.append(f"a steady machine ({steady[0].lower()}{steady[1:]})")
     if made := [cell for cell in measured if cell.synthetic]:
-        of = (scenario_of(cell.cell, analysis.scenarios) for cell in made)
-        command = " ".join(["kit data fetch", *dict.fromkeys(scenario.dataset for scenario in of if scenario)])
-        found.append(f"real data{_for(made, measured)} ({command})")
+        found.append(f"real data{_for(made, measured)}")
     if not_run := analysis.run.not_run:
         found.append(f"all planned launches ({len(not_run)} {'has' if len(not_run) == 1 else 'have'} no record)")
     return found
@@ -109,8 +109,8 @@ def _for(made: Sequence[CellSummary], measured: Sequence[CellSummary]) -> str:
     return "" if len(made) == len(measured) else f" for {', '.join(names)}"
 
 
-def _facts(measured: Sequence[CellSummary], unsteady: int) -> tuple[Fact, ...]:
-    """Return what supports the answers, then what weakens them."""
+def _facts(measured: Sequence[CellSummary], unsteady: int, *, correlated: bool) -> tuple[Fact, ...]:
+    """Return what supports the answers, then what weakens them. correlated: whether launches are."""
     cells, fewest = format_count(len(measured), "cell"), min(cell.launches for cell in measured)
     facts = [Fact(True, f"{cells}: each computes the same function as a float64 reference")]
     if fewest == 1:
@@ -125,7 +125,12 @@ def _facts(measured: Sequence[CellSummary], unsteady: int) -> tuple[Fact, ...]:
     widths = _widths(measured)
     if widths and fewest >= MIN_LAUNCHES:
         named = ", ".join(f"{name} {_plus_minus(width)}" for name, width in widths.items())
-        facts.append(Fact(max(widths.values()) <= NARROW, f"Widest interval{'s' * (len(widths) > 1)}: {named}"))
+        widest = f"Widest interval{'s' * (len(widths) > 1)} of all cells: {named}"
+        facts.append(Fact(max(widths.values()) <= NARROW, widest))
+    if correlated:
+        facts.append(
+            Fact(False, "Launches are correlated: speeds describe only the period of this run; ratios are safer")
+        )
     facts.append(Fact(not unsteady, _steady(unsteady, len(measured))))
     if made := [cell for cell in measured if cell.synthetic]:
         words = f"Synthetic data{_for(made, measured)}: speeds are good estimates, accuracies say nothing"
@@ -150,9 +155,12 @@ def _to_publication(analysis: RunAnalysis, measured: Sequence[CellSummary], lack
     wide, took = max(_widths(measured).values(), default=0.0) > NARROW, ""
     if wide and run.plan.profile == "standard":
         rounds = min(MAX_ROUNDS, ROUNDS * max(cell.attempts for cell in measured))
-        command, took = f"{command} --rounds {rounds}", f"{format_about(rounds * _round_s(run))} "
+        command, took = f"{command} --rounds {rounds}", f"{rounds} rounds in {format_about(rounds * _round_s(run))} "
     idle = f"{took}on an idle machine; " if wide or unsteady_cells(analysis) else ""
-    return NextLevel(Level.PUBLICATION, command, f"{idle}this run lacks {_listed(lacking)}")
+    of = (scenario_of(cell.cell, analysis.scenarios) for cell in measured if cell.synthetic)
+    sets = [*dict.fromkeys(scenario.dataset for scenario in of if scenario)]
+    fetch = f"before it, kit data fetch {' '.join(sets)}; " if sets else ""
+    return NextLevel(Level.PUBLICATION, command, f"{idle}{fetch}this run lacks {_listed(lacking)}")
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from kit.model.formatting import format_count
+from kit.model.formatting import DEVICES, format_count
 from kit.report.section import ReportInput
 from scenarios.contract.reasons import Status
 
@@ -55,8 +55,11 @@ def _missing(count: int) -> str:
 def skipped(source: ReportInput) -> list[Line]:
     """Return one line for each reason for which cells were skipped."""
     cells = {r.key: r for r in source.run.records if r.status is Status.SKIPPED and r.reason}
-    reasons = Counter(record.reason.message for record in cells.values() if record.reason)
-    return [Line(f"Skipped: {format_count(count, 'cell')}. {message}") for message, count in reasons.most_common()]
+    reasons = Counter((record.cell.device, record.reason.message) for record in cells.values() if record.reason)
+    return [
+        Line(f"Skipped: {format_count(count, 'cell')} on the {DEVICES[device]}. {message}")
+        for (device, message), count in reasons.most_common()
+    ]
 
 
 def failed(source: ReportInput) -> list[Line]:

@@ -273,7 +273,7 @@ def contest_call(contest: Contest, unsteady: Mapping[str, str]) -> Call:
     ahead = text.lead(second.ratio)
     if contest.state is ContestState.NAMED:
         doubt = ", not steady" if contest.leader.key in unsteady else ""
-        small = f"95 %: {text.lead_interval(second.ratio, second.interval)}" if second.interval else ""
+        small = f"95 %: {text.lead_interval(second.interval)}" if second.interval else ""
         return Call(f"fastest, {ahead}{doubt}", (leader,), device, named=True, small=small)
     if contest.state is ContestState.UNKNOWN:
         if not is_ahead(contest, unsteady.keys()):

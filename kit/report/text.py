@@ -13,7 +13,7 @@ from kit.model.machine import Machine
 
 MISSING = "–"
 MAX_SPREAD = 10.0  # ratio of the ends of an interval
-TIMES = 1.95  # a lead from this factor on is given as a factor
+SMALL_LEADS = {1.02: 4, 2.0: 3}  # a lead below this ratio has so many significant digits
 WIDE, NARROW = 0.5, 0.05  # half-widths of an interval: ± never describes a wide one, and always a narrow one
 LOPSIDED = 1.5  # ratio of the arms of an interval above which ± would mislead
 BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ms|µs|s|W)\b)")
@@ -63,22 +63,25 @@ def ratio(value: float) -> str:
 
 
 def lead(value: float) -> str:
-    """Return by how much something is ahead: 1.012 as `1.2 % ahead`, 1.42 as `42 % ahead`, 3.14 as `3.1× as fast`."""
-    return f"{ratio(value)} as fast" if value >= TIMES else f"{percent(value - 1, 0 if value >= 1.1 else 1)} ahead"
+    """Return by how much something is ahead of the second: `1.05× the second`, or `5.4× the second`."""
+    return f"{number(value, _lead_digits(value))}× the second"
 
 
-def lead_interval(value: float, interval: Interval) -> str:
-    """Return the interval of a lead in the form of the lead: `22 to 47 %`, or `5.2 to 6.0×`.
+def lead_interval(interval: Interval) -> str:
+    """Return the interval of a lead: `1.30 to 1.38×`, or `5.2 to 6.0×`.
 
     Of ends that are more than a factor of MAX_SPREAD apart, only the lower one is shown: `at least 2.3×`. interval: its
     lower end is above 1.
     """
-    if value < TIMES:
-        low, high = (number(100 * (end - 1), 2 if end < 2 else 3) for end in (interval.low, interval.high))
-        return f"{low} to {high} %"
     if interval.high > MAX_SPREAD * interval.low:
         return f"at least {factor(interval.low)}×"
-    return f"{factor(interval.low)} to {factor(interval.high)}×"
+    digits = _lead_digits(interval.low)
+    return f"{number(interval.low, digits)} to {number(interval.high, digits)}×"
+
+
+def _lead_digits(value: float) -> int:
+    """Return the number of significant digits of a lead. A small one needs more."""
+    return next((digits for limit, digits in SMALL_LEADS.items() if value < limit), 2)
 
 
 def factor(value: float) -> str:

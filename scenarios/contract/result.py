@@ -162,7 +162,8 @@ class Placement:
     text for the report. denormals: what the framework's own threads do with numbers below the smallest normal float32.
     nodes: number of nodes of the training graph on each provider or device (eager frameworks: parameter tensors).
     workers: number of threads or processes that loaded photos; 0 if none of their own did; None if the images were in
-    memory, and in older results.
+    memory, and in older results. serving: what the timed calls for inference are, as text for the report; "" in older
+    results.
     """
 
     device: str
@@ -176,6 +177,7 @@ class Placement:
     denormals: Literal["kept", "flushed"]
     nodes: dict[str, Count]
     workers: Count | None = None
+    serving: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,13 +218,13 @@ def test_the_range_of_the_gpu_is_that_of_the_networks_where_it_is_faster():
 
 def test_an_unclear_limit_is_named_last():
     analysis = analysis_of(measured(LEAD, launches=2))
-    kinds = [(Bottleneck.UNCLEAR, "unclear")] * 4 + [(Bottleneck.COMPUTE_BOUND, "slow kernels")] * 2
+    kinds = [(Bottleneck.UNCLEAR, "no clear cause")] * 4 + [(Bottleneck.COMPUTE_BOUND, "slow kernels")] * 2
     found = [
         Diagnosis(cell.key, bottleneck, "", "", None, None, None, label)
         for cell, (bottleneck, label) in zip(analysis.cells, kinds, strict=True)
     ]
     assert answers(replace(analysis, diagnoses=found), TITLES).limit.headline == (
-        "Slow kernels in 2 of 6 cells, unclear in 4"
+        "Slow kernels in 2 of 6 cells, no clear cause in 4"
     )
 
 
@@ -239,7 +239,10 @@ def test_the_widest_interval_of_each_measure_counts():
     """The interval of five launches is their range. Speeds are 1,000, 1,001 and 1,002, latencies 1.5 and 3 ms."""
     records = with_slow_prediction(measured(LEAD, launches=5, noise=0.001, data="real"), 3.0)
     found = reliability(replace(analysis_of(records, "standard"), warnings=[]))
-    assert Fact(False, "Widest intervals: training ± 0.1 %, throughput ± 0.1 %, latency ± 100 %") in found.facts
+    assert (
+        Fact(False, "Widest intervals of all cells: training ± 0.1 %, throughput ± 0.1 %, latency ± 100 %")
+        in found.facts
+    )
     assert found.level is Level.COMPARISON
     assert found.next
     assert "this run lacks intervals within ± 5 % (the widest is ± 100 %)" in found.next.note
@@ -250,8 +253,10 @@ def test_a_run_that_used_the_profile_needs_more_rounds_than_it_had():
     assert found
     assert found.level is Level.PUBLICATION
     assert found.command.endswith(" --profile standard --rounds 12")
-    assert " on an idle machine; this run lacks intervals within ± 5 % (the widest is ± " in found.note
-    assert found.note.endswith(" and real data (kit data fetch mnist cifar-10)")
+    assert found.note.startswith("12 rounds in about ")
+    fetch = "on an idle machine; before it, kit data fetch mnist cifar-10"
+    assert f" {fetch}; this run lacks intervals within ± 5 % (the widest is ± " in found.note
+    assert found.note.endswith(" and real data")
     quick = reliability(analysis_of(measured(LEAD, launches=6, noise=0.2))).next
     assert quick
     assert quick.command.endswith(" --profile standard")
@@ -263,11 +268,14 @@ def test_a_run_with_narrow_intervals_is_told_only_what_it_lacks():
     found = reliability(analysis).next
     assert found
     assert found.command.endswith(" --profile standard")
-    assert found.note == "this run lacks real data for cifar-cnn (kit data fetch cifar-10)"
+    assert found.note == "before it, kit data fetch cifar-10; this run lacks real data for cifar-cnn"
     jump = RunWarning(WarningCode.JUMP, examples.cell(NETWORKS[0], "torch").key, "It jumped.", "Look.")
     unsteady = reliability(replace(analysis, warnings=[jump])).next
     assert unsteady
-    assert unsteady.note.startswith("on an idle machine; this run lacks a steady machine (1 of 6 cells was not steady)")
+    assert unsteady.note.startswith(
+        "on an idle machine; before it, kit data fetch cifar-10; this run lacks a steady machine (1 of 6 cells was "
+        "not steady)"
+    )
     chosen = analysis.run.plan.model_copy(update={"data": "synthetic"})
     again = reliability(replace(analysis, run=replace(analysis.run, plan=chosen))).next
     assert again

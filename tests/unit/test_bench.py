@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import geometric_mean, median
 
@@ -64,7 +65,7 @@ side.serve({"epoch": loop, "twice": side.Loop(other_parameters, 640, lambda: Non
 
 
 def a_plan(cells: Sequence[Cell] = CELLS, **changes: object) -> Plan:
-    plan = examples.plan([examples.planned(1, **vars(cell)) for cell in cells])
+    plan = examples.plan([examples.planned(1, **asdict(cell)) for cell in cells])
     return plan.model_copy(update=changes)
 
 

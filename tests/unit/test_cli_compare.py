@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def saved(name: str, speeds: dict[str, list[float]], measure: Measure = Measure.
         for scenario, of_cell in speeds.items()
         for number, speed in enumerate(of_cell, start=1)
     ]
-    plan = examples.plan([examples.planned(number, **vars(cell)) for cell, number, _ in launches])
+    plan = examples.plan([examples.planned(number, **asdict(cell)) for cell, number, _ in launches])
     folder = RunFolder.create(Path("reports") / name, plan.model_copy(update={"run": name}), examples.machine())
     for cell, number, speed in launches:
         folder.save(examples.with_speed(examples.record(examples.request(cell, launch=number)), measure, speed))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -47,7 +47,7 @@ def run(
         for number, speed in enumerate(speeds, start=1)
     ]
     records += [examples.failed(examples.request(cell, launch=99)) for cell in failed]
-    plan = examples.plan([examples.planned(r.launch, **vars(r.cell)) for r in records])
+    plan = examples.plan([examples.planned(r.launch, **asdict(r.cell)) for r in records])
     return Run(plan, examples.machine(), records)
 
 

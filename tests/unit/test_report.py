@@ -175,7 +175,7 @@ def test_the_fastest_is_named_only_if_several_launches_show_it():
     assert calls_of(view_of(alone)) == []
     rival = record(request(cell(framework="onnxruntime")), images_per_s=2000.0)
     view = view_of([*alone, rival])
-    assert calls_of(view) == ["onnxruntime 2.0× as fast"]
+    assert calls_of(view) == ["onnxruntime 2.0× the second"]
     assert data_of(view)["training"].table.call == "In one launch each"
     equal = record(request(cell(framework="onnxruntime")), images_per_s=1010.0)
     assert calls_of(view_of([*alone, equal])) == ["too close to call"]
@@ -189,8 +189,8 @@ def test_the_fastest_is_named_only_if_several_launches_show_it():
     ]
     other = record(request(cell("cifar-cnn")), images_per_s=1.0)
     view = view_of([*both, other])
-    assert calls_of(view) == ["onnxruntime fastest, 2.0× as fast"]
-    assert calls_of(view, "inference", "throughput") == ["onnxruntime fastest, 2.0× as fast"]
+    assert calls_of(view) == ["onnxruntime fastest, 2.00× the second"]
+    assert calls_of(view, "inference", "throughput") == ["onnxruntime fastest, 2.00× the second"]
     even = [record(request(cell(framework="tensorflow"), launch=n), images_per_s=2000.0 + n) for n in (1, 2, 3)]
     assert calls_of(view_of([*both, *even])) == ["tensorflow onnxruntime tie"]
 
@@ -447,7 +447,7 @@ def test_skipped_cells_take_one_line():
         for name in ("mnist-cnn", "cifar-cnn")
     ]
     view = view_of([record(request(cell())), *skipped])
-    assert view.notices[0].text == "Skipped: 2 cells. No NVIDIA GPU is visible."
+    assert view.notices[0].text == "Skipped: 2 cells on the GPU. No NVIDIA GPU is visible."
     assert data_of(view)["problems"].summary == "2 launches skipped"
     failure = view_of([*skipped, failed(request(cell()))])
     assert data_of(failure)["problems"].summary == "2 launches skipped, 1 launch failed"

@@ -40,8 +40,8 @@ def test_the_evidence_has_the_time_of_the_chart(cuda: ReportInput) -> None:
 def test_the_heading_names_unclear_causes_last(cuda: ReportInput) -> None:
     (sentence,) = [s for s in steps.SECTION.data(cuda).heading.split(". ") if s.startswith("GPU: ")]
     labels = [d.label for d in cuda.analysis.diagnoses if "/cuda/" in d.key]
-    assert labels.count("unclear") > len(labels) / 3  # the most frequent one
-    assert sentence.endswith(f", unclear in {labels.count('unclear')}")
+    assert labels.count("no clear cause") > len(labels) / 3  # the most frequent one
+    assert sentence.endswith(f", no clear cause in {labels.count('no clear cause')}")
 
 
 def test_the_page_says_where_the_steps_come_from_and_shows_commands_as_code(cuda: ReportInput) -> None:
@@ -91,7 +91,7 @@ def test_cells_that_differ_only_between_launches_are_named(monkeypatch: pytest.M
     assert (some.selected, some.drawn, some.omitted) == (True, "1 launch of 1 cell", 0)
     assert some.apart == f"{apart}, so it is not drawn: mnist-cnn/torch/cpu."
     (sparks,) = [cells for row in some.rows for cells in row.cells if cells]
-    assert [spark.reasons for spark in sparks] == ["-5 % from the median launch"]
+    assert [spark.reasons for spark in sparks] == ["off the median launch by -5 %"]
     page = Document(render(make_view(source.analysis, TITLES))).text
     assert "Only those that were not steady are drawn: 1 launch of 1 cell." in page
 

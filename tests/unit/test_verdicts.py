@@ -54,14 +54,14 @@ def times(ratios, factor=100.0):
 @pytest.mark.parametrize(
     ("torch", "onnxruntime", "words", "small"),
     [
-        (STEADY, times(AHEAD), "fastest, 34 % ahead", "95 %: 30 to 38 %"),
-        (STEADY, times(AHEAD, 400.0), "fastest, 5.4× as fast", "95 %: 5.2 to 5.5×"),
-        (STEADY[:2], [700.0, 900.0], "fastest, 7.9× as fast", "95 %: at least 1.6×"),  # 1.6 to 39
+        (STEADY, times(AHEAD), "fastest, 1.34× the second", "95 %: 1.30 to 1.38×"),
+        (STEADY, times(AHEAD, 400.0), "fastest, 5.4× the second", "95 %: 5.2 to 5.5×"),
+        (STEADY[:2], [700.0, 900.0], "fastest, 7.9× the second", "95 %: at least 1.6×"),  # 1.6 to 39
         (STEADY, times(EVEN), "tie", "95 %: 0.979 to 1.03"),
         (STEADY, times(UNCLEAR), "undecided", "95 %: 0.72 to 1.5"),
         (STEADY[:2], [40.0, 300.0], "undecided", ""),  # reaches from almost zero to billions
-        (STEADY[:1], [560.0], "5.6× as fast", ""),
-        (STEADY[:1], [140.0], "40 % ahead", ""),
+        (STEADY[:1], [560.0], "5.6× the second", ""),
+        (STEADY[:1], [140.0], "1.40× the second", ""),
     ],
 )
 def test_a_verdict_has_the_interval_of_its_ratio(torch, onnxruntime, words, small):
@@ -71,7 +71,7 @@ def test_a_verdict_has_the_interval_of_its_ratio(torch, onnxruntime, words, smal
 
 def test_a_winner_that_was_not_steady_says_so_after_its_lead():
     call = call_of([LEADER.key], torch=STEADY, onnxruntime=times(AHEAD, 400.0))
-    assert call.text == "fastest, 5.4× as fast, not steady"
+    assert call.text == "fastest, 5.4× the second, not steady"
 
 
 def test_an_undecided_verdict_shows_the_interval_that_leaves_it_open():
@@ -83,9 +83,9 @@ def test_an_undecided_verdict_shows_the_interval_that_leaves_it_open():
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(1.0526, "5.3 % ahead"), (1.34, "34 % ahead"), (1.94, "94 % ahead"), (1.96, "2.0× as fast"), (12, "12× as fast")],
+    [(1.0526, "1.05× the second"), (1.34, "1.34× the second"), (12, "12× the second")],
 )
-def test_a_lead_is_a_percentage_or_a_factor_each_with_its_own_words(value, expected):
+def test_a_lead_is_a_factor_with_more_digits_near_1(value, expected):
     assert text.lead(value) == expected
 
 
@@ -126,7 +126,7 @@ def test_no_line_break_separates_a_number_from_a_short_unit(sentence, expected):
 
 def test_the_page_shows_the_interval_and_keeps_ids_whole():
     html = render(view_of(launches(torch=STEADY, onnxruntime=times(AHEAD))))
-    assert "fastest, 34\xa0% ahead <small>95\xa0%: 30 to 38\xa0%</small>" in html
+    assert "fastest, 1.34× the second <small>95\xa0%: 1.30 to 1.38×</small>" in html
     assert '<small><span class="whole">mnist-cnn ·</span> <span class="whole">batch\xa064</span></small>' in html
 
 

@@ -6,7 +6,7 @@ import math
 import random
 import statistics
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
@@ -80,7 +80,7 @@ def launches(cell=CPU, count=5, **changes) -> list[Record]:
 
 
 def found(records, machine=None, probes=()) -> list[RunWarning]:
-    planned = examples.plan([examples.planned(record.launch, **vars(record.cell)) for record in records])
+    planned = examples.plan([examples.planned(record.launch, **asdict(record.cell)) for record in records])
     return find_warnings(Run(planned, machine or examples.machine(), records, probes))
 
 

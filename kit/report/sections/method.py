@@ -68,10 +68,11 @@ def _costs(source: ReportInput) -> str:
     if sampled:
         share = sum(samples.cost_s for samples, _ in sampled) / sum(seconds for _, seconds in sampled)
         sentences.append(f"Sampling the host took {text.percent(share, 2)} of one CPU while launches ran.")
-    proofs = [result.proof for _, result in source.results if result.proof]
-    for cached, how in ((False, "if the reference had to be computed"), (True, "if its values were cached")):
-        if seconds := [proof.seconds for proof in proofs if proof.cached is cached]:
-            sentences.append(f"The check against the reference took {text.seconds(statistics.median(seconds))} {how}.")
+    proofs = [(record.launch == 1, result.proof.seconds) for record, result in source.results if result.proof]
+    for first, which in ((True, "the first launch of a cell"), (False, "later launches")):
+        if seconds := [each for is_first, each in proofs if is_first is first]:
+            took = text.seconds(statistics.median(seconds))
+            sentences.append(f"The check against the reference took {took} in {which} (median).")
     return " ".join(sentences)
 
 

@@ -33,7 +33,7 @@ def _data(source: ReportInput) -> ProofData | None:
     summary = f"{equal} of {format_count(len(proved), 'launch')} equal to the reference"
     passed = [_closeness(check) for check in checks if check.passed]
     if passed:
-        summary += f"; closest to its tolerance: {text.percent(max(passed), 1)}"
+        summary += f"; the largest error is {text.percent(max(passed), 1)} of its tolerance"
     return ProofData(summary, _proof(source, proved), _launches(source))
 
 
@@ -61,7 +61,7 @@ def _proof(source: ReportInput, proved: list[tuple[Record, Result]]) -> Table:
                 numbers if len(launches) <= 8 else f"{len(launches)} launches",
                 outcome,
                 f"{sum(check.passed for check in fewest.checks)} of {len(fewest.checks)}",
-                f"{worst.name}: {worst.error:.1e} of {worst.tolerance:.0e}" if worst else text.MISSING,
+                f"{worst.name}: {worst.error:.1e} of {worst.tolerance:.1e}" if worst else text.MISSING,
                 *ran,
             )
         )
@@ -72,12 +72,13 @@ def _proof(source: ReportInput, proved: list[tuple[Record, Result]]) -> Table:
             "Launches",
             "Function",
             "Checks",
-            "Closest to its tolerance",
+            "Largest error and its tolerance",
             "Device",
             "Threads",
             "Layout",
             "Trained by",
             "Fed by",
+            "Served by",
             "Data digest",
         ),
         rows=tuple(rows),
@@ -87,7 +88,7 @@ def _proof(source: ReportInput, proved: list[tuple[Record, Result]]) -> Table:
 
 def _ran(result: Result) -> tuple[str, ...]:
     if result.evidence is None:
-        return (text.MISSING,) * 6
+        return (text.MISSING,) * 7
     placement = result.evidence.placement
     return (
         f"{placement.device} ({placement.provider})",
@@ -95,6 +96,7 @@ def _ran(result: Result) -> tuple[str, ...]:
         placement.layout,
         placement.training,
         placement.loader,
+        placement.serving or text.MISSING,
         result.evidence.data_digest[:12],
     )
 
@@ -105,7 +107,8 @@ def _launches(source: ReportInput) -> Table:
         if result.timings and result.telemetry and result.training:
             cells.setdefault(record.key, []).append((record, result))
     return Table(
-        caption="Time of a launch, medians over the launches of a cell (first step and warm-up are part of training)",
+        caption="Time of a launch, medians over the launches of a cell that have the part (first step and warm-up are "
+        "part of training)",
         headers=("Cell", *TIMES, "Whole process", "Steps", "Peak memory", "Busiest / idlest CPU"),
         rows=tuple((source.name(key), *_times(launches)) for key, launches in cells.items()),
         numeric=tuple(range(1, 5 + len(TIMES))),
@@ -124,7 +127,7 @@ def _times(launches: list[tuple[Record, Result]]) -> tuple[str, ...]:
         steps.append(result.training.steps)
         memory.append(result.telemetry.peak_rss_bytes)
     return (
-        *(text.seconds(statistics.median(part)) for part in zip(*times, strict=True)),
+        *(text.seconds(statistics.median([s for s in part if s] or [0.0])) for part in zip(*times, strict=True)),
         f"{statistics.median(steps):,.0f}",
         text.size(max(memory)),
         _busiest_and_idlest([record for record, _ in launches]),

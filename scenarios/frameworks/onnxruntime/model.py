@@ -117,7 +117,8 @@ class OnnxRuntimeModel:
     def placement(self) -> Placement:
         session = self._trainer.session
         replayed = ", replayed as a CUDA graph" if isinstance(self._trainer, CapturedTrainer) else ""
-        nodes = nodes_by_provider(session)
+        settings, nodes = self._options.settings, nodes_by_provider(session)
+        captured = "captured" in (settings.get("latency"), settings.get("throughput"))
         return Placement(
             device=self._trainer.tensors([LOSS_SUM])[LOSS_SUM].device_name(),
             device_name=self._runtime.device_name(),
@@ -130,6 +131,7 @@ class OnnxRuntimeModel:
             denormals=denormals(self._runtime),
             nodes=nodes,
             workers=self._workers,
+            serving="session of the inference graph" + (", replayed as a CUDA graph" if captured else ""),
         )
 
     def device_peak_bytes(self) -> int | None:

@@ -307,7 +307,10 @@ class KerasModel:
 
     def placement(self) -> Placement:
         tf32 = self._rounds_to_tf32() if self._options.device == "cuda" else None
-        return replace(kernels.placement(self._model, self.loop, self._loader, tf32), workers=self._workers)
+        compiled = any(self._jit_compile(purpose) for purpose in ("latency", "throughput"))
+        serving = f"tf.function of the model{', compiled by XLA' if compiled else ''}"
+        placed = kernels.placement(self._model, self.loop, self._loader, tf32)
+        return replace(placed, workers=self._workers, serving=serving)
 
     def device_peak_bytes(self) -> int | None:
         return int(tf.config.experimental.get_memory_info("GPU:0")["peak"]) if self._options.device == "cuda" else None

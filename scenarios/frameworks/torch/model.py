@@ -223,7 +223,8 @@ class TorchModel:
         feed = self._feed and self._feed[1]
         loader, workers = (feed.description, feed.workers) if feed else ("none, single batches", None)
         placed = kernels.placement(self._net, *self._first_step, training, loader, tf32)
-        return replace(placed, workers=workers)
+        modes = dict.fromkeys(self._options.settings.get(name, "eager") for name in ("latency", "throughput"))
+        return replace(placed, workers=workers, serving=f"{' or '.join(modes)} model in inference mode")
 
     def device_peak_bytes(self) -> int | None:
         return int(torch.cuda.max_memory_allocated()) if self._device.type == "cuda" else None

@@ -205,6 +205,7 @@ class PlainModel:
             denormals=denormals(self._options.threads),
             nodes={"cpu": len(self._weights)},
             workers=self._workers,
+            serving="reference mathematics in float64",
         )
 
     def device_peak_bytes(self) -> int | None:
