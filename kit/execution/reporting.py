@@ -83,6 +83,6 @@ def refresh_index(out: Path, progress: Progress) -> Path:
         try:
             with progress.task(f"Report of {run.path.name}"):
                 report(folder)
-        except UsageError as error:  # another file is in place of the report; the other runs have theirs
-            progress.line(str(error))
+        except (UsageError, DiskError) as error:  # for example another file is in place of the report
+            progress.line(str(error))  # the other runs have theirs
     return write_index(out)

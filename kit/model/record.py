@@ -2,14 +2,20 @@
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import NonNegativeFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from kit.model.document import Contract, Document, Items, Part
 from kit.model.machine import Machine
 from scenarios.contract.cell import Cell
+from scenarios.contract.ranges import MAX_TIME
 from scenarios.contract.reasons import Reason, Status
 from scenarios.contract.request import RECORDED, Purpose, Request
 from scenarios.contract.result import Result, Tuning
+
+MAX_SAMPLE = 1e15  # larger than any energy, power, clock or memory; sums and differences stay finite
+
+Seconds = Annotated[float, Field(ge=0, le=MAX_TIME)]
+Sample = Annotated[float, Field(ge=-MAX_SAMPLE, le=MAX_SAMPLE)]
 
 
 class Image(Part):
@@ -36,10 +42,10 @@ class HostSamples(Part):
     for which each logical CPU was busy, in the order of their numbers. cost_s: CPU time of the sampling itself.
     """
 
-    at: Items[float]
-    series: dict[str, Items[float | None]]
-    core_busy: Items[float]
-    cost_s: float
+    at: Items[Seconds]
+    series: dict[str, Items[Sample | None]]
+    core_busy: Items[Sample]
+    cost_s: Seconds
 
     @model_validator(mode="after")
     def _one_value_per_sample(self) -> Self:
@@ -74,7 +80,7 @@ class Record(Document):
     result: Annotated[Result, Contract(Result)] | None = None
     image: Image | None = None
     data_note: str = ""
-    seconds: NonNegativeFloat = 0.0
+    seconds: Seconds = 0.0
     log_tail: str = ""
     host_samples: HostSamples | None = None
 

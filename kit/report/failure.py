@@ -49,6 +49,8 @@ def find_failure(source: ReportInput) -> Failure | None:
 
 def _without_records(source: ReportInput, again: Line) -> Failure:
     unusable = source.run.unusable
+    if not source.run.plan.launches:
+        return Failure("Nothing was measured, because the plan of the run has no launches", (), ())
     if not unusable:
         return Failure("Nothing was measured, because no launch has started", (), (again,))
     steps = tuple(Line(remedy) for remedy in dict.fromkeys(found.remedy for found in unusable[:MAX_REASONS]))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 from dataclasses import replace
 
 import pytest
@@ -11,7 +13,7 @@ from pydantic import ValidationError
 from kit.model import document
 from kit.model.errors import CorruptDataError, DataError, DiskError, EngineError, ImageError, KitError, UsageError
 from kit.model.machine import Machine
-from kit.model.record import Record
+from kit.model.record import HostSamples, Record
 from scenarios.contract.reasons import Code, Reason, Status
 from tests import examples
 
@@ -74,6 +76,29 @@ def test_a_search_with_impossible_speeds_is_refused(name, value):
     with pytest.raises(
         UsageError, match=rf"x\.json is not a valid record: .*tuning\.searches\[0\]\.tried\[1\]\.{name}"
     ):
+        Record.from_json(json.dumps(document), "x.json")
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("seconds",), 1e308),
+        (("seconds",), -1.0),
+        (("host_samples", "at", 0), -1e308),
+        (("host_samples", "at", -1), 1e308),
+        (("host_samples", "series", "cpu_busy", 0), 1e308),
+        (("host_samples", "series", "cpu_busy", 0), -1e308),
+        (("host_samples", "core_busy", 0), 1e308),
+        (("host_samples", "cost_s"), -5.0),
+    ],
+)
+def test_impossible_times_and_samples_are_refused(place, value):
+    samples = HostSamples(at=[1.0, 2.0], series={"cpu_busy": [1.0, None]}, core_busy=[0.5], cost_s=0.1)
+    document = json.loads(examples.record(host_samples=samples).to_json())
+    assert Record.from_json(json.dumps(document), "x.json").host_samples == samples
+    *parents, last = place
+    functools.reduce(operator.getitem, parents, document)[last] = value
+    with pytest.raises(UsageError, match=rf"x\.json is not a valid record: {place[0]}"):
         Record.from_json(json.dumps(document), "x.json")
 
 

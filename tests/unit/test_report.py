@@ -366,6 +366,8 @@ def test_intervals_of_several_launches_and_the_spread_of_a_single_one_are_drawn(
     assert second.band
     assert "± " in table.networks[0].rows[0].values[0].small[0]
     assert table.networks[1].rows[0].values[0].small == ()
+    assert "describes the period of this run" in document(several).text
+    assert "describes the period of this run" not in document([single]).text
 
 
 def test_rows_of_a_network_differ_in_device_lane_and_precision():
@@ -398,6 +400,14 @@ def test_the_gpu_section_shows_where_the_gpu_loses():
     without = data_of(view_of(records[:1]))["gpu"]
     assert without.heading == "Not measured: no cell on the GPU was selected"
     assert without.training is None
+
+
+def test_a_plan_without_launches_says_so_and_gives_no_command():
+    run = Run(examples.plan([]), machine(), [])
+    failure = make_view(analyze_run(run, catalog.scenarios()), {}).failure
+    assert failure
+    assert failure.headline == "Nothing was measured, because the plan of the run has no launches"
+    assert failure.steps == ()
 
 
 def test_a_run_without_an_ok_launch_shows_the_reason_and_numbered_steps():

@@ -233,9 +233,12 @@ def test_kit_index_writes_the_reports_that_are_missing_or_old(kit: Kit, tmp_path
     (out / "taken" / "index.html").write_text("mine")
     make_run(out, "broken")
     (out / "broken" / "machine.json").unlink()
+    make_run(out, "blocked")
+    (out / "blocked" / "summary.json").mkdir()
     called = kit("index", "runs")
     assert (called.code, called.out) == (0, "Index: runs/index.html\n")
     assert "runs/taken/index.html exists and is not a report." in called.err
+    assert "summary.json cannot be written" in called.err
     assert (out / "current" / "index.html").stat().st_mtime_ns == before
     assert (out / "unreported" / "summary.json").exists()
     assert (out / "taken" / "index.html").read_text() == "mine"
