@@ -59,14 +59,15 @@ def _speed(measured: Sequence[CellSummary]) -> Answer:
     low, high = (pick(best, key=lambda cell: cell.images_per_s or 0.0) for pick in (min, max))
     single = any(cell.launches == 1 for cell in best)
     widths = [cell.interval.half_width for cell in best if cell.interval]
-    once = "In one launch each, i" if all(cell.launches == 1 for cell in best) else "I"
+    all_single = all(cell.launches == 1 for cell in best)
+    once = "In one launch each, i" if all_single else "I"
     within = f" ({_uncertainty(max(widths))})" if widths and not single else ""
     least, most = (format_number(cell.images_per_s or 0.0) for cell in (low, high))
     speeds = f"{least} images/s" if least == most else f"{least} to {most} images/s, depending on the network"
     network = f"{high.cell.network} at " if len(best) == 1 else ""
     headline = f"{once}t trains {network}{speeds}{within}"
     details = [f"These are the highest speeds of the networks on the {DEVICES[device]}."] if len(best) > 1 else []
-    if single and once == "I":
+    if single and not all_single:
         details.append("Some of these speeds come from one launch.")
     if latencies := _best_latencies([cell for cell in measured if cell.cell.device == device]):
         between = _between(*(format_number(value, 2) for value in (min(latencies), max(latencies))))

@@ -32,8 +32,8 @@ def report(folder: RunFolder, target: Path | None = None, tariff: Tariff | None 
     """Write the report of what a run has measured so far to `target`, or with a summary into the folder of the run.
 
     tariff: the prices of the machine. The report lists files that cannot be used. They are an error of use, so they
-    determine the exit code. Raise UsageError if another file is in place of the report, and DiskError if it cannot be
-    written.
+    determine the exit code. Raise UsageError if another file is in place of the report, or a folder in place of the
+    summary, and DiskError if they cannot be written.
     """
     from kit.report.render import write_report
     from kit.report.summary import summarize_report
@@ -83,6 +83,6 @@ def refresh_index(out: Path, progress: Progress) -> Path:
         try:
             with progress.task(f"Report of {run.path.name}"):
                 report(folder)
-        except (UsageError, DiskError) as error:  # for example another file is in place of the report
-            progress.line(str(error))  # the other runs have theirs
+        except UsageError as error:  # something else is in place of its files; the other runs have theirs
+            progress.line(str(error))
     return write_index(out)

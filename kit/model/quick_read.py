@@ -19,7 +19,7 @@ CONTRACT = "contract"  # in the metadata of a schema: the type that the codec va
 # All digits become 0, and what stands before a number becomes a space.
 SHAPES = bytes.maketrans(b"123456789\n\r\t:,[-", b"000000000       ")
 # Else pydantic takes the existing validators of nested models, which validate the types of the contract in Python.
-COMPLETE = {"_use_prebuilt": False} if "_use_prebuilt" in (SchemaValidator.__text_signature__ or "") else {}
+NO_PREBUILT = {"_use_prebuilt": False} if "_use_prebuilt" in (SchemaValidator.__text_signature__ or "") else {}
 LONG = b" " + b"0" * len(str(MAX_INT))  # a whole number that may be above MAX_INT
 
 
@@ -29,7 +29,7 @@ class Unreadable(Exception):
 
 def compile_validator(schema: CoreSchema) -> SchemaValidator:
     """Return the validator of a document. schema: of its class."""
-    return SchemaValidator(_compiled(schema), None, **COMPLETE)
+    return SchemaValidator(_compiled(schema), None, **NO_PREBUILT)
 
 
 def read(validator: SchemaValidator, text: str | bytes, schema: int, max_names: int) -> Any:

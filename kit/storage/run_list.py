@@ -54,9 +54,13 @@ def list_runs(out: Path) -> list[ListedRun]:
 
 
 def save_summary(run: Path, summary: RunSummary) -> None:
-    """Write the summary of a run into its folder. Raise DiskError if it cannot be written."""
+    """Write the summary of a run into its folder. Raise UsageError if a folder has its name, and DiskError if it cannot
+    be written."""
+    target = run / SUMMARY_FILE
     with disk_errors(run):
-        write_atomic(run / SUMMARY_FILE, summary.to_json())
+        if target.is_dir():
+            raise UsageError(f"{target} is a folder, in place of the summary of the run.", "Move it away.")
+        write_atomic(target, summary.to_json())
 
 
 def _runs(out: Path) -> Iterator[Path]:

@@ -238,7 +238,8 @@ def test_kit_index_writes_the_reports_that_are_missing_or_old(kit: Kit, tmp_path
     called = kit("index", "runs")
     assert (called.code, called.out) == (0, "Index: runs/index.html\n")
     assert "runs/taken/index.html exists and is not a report." in called.err
-    assert "summary.json cannot be written" in called.err
+    assert "runs/blocked/summary.json is a folder, in place of the summary of the run." in called.err
+    assert kit("report", "runs/blocked").code == 2
     assert (out / "current" / "index.html").stat().st_mtime_ns == before
     assert (out / "unreported" / "summary.json").exists()
     assert (out / "taken" / "index.html").read_text() == "mine"
