@@ -49,7 +49,7 @@ def find_failure(source: ReportInput) -> Failure | None:
 
 def _without_records(source: ReportInput, again: Line) -> Failure:
     unusable = source.run.unusable
-    if not source.run.plan.launches:
+    if not unusable and not source.run.plan.launches:
         return Failure("Nothing was measured, because the plan of the run has no launches", (), ())
     if not unusable:
         return Failure("Nothing was measured, because no launch has started", (), (again,))

@@ -408,6 +408,10 @@ def test_a_plan_without_launches_says_so_and_gives_no_command():
     assert failure
     assert failure.headline == "Nothing was measured, because the plan of the run has no launches"
     assert failure.steps == ()
+    broken = Run(examples.plan([]), machine(), [], unusable=[UnusableFile("records/x.json", "x is broken.", "Mend x.")])
+    failure = make_view(analyze_run(broken, catalog.scenarios()), {}).failure
+    assert failure
+    assert failure.reasons == ("x is broken.",)
 
 
 def test_a_run_without_an_ok_launch_shows_the_reason_and_numbered_steps():
