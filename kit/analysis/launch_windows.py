@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from kit.analysis import warning_rules as rules
-from kit.analysis.measured_launch import MeasuredLaunch, measured_launches, usable_windows
+from kit.analysis.measured_launch import MeasuredLaunch, measured_launches
 from kit.analysis.robust import relative_spread
 from kit.analysis.warnings import RunWarning, WarningCode
 from kit.model.formatting import format_percent as percent
@@ -68,23 +68,19 @@ def launch_windows(records: Sequence[Record], warnings: Sequence[RunWarning]) ->
     for key, group in groupby(measured_launches(records), key=lambda launch: launch.record.key):
         cell = list(group)
         doubts = (codes.get(key, set()) | codes.get("", set())) & UNSTEADY
-        found += [windows for launch in cell if (windows := _windows(launch, cell, doubts))]
+        found += [_windows(launch, cell, doubts) for launch in cell]
     return found
 
 
-def _windows(launch: MeasuredLaunch, cell: Sequence[MeasuredLaunch], doubts: set[WarningCode]) -> LaunchWindows | None:
+def _windows(launch: MeasuredLaunch, cell: Sequence[MeasuredLaunch], doubts: set[WarningCode]) -> LaunchWindows:
     windows = launch.training.windows
-    usable = usable_windows(windows)
     steady = windows[launch.training.steady_from :]
-    rates = launch.steady_rates
-    if not rates or not usable:
-        return None
-    start, middle = windows[0].start_at, statistics.median(rates)
+    start, middle = windows[0].start_at, statistics.median(launch.steady_rates)
     jump = rules.jump_of_launch(launch, len(cell)) if WarningCode.JUMP in doubts else None
     return LaunchWindows(
         cell=launch.request.cell,
         launch=launch.record.launch,
-        points=tuple((w.start_at + w.seconds - start, w.images / w.seconds / middle) for w in usable),
+        points=tuple((w.start_at + w.seconds - start, w.images / w.seconds / middle) for w in windows),
         steady_s=steady[0].start_at - start,
         end_s=windows[-1].start_at + windows[-1].seconds - start,
         jump_s=launch.comparable_windows[0].start_at + jump[1] - start if jump else None,

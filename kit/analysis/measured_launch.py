@@ -1,6 +1,5 @@
 """Define an ok launch with its measurements, and with what the host measured while it trained. No input or output."""
 
-import math
 import re
 import statistics
 from bisect import bisect_left, bisect_right
@@ -11,7 +10,6 @@ from functools import cached_property, lru_cache
 from kit.analysis.host_samples import mean
 from kit.model.machine import Gpu
 from kit.model.record import Record
-from scenarios.contract.ranges import MIN_POSITIVE
 from scenarios.contract.request import Request
 from scenarios.contract.result import Evidence, Inference, Telemetry, Training, Window, within_epochs
 
@@ -32,17 +30,14 @@ class MeasuredLaunch:
 
     @property
     def steady_rates(self) -> list[float]:
-        """Return the images/s of each of `comparable_windows`, above 0."""
+        """Return the images/s of each of `comparable_windows`."""
         return [window.images / window.seconds for window in self.comparable_windows]
 
     @property
     def comparable_windows(self) -> list[Window]:
-        """Return the steady windows that say how fast equal work is done: without epoch boundaries, if these are rare.
-
-        Windows without images or with a useless duration are left out.
-        """
-        steady = self.training.windows[self.training.steady_from :]
-        return usable_windows(within_epochs(steady))
+        """Return the steady windows that say how fast equal work is done: without epoch boundaries, if these are
+        rare."""
+        return within_epochs(self.training.windows[self.training.steady_from :])
 
     @property
     def other_cpus(self) -> float | None:
@@ -113,21 +108,15 @@ def _matches(pattern: str, name: str) -> bool:
     return re.fullmatch(pattern, name) is not None
 
 
-def usable_windows(windows: Iterable[Window]) -> list[Window]:
-    """Return the windows that have images and a duration from which a rate can be computed."""
-    return [w for w in windows if w.images > 0 and MIN_POSITIVE <= w.seconds < math.inf]
-
-
 def measured_launches(records: Sequence[Record]) -> list[MeasuredLaunch]:
-    """Return the ok launches among the records, in their order, without those whose training speed is not a positive
-    number."""
+    """Return the ok launches among the records, in their order."""
     launches = []
     for record in records:
         request, result = record.request, record.result
         if not (record.ok and request and result):
             continue
         training, inference, evidence, telemetry = result.training, result.inference, result.evidence, result.telemetry
-        if training and inference and evidence and telemetry and 0 < training.images_per_s < math.inf:
+        if training and inference and evidence and telemetry:
             launches.append(MeasuredLaunch(record, request, training, inference, evidence, telemetry))
     return launches
 

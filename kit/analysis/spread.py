@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Sequence
 
-from kit.analysis.measured_launch import MeasuredLaunch, usable_windows
+from kit.analysis.measured_launch import MeasuredLaunch
 
 MIN_VALUES = 5  # the outer deciles of fewer values are extrapolated
 
@@ -25,9 +25,9 @@ def training_spread(launch: MeasuredLaunch) -> Spread | None:
 
 def throughput_spread(launch: MeasuredLaunch) -> Spread | None:
     """Return the middle 80 % of the images/s of the windows of inference at the large batch size."""
-    return middle_80_percent([w.images / w.seconds for w in usable_windows(launch.inference.windows)])
+    return middle_80_percent([w.images / w.seconds for w in launch.inference.windows])
 
 
 def latency_spread(launch: MeasuredLaunch) -> Spread | None:
     """Return the middle 80 % of the durations of the calls with one image, in ms."""
-    return middle_80_percent([value for value in launch.inference.latency_ms if value > 0])
+    return middle_80_percent(launch.inference.latency_ms)

@@ -252,7 +252,11 @@ def _labelled(label: str, text: str, note: str, width: int) -> list[str]:
         return found
     if len(found[-1]) + len(note) + 2 <= width:
         return [*found[:-1], found[-1] + note.rjust(width - len(found[-1]))]
-    return [*found, *textwrap.wrap(note, width, initial_indent=" " * LABEL, subsequent_indent=" " * LABEL)]
+    indent = " " * LABEL
+    return [
+        *found,
+        *textwrap.wrap(note, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False),
+    ]
 
 
 def _continued(command: str, width: int) -> list[str]:

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, GetCoreSchemaHandler, ValidationError
-from pydantic_core import CoreSchema, SchemaValidator, core_schema
+from pydantic_core import CoreSchema, core_schema
 
 from kit.model import quick_read
 from kit.model.errors import UsageError
@@ -61,7 +61,7 @@ class Document(BaseModel):
         """Read a document. Raise UsageError, which names `source`, if it is not valid or has a schema that this
         version does not know."""
         with suppress(quick_read.Unreadable):
-            document: Self = quick_read.read(_quick_validator(cls), text, SCHEMA, MAX_NAMES)
+            document: Self = _quick_reader(cls).read(text, SCHEMA)
             return document
         try:
             data = _parse(text)
@@ -83,8 +83,8 @@ class Part(BaseModel):
 
 
 @cache
-def _quick_validator(cls: type[Document]) -> SchemaValidator:
-    return quick_read.compile_validator(cls.__pydantic_core_schema__)
+def _quick_reader(cls: type[Document]) -> quick_read.QuickReader:
+    return quick_read.QuickReader.of(cls.__pydantic_core_schema__, MAX_NAMES)
 
 
 def _parse(text: str | bytes) -> Any:

@@ -3,10 +3,15 @@
 import hashlib
 import json
 from collections import Counter
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, NonNegativeInt
 
 from kit.model.document import Document, Items, Part
 from kit.model.formatting import format_bytes, format_count
+
+Processors = Annotated[int, Field(ge=0, le=1_000_000)]  # the largest machines have thousands
+Watts = Annotated[float, Field(ge=0, le=1e6)]
 
 
 class Gpu(Part):
@@ -15,12 +20,12 @@ class Gpu(Part):
     index: NVML's, in the order of the PCI bus. power_limit_w, default_power_limit_w: watts. uuid: only with --identify.
     """
 
-    index: int
+    index: NonNegativeInt
     name: str
-    memory_bytes: int | None
+    memory_bytes: NonNegativeInt | None
     compute_capability: tuple[int, int] | None
-    power_limit_w: float | None
-    default_power_limit_w: float | None
+    power_limit_w: Watts | None
+    default_power_limit_w: Watts | None
     uuid: str | None = None
 
     @property
@@ -50,16 +55,16 @@ class Machine(Document):
     id: str
     cpu_model: str
     architecture: str
-    sockets: int
-    physical_cores: int
-    logical_cpus: int
-    cpus: int
-    quota_cpus: float | None
-    caches: dict[str, int]
-    last_cache_bytes: int
+    sockets: Processors
+    physical_cores: Processors
+    logical_cpus: Processors
+    cpus: Annotated[Processors, Field(ge=1)]
+    quota_cpus: Annotated[float, Field(ge=0, le=1e6)] | None
+    caches: dict[str, NonNegativeInt]
+    last_cache_bytes: NonNegativeInt
     cpu_flags: Items[str]
-    memory_bytes: int
-    memory_limit_bytes: int | None
+    memory_bytes: NonNegativeInt
+    memory_limit_bytes: NonNegativeInt | None
     gpus: Items[Gpu]
     driver: str | None
     cuda_driver: str | None

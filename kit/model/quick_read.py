@@ -1,16 +1,17 @@
 """Read valid documents many times faster than `kit.model.document`, which explains what is wrong with the others.
 
 Everything happens inside pydantic's compiled core, also the validation of the contract's types. Whatever looks unusual
-counts as unreadable here, so a document that is read here is also valid for the slow reader, and equal.
+counts as unreadable here, so a document that is read here is also valid for the slow reader, and equal. A document that
+lacks an optional field, such as one of an older version, is unusual, too.
 """
 
 import dataclasses
 import types
 import typing
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-import pydantic_core
 from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
 from scenarios.contract.ranges import MAX_INT, Range
@@ -22,62 +23,103 @@ SHAPES = bytes.maketrans(b"123456789\n\r\t:,[-", b"000000000       ")
 NO_PREBUILT = {"_use_prebuilt": False} if "_use_prebuilt" in (SchemaValidator.__text_signature__ or "") else {}
 LONG = b" " + b"0" * len(str(MAX_INT))  # a whole number that may be above MAX_INT
 
+# How many names the JSON of a valid value has: always so many, or by the value.
+Names = int | Callable[[Any], int]
+
 
 class Unreadable(Exception):
     """The slow reader has to read this document."""
 
 
-def compile_validator(schema: CoreSchema) -> SchemaValidator:
-    """Return the validator of a document. schema: of its class."""
-    return SchemaValidator(_compiled(schema), None, **NO_PREBUILT)
+@dataclasses.dataclass(frozen=True)
+class QuickReader:
+    """Read documents of one class. names: see Names."""
 
+    validator: SchemaValidator
+    names: Names
 
-def read(validator: SchemaValidator, text: str | bytes, schema: int, max_names: int) -> Any:
-    """Return a valid document. Raise Unreadable for others, and for some that are valid.
+    @classmethod
+    def of(cls, schema: CoreSchema, max_names: int) -> Self:
+        """Return the reader of a class with this schema. max_names: of an object."""
+        complete = _complete(schema)
+        return cls(SchemaValidator(complete, None, **NO_PREBUILT), _names(complete, max_names))
 
-    schema: the only version that is read. max_names: of an object.
-    """
-    content = text.encode(errors="replace") if isinstance(text, str) else text
-    try:
-        data = pydantic_core.from_json(content, allow_inf_nan=False)
-        if not (isinstance(data, dict) and data.get("schema") == schema and _is_usual(content, data, max_names)):
+    def read(self, text: str | bytes, version: int) -> Any:
+        """Return a valid document. Raise Unreadable for others, and for some that are valid.
+
+        version: the only one that is read.
+        """
+        content = text.encode(errors="replace") if isinstance(text, str) else text
+        try:
+            document = self.validator.validate_json(content, strict=True)
+        except ValueError as error:
+            raise Unreadable from error
+        if document.schema_ != version or not _is_usual(content, _count(self.names, document)):
             raise Unreadable
-        return validator.validate_json(content, strict=True)
-    except ValueError as error:
-        raise Unreadable from error
+        return document
 
 
-def _is_usual(content: bytes, data: dict[str, Any], max_names: int) -> bool:
-    """Return whether no name is repeated within its object, and no whole number may be above MAX_INT."""
+def _is_usual(content: bytes, names: int) -> bool:
+    """Return whether no name is repeated within its object, and no whole number may be above MAX_INT.
+
+    names: number of different names. All fields are required, so repeated names cannot replace missing ones.
+    """
     if b"\\" in content and b'\\"' in content:  # then a quote may be part of a text
         return False
     outside = b"".join(content.split(b'"')[::2])
-    return outside.count(b":") == _count_names(data, max_names) and LONG not in outside.translate(SHAPES)
+    return outside.count(b":") == names and LONG not in outside.translate(SHAPES)
 
 
-def _count_names(part: Any, max_names: int) -> int:
-    """Return the number of names in objects. It is too low for lists of mixed types and for objects that are too
-    large."""
-    if type(part) is dict:
-        count = len(part) if len(part) <= max_names else 0
-        for value in part.values():
-            if type(value) is dict or type(value) is list:
-                count += _count_names(value, max_names)
-        return count
-    if not part or type(part[0]) is not dict:
-        return 0
-    return sum([_count_names(item, max_names) for item in part if type(item) is dict])
+def _count(names: Names, value: Any) -> int:
+    return names if isinstance(names, int) else names(value)
 
 
-def _compiled(schema: Any) -> Any:
-    """Return a schema in which the core validates the contract's types, too."""
+def _names(schema: Any, most: int) -> Names:
+    """Return how many names valid values have. It is too low for objects with more than `most` names."""
+    match schema["type"]:
+        case "model" | "dataclass" | "function-after":
+            return _names(schema["schema"], most)
+        case "model-fields":
+            return _names_of_object({name: _names(field["schema"], most) for name, field in schema["fields"].items()})
+        case "dataclass-args":
+            return _names_of_object({field["name"]: _names(field["schema"], most) for field in schema["fields"]})
+        case "nullable":
+            of_value = _names(schema["schema"], most)
+            return of_value and (lambda value: 0 if value is None else _count(of_value, value))
+        case "list":
+            return _names_of_list(_names(schema["items_schema"], most))
+        case "dict":
+            of_values = _names_of_list(_names(schema["values_schema"], most))
+            return lambda value: (len(value) if len(value) <= most else 0) + _count(of_values, value.values())
+        case _:
+            return 0
+
+
+def _names_of_object(fields: dict[str, Names]) -> Names:
+    known = len(fields) + sum(names for names in fields.values() if isinstance(names, int))
+    others = [(name, names) for name, names in fields.items() if not isinstance(names, int)]
+    if not others:
+        return known
+    return lambda value: known + sum([names(getattr(value, name)) for name, names in others])
+
+
+def _names_of_list(of_item: Names) -> Names:
+    if isinstance(of_item, int):
+        return of_item and (lambda items: of_item * len(items))
+    return lambda items: sum(map(of_item, items))
+
+
+def _complete(schema: Any) -> Any:
+    """Return a schema in which all fields are required, and in which the core validates the contract's types, too."""
     if isinstance(schema, list):
-        return [_compiled(item) for item in schema]
+        return [_complete(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if kind := (schema.get("metadata") or {}).get(CONTRACT):
         return _schema(kind)
-    return {name: _compiled(value) for name, value in schema.items()}
+    if schema.get("type") == "default":
+        return _complete(schema["schema"])
+    return {name: _complete(value) for name, value in schema.items()}
 
 
 def _schema(kind: Any) -> CoreSchema:
@@ -114,19 +156,12 @@ def _number(kind: type, limits: Range) -> CoreSchema:
 
 
 def _dataclass(kind: type[Any]) -> CoreSchema:
-    hints, fields = typing.get_type_hints(kind, include_extras=True), []
-    for field in dataclasses.fields(kind):
-        schema = _schema(hints[field.name])
-        if field.default is not dataclasses.MISSING:
-            schema = core_schema.with_default_schema(schema, default=field.default)
-        elif field.default_factory is not dataclasses.MISSING:
-            schema = core_schema.with_default_schema(schema, default_factory=field.default_factory)
-        fields.append(core_schema.dataclass_field(field.name, schema))
-    arguments = core_schema.dataclass_args_schema(kind.__name__, fields)
+    hints, names = typing.get_type_hints(kind, include_extras=True), [field.name for field in dataclasses.fields(kind)]
+    fields = [core_schema.dataclass_field(name, _schema(hints[name])) for name in names]
     return core_schema.dataclass_schema(
         kind,
-        arguments,
-        [field.name for field in dataclasses.fields(kind)],
+        core_schema.dataclass_args_schema(kind.__name__, fields),
+        names,
         slots="__slots__" in vars(kind),
         config=core_schema.CoreConfig(extra_fields_behavior="forbid"),
     )

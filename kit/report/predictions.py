@@ -1,15 +1,17 @@
 """Write predictions as one HTML page with the pictures: no script, no external resource, every text escaped."""
 
-from base64 import b64encode
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+
+from markupsafe import Markup
 
 from kit.model.formatting import format_count, format_percent
 from kit.model.prediction import PredictedPicture, Predictions
 from kit.planning import catalog
-from kit.report.render import MARKS, Page, render_page, write_page
+from kit.report.jpeg import jpeg_address
+from kit.report.render import Page, render_page, write_page
 
-PAGE = Page("a page of kit", MARKS, "Choose another file with --html.")
+PAGE = Page("a page of predictions", ": kit predictions", "Choose another file with --html.")
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,7 @@ class PictureView:
     framework, in the order of the columns; None if there is none."""
 
     name: str
-    source: str
+    source: Markup
     answers: list[tuple[str, str] | None]
 
 
@@ -32,6 +34,7 @@ def render_predictions(found: Predictions) -> str:
     frameworks = catalog.frameworks()
     return render_page(
         "predictions.html",
+        title_end=PAGE.title_end,
         found=found,
         titles={name: frameworks[name].title for name in found.weights},
         pictures=[_view(found, picture) for picture in found.pictures if not picture.fault],
@@ -42,10 +45,10 @@ def render_predictions(found: Predictions) -> str:
 
 def _view(found: Predictions, picture: PredictedPicture) -> PictureView:
     """Return a picture for the page, which names no folder of this machine."""
-    encoded = b64encode(picture.thumbnail).decode() if picture.thumbnail else ""
+    source = jpeg_address(picture.thumbnail) if picture.thumbnail else Markup()
     answers = []
     for name in found.frameworks:
         chances = picture.chances.get(name)
         best = found.best(chances) if chances else None
         answers.append((best[0], format_percent(best[1], 1)) if best else None)
-    return PictureView(PurePath(picture.name).name, f"data:image/jpeg;base64,{encoded}" if encoded else "", answers)
+    return PictureView(PurePath(picture.name).name, source, answers)

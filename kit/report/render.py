@@ -9,7 +9,7 @@ import jinja2
 from kit import assets
 from kit.analysis.run_analysis import RunAnalysis
 from kit.model.errors import DiskError, UsageError
-from kit.model.formatting import printable
+from kit.model.formatting import printable, shortened
 from kit.model.tariff import Tariff
 from kit.planning import catalog, studies
 from kit.report import sections
@@ -18,21 +18,20 @@ from kit.report.view import View, make_view
 from kit.storage.files import disk_errors, write_atomic
 
 DOCTYPE = b"<!doctype html>"  # the start of every report
-MARKS = (b'<meta name="generator" content="kit">', b": kit report</title>")  # the second one in older reports
-HEAD_BYTES = 4096  # contains one of the marks
+HEAD_BYTES = 4096  # contains the title
 
 
 @dataclass(frozen=True)
 class Page:
-    """A kind of page. what: for example `a report`. marks: its head has one of them. remedy: what to do if it cannot be
-    written."""
+    """A kind of page. what: for example `a report`. title_end: the end of the title of every such page, and of no other
+    one. remedy: what to do if it cannot be written."""
 
     what: str
-    marks: tuple[bytes, ...]
+    title_end: str
     remedy: str
 
 
-PAGE = Page("a report", MARKS, "Choose another file with --out.")
+PAGE = Page("a report", ": kit report", "Move it away, or write the report elsewhere: `kit report RUN --out FILE`.")
 TEMPLATES = Path(__file__).with_name("templates")
 
 
@@ -69,13 +68,13 @@ def require_free(target: Path, page: Page) -> None:
         if target.is_file() and not target.is_symlink():  # writing would replace a link, such as /dev/stdout
             with open(target, "rb") as file:
                 head = file.read(HEAD_BYTES)
-    if head and not (head.startswith(DOCTYPE) and any(mark in head for mark in page.marks)):
+    if head and not (head.startswith(DOCTYPE) and f"{page.title_end}</title>".encode() in head):
         raise UsageError(f"{target} exists and is not {page.what}.", page.remedy)
 
 
 def render(view: View) -> str:
     """Return the HTML text of a report. Raise DiskError if a template cannot be read."""
-    return render_page("report.html", marks=view.marks, view=view)
+    return render_page("report.html", title_end=PAGE.title_end, marks=view.marks, view=view)
 
 
 def render_page(template: str, **values: object) -> str:
@@ -83,18 +82,28 @@ def render_page(template: str, **values: object) -> str:
 
     Raise DiskError if a template cannot be read.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([TEMPLATES, *sections.__path__]),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: printable(value) if type(value) is str else value,  # Markup passes unchanged
-    )
-    environment.filters["unbroken"] = unbroken
+    environment = page_environment()
     environment.globals.update(values)
     try:
         return environment.get_template(template).render()
     except jinja2.TemplateNotFound as error:
         remedy = "Check the permissions of kit's installed files."
         raise DiskError(f"The report's template {error.name} cannot be read.", remedy) from error
+
+
+def page_environment() -> jinja2.Environment:
+    """Return the environment of all pages. Every text is escaped, and cut to `shortened`'s length if it is longer.
+
+    Texts of kit itself may be Markup, which passes unchanged.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([TEMPLATES, *sections.__path__]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: printable(shortened(value)) if type(value) is str else value,
+    )
+    environment.filters["shortened"] = shortened
+    environment.filters["unbroken"] = unbroken
+    return environment

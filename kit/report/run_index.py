@@ -16,9 +16,8 @@ from kit.storage.run_folder import REPORT_FILE
 from kit.storage.run_list import ListedRun, list_runs
 
 INDEX_FILE = "index.html"
-TITLE_END = ": kit index"  # of every index, and of no other page
 MAX_TEXT = 200  # characters of a text from a file of a run
-PAGE = Page("an index of runs", (f"{TITLE_END}</title>".encode(),), "Move it away, or make the folder writable.")
+PAGE = Page("an index of runs", ": kit index", "Move it away, or make the folder writable.")
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,8 @@ def render_index(folder: str, runs: Sequence[ListedRun]) -> str:
     machines = len({run.machine.id for run in runs if run.machine})
     return render_page(
         "run_index.html",
-        title=f"{folder}{TITLE_END}",
+        title=folder,
+        title_end=PAGE.title_end,
         folder=folder,
         count=f"{format_count(len(rows), 'run')} on {format_count(machines, 'machine')}",
         broken=f"{format_count(broken, 'run')} cannot be read." if broken else "",

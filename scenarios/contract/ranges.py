@@ -4,6 +4,7 @@ A file may be damaged, edited, or written by a faulty worker. `scenarios.contrac
 the range of its field, so no other code has to check it again.
 """
 
+import sys
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -30,6 +31,8 @@ class Range:
 Time = Annotated[float, Range(0.0, MAX_TIME)]
 PositiveTime = Annotated[float, Range(MIN_POSITIVE, MAX_TIME)]
 Rate = Annotated[float, Range(MIN_POSITIVE, MAX_RATE)]
+Error = Annotated[float, Range(0.0, sys.float_info.max)]
+Cores = Annotated[float, Range(0.0, 1e6)]  # the largest machines have thousands
 Loss = Annotated[float, Range(-1e100, 1e100)]  # in nats; a chart of larger numbers overflows
 Share = Annotated[float, Range(0.0, 1.0)]
 Count = Annotated[int, Range(0, MAX_INT)]

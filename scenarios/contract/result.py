@@ -13,7 +13,7 @@ from scenarios.contract.ceilings import Ceiling
 from scenarios.contract.cell import Cell
 from scenarios.contract.epochs import KeptWeights
 from scenarios.contract.predictions import HeldOutPrediction, Prediction, check_held_out, check_predictions
-from scenarios.contract.ranges import Count, Loss, Positive, PositiveTime, Rate, Share, Time
+from scenarios.contract.ranges import Cores, Count, Error, Loss, Positive, PositiveTime, Rate, Share, Time
 from scenarios.contract.reasons import Reason, Status
 from scenarios.contract.request import SCHEMA, DataKind, Purpose, Request
 
@@ -37,9 +37,9 @@ class Window:
     """
 
     start_at: Time
-    seconds: Time
-    steps: Count
-    images: Count
+    seconds: PositiveTime
+    steps: Positive
+    images: Positive
     boundaries: Count = 0
 
 
@@ -115,7 +115,7 @@ class Inference:
     images. They mean little after a short training.
     """
 
-    latency_ms: list[Time]
+    latency_ms: list[PositiveTime]
     p50_ms: PositiveTime
     p90_ms: PositiveTime
     p99_ms: PositiveTime | None
@@ -132,8 +132,8 @@ class Check:
     """One comparison with the float64 reference. It passes if `error` is at most `tolerance`."""
 
     name: str
-    error: float
-    tolerance: float
+    error: Error
+    tolerance: Error
     passed: bool
 
 
@@ -150,6 +150,17 @@ class Proof:
     optimizer_form: str
     seconds: Time
     cached: bool
+
+    def check(self) -> None:
+        """Raise ValueError if what passed contradicts the errors."""
+        for check in self.checks:
+            if check.passed != (check.error <= check.tolerance):
+                outcome = "passed" if check.passed else "failed"
+                raise ValueError(
+                    f"a check {outcome} with an error of {check.error:.3g} and a tolerance of {check.tolerance:.3g}"
+                )
+        if self.passed != all(check.passed for check in self.checks):
+            raise ValueError("whether its proof passed contradicts the checks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +243,7 @@ class Telemetry:
     to_at: Time
     peak_rss_bytes: Count
     cpu_s: Time
-    cpu_cores: float
+    cpu_cores: Cores
     busy_threads: Count
     throttled_s: Time | None
     gpu_peak_bytes: Count | None
@@ -359,11 +370,7 @@ class Result:
             raise ValueError(f"it is the result of another launch: {self.cell.key:.200}, {self.launch}")
         if self.status is not (self.reason.code.status if self.reason else Status.OK):
             raise ValueError(f"its status {self.status} does not match its reason")
-        for kept in self.weights:
-            kept.check()
-        if self.augmented:
-            self.augmented.check()
-        check_held_out(self.held_out)
+        self._check_parts()
         if self.reason:
             return
         parts = PARTS[request.purpose]
@@ -379,3 +386,13 @@ class Result:
             allocators.check(self.tuning.settings)
         if self.predictions is not None:
             check_predictions(self.predictions, request)
+
+    def _check_parts(self) -> None:
+        """Raise ValueError if a part that any result may have contradicts itself."""
+        if self.proof:
+            self.proof.check()
+        for kept in self.weights:
+            kept.check()
+        if self.augmented:
+            self.augmented.check()
+        check_held_out(self.held_out)

@@ -205,14 +205,17 @@ def test_a_launch_on_another_device_is_the_wrong_device(context, ready):
     ("passed", "check", "code"),
     [
         (False, Check("logits", 0.1, 5e-4, passed=False), Code.REFERENCE_MISMATCH),
-        (True, Check("logits", 0.1, 5e-4, passed=True), Code.REFERENCE_MISMATCH),
+        (True, Check("logits", 0.1, 5e-4, passed=True), Code.INVALID_RESULT),
+        (False, Check("logits", 0.0, 5e-4, passed=False), Code.INVALID_RESULT),
+        (True, Check("logits", 0.1, 5e-4, passed=False), Code.INVALID_RESULT),
+        (False, Check("logits", 0.0, 5e-4, passed=True), Code.INVALID_RESULT),
         (True, None, Code.MISSING_PROOF),
     ],
 )
 def test_a_launch_without_a_valid_proof_is_not_ok(context, ready, passed, check, code):
     proof = replace(examples.result(ready.request).proof, passed=passed, checks=[check] if check else [])
     record = run(context, ready, result_worker(proof=proof))
-    assert (record.status, record.reason.code) == (Status.FAILED, code)
+    assert (record.status, record.reason.code) == (code.status, code)
 
 
 def test_a_search_with_invalid_settings_breaks_the_contract(context, ready):

@@ -186,7 +186,9 @@ def test_the_page_shows_the_pictures_and_escapes_their_names(kit: Kit, engine, p
     assert "b.jpg: It is &lt;b&gt;damaged&lt;/b&gt;." in page
     assert page.count('<img src="data:image/jpeg;base64,/9gg') == 1
     assert "<b>dogs</b>75.0 %" in page
-    assert kit("predict", "run", *CATDOG, names[0], "--html", "page.html").code == 0, "a page of kit is replaced"
+    assert kit("predict", "run", *CATDOG, names[0], "--html", "page.html").code == 0, (
+        "a page of predictions is replaced"
+    )
     Path("own.html").write_text("my own page")
     refused = kit("predict", "run", *CATDOG, names[0], "--html", "own.html")
     assert (refused.code, Path("own.html").read_text()) == (2, "my own page")

@@ -6,25 +6,21 @@ from base64 import b64decode
 from hashlib import sha256
 from pathlib import Path
 
-import jinja2
 import pytest
 
 from kit.cli.console import DISPLAYS, open_page
-from kit.report.render import DOCTYPE, MARKS, TEMPLATES
+from kit.report.render import DOCTYPE, page_environment
 from kit.report.table_script import TABLES, TABLES_HASH
 
 PAGE = """{% from "page_head.html" import head %}
-{% call head("<Title>", **options) %}
+{% call head("<Title>", ": end", **options) %}
 .own { color: red; }
 {% endcall %}
 <body>{% if tables %}<script>{{ tables }}</script>{% endif %}</body></html>"""
 
 
 def page(**options: object) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
-    )
-    return environment.from_string(PAGE).render(options=options, tables=TABLES if options else "")
+    return page_environment().from_string(PAGE).render(options=options, tables=TABLES if options else "")
 
 
 def policy(html: str) -> str:
@@ -36,9 +32,9 @@ def policy(html: str) -> str:
 def test_a_page_without_tables_or_pictures_allows_neither_scripts_nor_pictures() -> None:
     html = page()
     assert html.encode().startswith(DOCTYPE)
-    assert MARKS[0] in html.encode()
+
     assert policy(html) == "default-src 'none'; style-src 'unsafe-inline'"
-    assert "<title>&lt;Title&gt;</title>" in html
+    assert "<title>&lt;Title&gt;: end</title>" in html
     assert html.index(".own { color: red; }") < html.index("</style>")
 
 

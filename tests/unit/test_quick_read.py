@@ -17,8 +17,8 @@ MACHINE = examples.machine(gpus=[examples.gpu()])
 
 
 def read(kind, text):
-    validator = quick_read.compile_validator(kind.__pydantic_core_schema__)
-    return quick_read.read(validator, text, document.SCHEMA, document.MAX_NAMES)
+    reader = quick_read.QuickReader.of(kind.__pydantic_core_schema__, document.MAX_NAMES)
+    return reader.read(text, document.SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,10 @@ def test_unusual_numbers_are_left_to_the_slow_reader(field, value):
         ('"schema": 1', '"schema": true'),
         ('"schema": 1,', ""),
         ('"cpus": 2', '"cpus": 2, "surprise": 1'),
+        ('"hostname": null', '"kit": "1"'),
     ],
 )
-def test_repeated_and_unknown_names_are_left_to_the_slow_reader(old, new):
+def test_repeated_missing_and_unknown_names_are_left_to_the_slow_reader(old, new):
     text = MACHINE.to_json()
     assert old in text
     with pytest.raises(quick_read.Unreadable):

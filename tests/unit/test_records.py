@@ -90,6 +90,14 @@ def test_a_search_with_impossible_speeds_is_refused(name, value):
         (("host_samples", "series", "cpu_busy", 0), -1e308),
         (("host_samples", "core_busy", 0), 1e308),
         (("host_samples", "cost_s"), -5.0),
+        (("machine", "cpus"), 0),
+        (("machine", "physical_cores"), 10**9),
+        (("machine", "memory_bytes"), -1),
+        (("result", "training", "windows", 0, "seconds"), 0.0),
+        (("result", "training", "windows", 0, "images"), 0),
+        (("result", "inference", "latency_ms", 0), 0.0),
+        (("result", "telemetry", "cpu_cores"), 1e7),
+        (("result", "proof", "checks", 0, "error"), -1.0),
     ],
 )
 def test_impossible_times_and_samples_are_refused(place, value):
@@ -206,6 +214,17 @@ def test_runs_and_commands_have_the_same_exit_code_for_the_same_reason(code, err
 def test_a_record_with_contradictory_parts_is_refused(change):
     document = json.loads(examples.record().to_json()) | change
     with pytest.raises(UsageError, match=r"x\.json is not a valid record: \S"):
+        Record.from_json(json.dumps(document), "x.json")
+
+
+@pytest.mark.parametrize("change", [{"error": 1.0}, {"passed": False}])
+def test_a_record_whose_proof_contradicts_its_errors_is_refused(change):
+    document = json.loads(examples.record().to_json())
+    document["result"]["proof"]["checks"][0] |= change
+    with pytest.raises(UsageError, match=r"a check (passed|failed) with an error of"):
+        Record.from_json(json.dumps(document), "x.json")
+    document["result"]["proof"] |= {"passed": False, "checks": []}
+    with pytest.raises(UsageError, match="whether its proof passed contradicts the checks"):
         Record.from_json(json.dumps(document), "x.json")
 
 

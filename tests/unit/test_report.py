@@ -25,6 +25,7 @@ from kit.report import sections, text
 from kit.report.marks import make_marks
 from kit.report.render import render, write_report
 from kit.report.rows import Rows
+from kit.report.run_index import write_index
 from kit.report.section import Section
 from kit.report.sections import method
 from kit.report.view import discover, make_view
@@ -323,12 +324,23 @@ def test_the_report_replaces_an_old_one_completely(tmp_path):
     assert list(tmp_path.iterdir()) == [target]
 
 
-@pytest.mark.parametrize("kind", ["plan", "page", "folder", "pipe"])
+def test_a_report_replaces_one_with_megabytes_in_its_title(tmp_path):
+    target, of = tmp_path / "index.html", request(cell())
+    long = "&" * 1_000_000
+    machine_of = machine(cpu_model=long)
+    shown = failed(of, message=long, remedy=long).model_copy(update={"machine": machine_of})
+    for _ in range(2):
+        write_report(target, analyze([of], [shown], on=machine_of))
+    assert len(target.read_text()) < 500_000
+
+
+@pytest.mark.parametrize("kind", ["plan", "page", "index", "folder", "pipe"])
 def test_the_report_replaces_nothing_else(tmp_path, kind):
     target = tmp_path / "plan.json"
     {
         "plan": lambda: target.write_text("{}"),
         "page": lambda: target.write_text("<!doctype html><title>My page</title>"),
+        "index": lambda: write_index(tmp_path).rename(target),
         "folder": target.mkdir,
         "pipe": lambda: os.mkfifo(target),
     }[kind]()

@@ -237,7 +237,7 @@ def test_kit_index_writes_the_reports_that_are_missing_or_old(kit: Kit, tmp_path
     (out / "blocked" / "summary.json").mkdir()
     called = kit("index", "runs")
     assert (called.code, called.out) == (0, "Index: runs/index.html\n")
-    assert "runs/taken/index.html exists and is not a report." in called.err
+    assert "runs/taken/index.html exists and is not a report.\nMove it away, or write" in called.err
     assert "runs/blocked/summary.json is a folder, in place of the summary of the run." in called.err
     assert kit("report", "runs/blocked").code == 2
     assert (out / "current" / "index.html").stat().st_mtime_ns == before

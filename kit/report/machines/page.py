@@ -21,8 +21,7 @@ from kit.report.marks import numbered_marks
 from kit.report.render import Page, render_page, write_page
 from kit.report.table_script import TABLES, TABLES_HASH
 
-TITLE_END = ": kit comparison"  # of every such page, and of no other one
-PAGE = Page("a comparison of machines", (f"{TITLE_END}</title>".encode(),), "Choose another file with --html.")
+PAGE = Page("a comparison of machines", ": kit comparison", "Choose another file with --html.")
 MAX_LABELS = 4  # in the title
 MAX_TEXT = 200  # characters of a text of a run
 
@@ -38,7 +37,7 @@ def render_machines(source: MachinesInput) -> str:
     return render_page(
         "machines.html",
         title=text.listed(source.labels, MAX_LABELS),
-        title_end=TITLE_END,
+        title_end=PAGE.title_end,
         machines=[
             (each.label, shortened(text.machine_title(each.run.machine), MAX_TEXT), shortened(_origin(each), MAX_TEXT))
             for each in source.contenders

@@ -2,6 +2,9 @@
 
 import statistics
 
+from kit.analysis import warning_rules as rules
+from kit.analysis.intervals import MIN_LAUNCHES
+from kit.analysis.reliability import NARROW
 from kit.report import text
 from kit.report.section import ReportInput, Section
 
@@ -45,6 +48,18 @@ METHOD = (
         "size, which the table names."
     ),
     "A single launch has no interval. On a shared machine, the next launch can differ by tens of percent.",
+    (
+        f"A cell is not steady if its speed jumped by {text.percent(rules.JUMP_CHANGE)} or drifted by "
+        f"{text.percent(rules.TREND_CHANGE)} within its launches, if the windows of a launch vary by more than "
+        f"{text.percent(rules.NOISY_WINDOWS)} or its launches by more than {text.percent(rules.NOISY_LAUNCHES)} "
+        "(standard deviations), if a launch is far from the others, or if other programs, a quota, the hypervisor or "
+        "heat took a part of the machine away. The warnings have the figures."
+    ),
+    (
+        f"A run with at least {MIN_LAUNCHES} launches of each cell is good for comparisons. It is good for publication "
+        f"if also all intervals are within ± {text.percent(NARROW)}, all cells are steady, the data is real and no "
+        "planned launch is missing. With fewer launches it is a first look, and a smoke run only shows what works."
+    ),
 )
 TUNED = (
     "The tuned lane computes the same function at the same batch size, with the settings that are fastest on this "

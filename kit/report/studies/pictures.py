@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from kit.model.formatting import format_number, format_percent
+from kit.report.jpeg import jpeg_address
 from kit.report.studies.part_source import PartSource
 from scenarios.catalog import scenario_of
 from scenarios.contract.augmented import VERSIONS
@@ -16,7 +18,7 @@ from scenarios.spec import DATASETS, Scenario
 class PictureView:
     """A picture on the page. source: the file as the address of an `img`. caption: what it shows, in sentences."""
 
-    source: str
+    source: Markup
     caption: str
 
 
@@ -26,7 +28,7 @@ def augmented_picture(part: PartSource) -> PictureView | None:
         picture, scenario = part.values.augmented(summary), scenario_of(summary.cell, part.source.analysis.scenarios)
         content = part.source.run.pictures.get(picture.digest) if picture else None
         if content and scenario and scenario.augment:
-            return PictureView(f"data:image/jpeg;base64,{b64encode(content).decode()}", _caption(scenario))
+            return PictureView(jpeg_address(content), _caption(scenario))
     return None
 
 
