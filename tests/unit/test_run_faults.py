@@ -90,8 +90,9 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def empty_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make reports without content, which is quick."""
-    monkeypatch.setattr(render, "render", lambda view: "<!doctype html><title>: kit report</title>")
-    monkeypatch.setattr(run_index, "render_index", lambda *_: f"<!doctype html><title>{run_index.TITLE_END}</title>")
+    empty = "<!doctype html><title>{}</title>"
+    monkeypatch.setattr(render, "render", lambda view: empty.format(render.PAGE.title_end))
+    monkeypatch.setattr(run_index, "render_index", lambda *_: empty.format(run_index.PAGE.title_end))
 
 
 @pytest.fixture

@@ -378,17 +378,6 @@ def with_training(record: Record, training: Training) -> Record:
     return record.model_copy(update={"result": replace(record.result, training=training)})
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0, -1.0])
-def test_speeds_that_are_no_positive_numbers_are_left_out(bad):
-    (odd,) = [record for record in launches() if record.launch == 3]
-    assert odd.result
-    assert odd.result.training
-    speed = with_training(odd, replace(odd.result.training, images_per_s=bad))
-    windows = [replace(window, seconds=bad) for window in odd.result.training.windows]
-    for changed in (speed, with_training(odd, replace(odd.result.training, windows=windows))):
-        assert {warning.code for warning in found(with_one(changed))} <= {WarningCode.FEW_LAUNCHES}
-
-
 SERIES = st.lists(st.floats(1, 1e6), min_size=8, max_size=30)
 
 
