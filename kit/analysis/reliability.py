@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from kit.analysis.answer import Fact, Level, NextLevel, Reliability
 from kit.analysis.intervals import MIN_LAUNCHES, Interval
 from kit.analysis.launch_windows import DISTURBED, UNSTEADY
+from kit.analysis.measured_launch import measured_launches
 from kit.analysis.pairing import Measure
 from kit.analysis.repeat_command import COMPARED_ROUNDS, repeat_command
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary
+from kit.analysis.warning_rules import MIN_WINDOWS
 from kit.analysis.warnings import WarningCode
 from kit.model.formatting import format_about, format_count, format_percent
 from kit.model.plan import MAX_ROUNDS
@@ -44,6 +46,16 @@ def unsteady_cells(analysis: RunAnalysis, measure: Measure = Measure.TRAINING) -
     return {key: " ".join(causes) for key, causes in found.items() if causes}
 
 
+def unjudged_cells(analysis: RunAnalysis) -> set[str]:
+    """Return the keys of the cells of which nothing shows whether they were steady: no warning, a single launch, and
+    too few windows in it."""
+    windows: dict[str, list[int]] = {}
+    for launch in measured_launches(analysis.run.records):
+        windows.setdefault(launch.record.key, []).append(len(launch.steady_rates))
+    short = {key for key, counts in windows.items() if len(counts) == 1 and counts[0] < MIN_WINDOWS}
+    return short - unsteady_cells(analysis).keys()
+
+
 def reliability(analysis: RunAnalysis) -> Reliability:
     """Return how reliable a run is."""
     measured = [cell for cell in analysis.cells if cell.images_per_s]
@@ -53,7 +65,7 @@ def reliability(analysis: RunAnalysis) -> Reliability:
     lacking = _lacking(analysis, measured, unsteady)
     level = _level(analysis.run, measured, complete=not lacking)
     correlated = any(warning.code is WarningCode.CORRELATED for warning in analysis.warnings)
-    facts = _facts(measured, unsteady, correlated=correlated)
+    facts = _facts(measured, unsteady, len(unjudged_cells(analysis)), correlated=correlated)
     if level is Level.COMPARISON:
         following: NextLevel | None = _to_publication(analysis, measured, lacking)
     else:
@@ -78,7 +90,7 @@ def _lacking(analysis: RunAnalysis, measured: Sequence[CellSummary], unsteady: i
     elif widest > NARROW:
         found.append(f"intervals within ± {format_percent(NARROW)} (the widest is {_plus_minus(widest)})")
     if unsteady:
-        steady = _steady(unsteady, len(measured))
+        steady = _steady(unsteady, 0, len(measured))
         found.append(f"a steady machine ({steady[0].lower()}{steady[1:]})")
     if made := [cell for cell in measured if cell.synthetic]:
         found.append(f"real data{_for(made, measured)}")
@@ -109,8 +121,11 @@ def _for(made: Sequence[CellSummary], measured: Sequence[CellSummary]) -> str:
     return "" if len(made) == len(measured) else f" for {', '.join(names)}"
 
 
-def _facts(measured: Sequence[CellSummary], unsteady: int, *, correlated: bool) -> tuple[Fact, ...]:
-    """Return what supports the answers, then what weakens them. correlated: whether launches are."""
+def _facts(measured: Sequence[CellSummary], unsteady: int, unjudged: int, *, correlated: bool) -> tuple[Fact, ...]:
+    """Return what supports the answers, then what weakens them.
+
+    unsteady, unjudged: numbers of cells. correlated: whether launches are.
+    """
     cells, fewest = format_count(len(measured), "cell"), min(cell.launches for cell in measured)
     facts = [Fact(True, f"{cells}: each computes the same function as a float64 reference")]
     if fewest == 1:
@@ -131,19 +146,25 @@ def _facts(measured: Sequence[CellSummary], unsteady: int, *, correlated: bool) 
         facts.append(
             Fact(False, "Launches are correlated: speeds describe only the period of this run; ratios are safer")
         )
-    facts.append(Fact(not unsteady, _steady(unsteady, len(measured))))
+    facts.append(Fact(not unsteady and not unjudged, _steady(unsteady, unjudged, len(measured))))
     if made := [cell for cell in measured if cell.synthetic]:
         words = f"Synthetic data{_for(made, measured)}: speeds are good estimates, accuracies say nothing"
         facts.append(Fact(False, words))
     return tuple(sorted(facts, key=lambda fact: not fact.good))
 
 
-def _steady(unsteady: int, cells: int) -> str:
-    if cells == 1:
-        return "The cell was not steady" if unsteady else "The cell was steady"
-    if not unsteady:
-        return "All cells were steady"
-    return f"{unsteady} of {cells} cells {'was' if unsteady == 1 else 'were'} not steady"
+def _steady(unsteady: int, unjudged: int, cells: int) -> str:
+    """Return whether the cells were steady. unjudged: number of cells of which this is not known."""
+    if unsteady:
+        return f"{unsteady} of {cells} cells {_were(unsteady)} not steady" if cells > 1 else "The cell was not steady"
+    if unjudged:
+        which = "the cell" if cells == 1 else "the cells" if unjudged == cells else f"{unjudged} of {cells} cells"
+        return f"Too little was measured to say whether {which} {_were(unjudged)} steady"
+    return "All cells were steady" if cells > 1 else "The cell was steady"
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
 
 
 def _to_publication(analysis: RunAnalysis, measured: Sequence[CellSummary], lacking: Sequence[str]) -> NextLevel:

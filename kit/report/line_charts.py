@@ -130,7 +130,10 @@ def line_chart(
     across, up = _scale(xs, padded=False), _scale([*ys, 0.0] if zero else ys, padded=not zero)
     if zero and up.high > 0:
         up = Scale(up.low, top or _round_up(up.high))
-    return _chart(title, x_title, series, y_text, across, up, ticks(across, lambda value: f"{value:,.4g}", 5), spots)
+    x_ticks = ticks(across, lambda value: f"{value:,.4g}", 5)
+    if all(float(x).is_integer() for x in xs):  # such as numbers of epochs
+        x_ticks = tuple(tick for tick in x_ticks if "." not in tick[1])
+    return _chart(title, x_title, series, y_text, across, up, x_ticks, spots)
 
 
 def value_chart(

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kit.analysis.diagnosis_rules import Bottleneck
+from kit.analysis.reliability import reliability
 from kit.analysis.run_analysis import analyze_run
 from kit.analysis.warnings import RunWarning, WarningCode
 from kit.model.formatting import format_si
@@ -94,6 +95,23 @@ def test_cells_that_differ_only_between_launches_are_named(monkeypatch: pytest.M
     assert [spark.reasons for spark in sparks] == ["off the median launch by -5 %"]
     page = Document(render(make_view(source.analysis, TITLES))).text
     assert "Only those that were not steady are drawn: 1 launch of 1 cell." in page
+
+
+def test_cells_of_which_too_little_was_measured_are_not_called_steady() -> None:
+    short, repeated = launches("torch", 100), launches("tensorflow", 100, 101)
+    for records, heading, fact in (
+        (short, "Not known: too little was measured", "Too little was measured to say whether the cell was steady"),
+        (
+            [*short, *repeated],
+            "Yes in 1 cell; too little was measured of 1 more",
+            "Too little was measured to say whether 1 of 2 cells was steady",
+        ),
+        (repeated, "Yes: in 1 cell the speed was steady", "The cell was steady"),
+    ):
+        source = source_of(records)
+        assert steadiness.SECTION.data(source).heading == heading
+        (found,) = [fact for fact in reliability(source.analysis).facts if "steady" in fact.text]
+        assert (found.good, found.text) == (records is repeated, fact)
 
 
 def test_a_long_list_of_cells_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

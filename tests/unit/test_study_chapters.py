@@ -172,6 +172,16 @@ def test_single_launches_have_a_point_without_an_interval():
     assert shown.heading == "On the CPU, the speed is flat from batch 256 on (single launches)"
 
 
+def test_accuracies_after_fewer_epochs_than_in_the_study_are_named_under_their_chart():
+    run, short = study_run("mnist-batch-sweep", frameworks=("torch",), epochs=True), []
+    for record in run.records:
+        training = replace(record.result.training, epochs=record.result.training.epochs[:2])
+        short.append(record.model_copy(update={"result": replace(record.result, training=training)}))
+    title, notes = "Validation accuracy", ("Measured values are those after 2 epochs. The study trained for 10.",)
+    assert part(chapter("mnist-batch-sweep", replace(run, records=short)), title).content.findings == notes
+    assert part(chapter("mnist-batch-sweep", run), title).content.findings == ()
+
+
 def test_times_are_those_of_a_typical_launch_with_its_interval():
     run = study_run("cifar-epochs", epochs=True, frameworks=("torch",), launches=3)
     factors = {1: 3.0, 2: 1.0, 3: 1.1}  # the first launch was disturbed
@@ -240,6 +250,16 @@ def test_synthetic_data_has_curves_but_no_accuracies():
     assert not part(shown, "Accuracy and loss").form
     assert "synthetic" in part(shown, "Accuracy and loss").lacks[0].text
     assert shown.heading == "Not measured: no cell trained whole epochs on real data"
+
+
+def test_rows_without_a_figure_are_left_out():
+    rows = [
+        row
+        for table in part(chapter("mlp-cpu-vs-gpu", epochs=True), "Validation accuracy").content
+        for row in table.rows
+    ]
+    assert [row[0] for row in rows if "CPU" in row[0]]
+    assert not [row for row in rows if set(row[1:]) == {"–"}]
 
 
 def test_a_single_framework_and_a_failed_cell_leave_the_rest():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kit.analysis.launch_windows import LaunchWindows, launch_windows
-from kit.analysis.reliability import unsteady_cells
+from kit.analysis.reliability import unjudged_cells, unsteady_cells
 from kit.model.formatting import format_count
 from kit.report import text
 from kit.report.line_charts import polyline
@@ -77,7 +77,9 @@ def _data(source: ReportInput) -> SteadinessData | None:
     apart = (warned - within) & {launch.cell.key for launch in launches}
     cells = format_count(len({launch.cell.key for launch in drawn}), "cell")
     return SteadinessData(
-        heading=steadiness_heading(len(warned | within), len(source.measured)),
+        heading=steadiness_heading(
+            len(warned | within), len(unjudged_cells(source.analysis) - within), len(source.measured)
+        ),
         frameworks=frameworks,
         rows=tuple(_rows(source, drawn, frameworks)),
         launches=len(launches),
@@ -89,12 +91,17 @@ def _data(source: ReportInput) -> SteadinessData | None:
     )
 
 
-def steadiness_heading(unsteady: int, cells: int) -> str:
-    """Return whether the machine was steady. unsteady: number of cells that were not. cells: number of all cells."""
-    if not unsteady:
-        return f"Yes: in {'each of ' * (cells > 1)}{format_count(cells, 'cell')} the speed was steady"
-    verb = "was" if unsteady == 1 else "were"
-    return f"No: {unsteady} of {format_count(cells, 'cell')} {verb} not steady"
+def steadiness_heading(unsteady: int, unjudged: int, cells: int) -> str:
+    """Return whether the machine was steady. unsteady: number of cells that were not. unjudged: number of cells of
+    which too little was measured. cells: number of all cells."""
+    if unsteady:
+        return f"No: {unsteady} of {format_count(cells, 'cell')} {'was' if unsteady == 1 else 'were'} not steady"
+    if unjudged == cells:
+        return "Not known: too little was measured"
+    steady = format_count(cells - unjudged, "cell")
+    if unjudged:
+        return f"Yes in {steady}; too little was measured of {unjudged} more"
+    return f"Yes: in {'each of ' * (cells > 1)}{steady} the speed was steady"
 
 
 def _apart(keys: Sequence[str], source: ReportInput, *, drawn: bool) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kit.analysis.overfitting import overfitting_epoch
 from kit.analysis.study_values import QUALITY
 from kit.analysis.sweeps import Curve, curves
+from kit.model.formatting import format_count
 from kit.model.swept import TITLES
 from kit.planning.study_measures import MEASURES
 from kit.report.flattening import MEANING, flat_words
@@ -46,8 +47,24 @@ def sweep_charts(part: PartSource) -> StudyCharts | None:
             spots, sentences = _flattening(part, label, device) if grows else ([], [])
             charts.append(_sweep_chart(part, measure, places[0], series, spots))
             findings += sentences
-    found = [*dict.fromkeys(findings), *([MEANING] if findings else [])]
+    found = [*dict.fromkeys(findings), *([MEANING] if findings else []), *_epochs_notes(part)]
     return StudyCharts(tuple(charts), tuple(found)) if charts else None
+
+
+def _epochs_notes(part: PartSource) -> list[str]:
+    """Return that values were measured after fewer epochs than the published ones, if so."""
+    values = [
+        value
+        for measure in part.part.measures
+        for place in part.measured_at(measure)
+        for one in part.series
+        if (value := part.value(place, one, measure))
+    ]
+    fewer = sorted({value.epochs for value in values if value.epochs})
+    if not fewer:
+        return []
+    after = format_count(fewer[0], "epoch") if len(fewer) == 1 else f"{fewer[0]} to {fewer[-1]} epochs"
+    return [f"Measured values are those after {after}. The study trained for {max(part.places.values())}."]
 
 
 def _sweep_chart(

@@ -31,7 +31,7 @@ def figures_tables(part: PartSource) -> tuple[Table, ...]:
 
 
 def _figures_table(part: PartSource, measures: Sequence[str], *, named: bool) -> Table:
-    """Return one table. named: whether each row names its measure."""
+    """Return one table, without rows that have no figure. named: whether each row names its measure."""
     rows = []
     for measure in measures:
         for place in part.measured_at(measure):
@@ -42,7 +42,7 @@ def _figures_table(part: PartSource, measures: Sequence[str], *, named: bool) ->
     return Table(
         caption=part.part.title if named else MEASURES[measures[0]].title,
         headers=("", *published, *own),
-        rows=tuple(rows),
+        rows=tuple(row for row in rows if set(row[1:]) != {text.MISSING}),
         numeric=tuple(range(1, 1 + len(published) + len(own))),
     ).limited()
 
