@@ -118,13 +118,15 @@ def test_words_filter_the_rows(show: Open, index: Path) -> None:
 def test_a_link_leads_to_its_section_of_the_report(show: Open, index: Path, section: str) -> None:
     tab = show(index)
     row = tab.page.locator("tbody tr").filter(has=tab.page.locator("small", has_text="cuda"))
-    row.get_by_role("link", name=section, exact=True).click()
+    with tab.page.expect_event("load"):
+        row.get_by_role("link", name=section, exact=True).click()
     assert tab.page.url.startswith((index.parent / "cuda" / REPORT_FILE).as_uri())
     anchor = tab.page.url.partition("#")[2]
     assert tab.page.locator(f"section#{anchor} > h2").is_visible()
     assert abs(tab.page.locator(f"section#{anchor}").bounding_box()["y"]) < 100
     tab.page.go_back()
-    row.get_by_role("link", name="Made-up CPU").click()
+    with tab.page.expect_event("load"):
+        row.get_by_role("link", name="Made-up CPU").click()
     assert tab.page.locator("h1").inner_text().startswith("Made-up CPU")
 
 
