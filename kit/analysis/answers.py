@@ -21,6 +21,7 @@ from scenarios.contract.reasons import Status
 
 SPEED, FRAMEWORK, GPU, LIMIT = "How fast is it?", "Which framework?", "Is the GPU worth it?", "What limits it?"
 
+WITHOUT_TRAINER = "onnxruntime"
 WIDE = 0.5  # half-width of an interval from which on its size says nothing more
 CLOSE = 1.05  # launches of a cell differ by as much, so a single launch does not show a smaller lead
 # Other programs or a change of speed can change an unsteady launch by as much.
@@ -71,7 +72,7 @@ def _speed(measured: Sequence[CellSummary]) -> Answer:
         details.append("Some of these speeds come from one launch.")
     if latencies := _best_latencies([cell for cell in measured if cell.cell.device == device]):
         between = _between(*(format_number(value, 2) for value in (min(latencies), max(latencies))))
-        details.append(f"A prediction for one image takes {between} ms.")
+        details.append(f"A prediction for one image takes {between} ms on the {DEVICES[device]}.")
     return Answer(SPEED, State.SINGLE if single else State.MEASURED, headline, tuple(details))
 
 
@@ -114,12 +115,21 @@ def _framework(analysis: RunAnalysis, measured: Sequence[CellSummary], titles: M
     unsteady = unsteady_cells(analysis).keys()
     to_train, to_serve = (_winners(found, titles, unsteady) for found in (training, latency))
     headline = f"To train, {to_train}; to serve one image at a time, {to_serve}"
+    graphs = _step_graphs(of_training, titles)
     if {cell.cell.device for cell in measured} == {device}:
-        return Answer(FRAMEWORK, _state(training), headline, (*_ranges(training), *_doubtful(analysis, training)))
+        details = [*_ranges(training), *_doubtful(analysis, training), *graphs]
+        return Answer(FRAMEWORK, _state(training), headline, tuple(details))
     on_cpu = [contest for contest in of_training if contest.leader.cell.device != device]
     other = [f"On the CPU, to train, {_winners(on_cpu, titles, unsteady)}."] if on_cpu else []
     headline = f"On the {DEVICES[device]}: t{headline[1:]}"
-    return Answer(FRAMEWORK, _state(training), headline, (*_doubtful(analysis, training), *other))
+    return Answer(FRAMEWORK, _state(training), headline, (*_doubtful(analysis, training), *other, *graphs))
+
+
+def _step_graphs(of_training: Sequence[Contest], titles: Mapping[str, str]) -> list[str]:
+    """Return a sentence if a framework without a trainer leads in training. Its users cannot train like this."""
+    if all(contest.leader.cell.framework != WITHOUT_TRAINER for contest in of_training):
+        return []
+    return [f"{titles.get(WITHOUT_TRAINER, WITHOUT_TRAINER)} has no trainer: it runs a training graph that kit makes."]
 
 
 def _doubtful(analysis: RunAnalysis, found: Sequence[Contest]) -> list[str]:

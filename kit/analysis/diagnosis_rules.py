@@ -296,7 +296,7 @@ def _remedy_unclear(step: Step) -> str:
     others = (
         "" if step.request.cell.lane == "tuned" else " --lane tuned tries other layouts, allocators and compiled steps."
     )
-    return f"Slow kernels, far from every ceiling.{others} A profiler can show which ones take the time."
+    return f"Kernels take most of the step, but they are far from every ceiling.{others} A profiler can show why."
 
 
 RULES: tuple[Callable[[Step], Finding | None], ...] = (

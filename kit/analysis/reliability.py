@@ -134,7 +134,7 @@ def _facts(measured: Sequence[CellSummary], unsteady: int, unjudged: int, *, cor
         )
     else:
         of = "each cell" if fewest == max(cell.launches for cell in measured) else "some cells"
-        few = f"Only {fewest} launches of {of}: they decide few differences"
+        few = f"Only {fewest} launches of {of}: too few to decide small differences"
         many = f"At least {fewest} launches of each cell"
         facts.append(Fact(fewest >= MIN_LAUNCHES, many if fewest >= MIN_LAUNCHES else few))
     widths = _widths(measured)

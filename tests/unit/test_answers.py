@@ -101,6 +101,13 @@ def test_a_single_launch_names_no_winner(name):
     assert given.speed.state is State.SINGLE
 
 
+@pytest.mark.parametrize("leader", ["onnxruntime", "torch"])
+def test_a_leader_without_a_trainer_says_so(leader):
+    speeds = {(name, "cpu"): 900.0 if name == leader else 500.0 for name in ("onnxruntime", "torch")}
+    given = answers(analysis_of(measured(speeds, launches=5)), TITLES)
+    assert ("has no trainer" in " ".join(given.framework.details)) == (leader == "onnxruntime")
+
+
 def test_all_states_occur():
     states = {answer.state for records in RUNS.values() for answer in answers(analysis_of(records), TITLES).all}
     assert states == set(State)

@@ -204,7 +204,7 @@ def test_two_launches_that_differ_much_leave_a_readable_scale_and_no_tie():
         for n, speed in enumerate(speeds, 1)
     ]
     view = view_of(records)
-    assert calls_of(view) == ["undecided"]
+    assert calls_of(view) == ["onnxruntime torch undecided"]
     table = data_of(view)["training"].table
     (row,) = table.networks[0].rows
     assert [value.small for value in row.values if value] == [("uncertain",), ("uncertain",)]

@@ -79,6 +79,12 @@ def test_an_undecided_verdict_shows_the_interval_that_leaves_it_open():
     narrow, wide = ([100.0 / ratio for ratio in ratios] for ratios in (EVEN, UNCLEAR))
     call = call_of(torch=STEADY, onnxruntime=narrow, tensorflow=wide)
     assert (call.text, call.small) == ("undecided", "95 %: 0.72 to 1.5")
+    assert call.frameworks == ("tensorflow", "onnxruntime", "torch")
+
+
+def test_an_undecided_verdict_names_the_frameworks_that_may_be_equal():
+    call = call_of(torch=STEADY, onnxruntime=times(UNCLEAR), tensorflow=times(UNCLEAR, 10.0))
+    assert (call.text, call.frameworks) == ("undecided", ("onnxruntime", "torch"))
 
 
 @pytest.mark.parametrize(
