@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from scenarios.contract.evidence import BuildInfo, Placement
 from scenarios.contract.request import Request
-from scenarios.contract.result import Placement
 from scenarios.spec import Augment, Scenario
 from scenarios.weights import Weights
 
@@ -256,6 +256,9 @@ class Adapter(Protocol):
 
         The caller trains first: CUDA's libraries are those that the framework has loaded, not those it was built with.
         """
+
+    def build_info(self) -> BuildInfo:
+        """Return which devices the framework sees, and how it was built, by the framework's own names."""
 
     def build(self, scenario: Scenario, weights: Weights) -> Model:
         """Return a model with these weights, ready for its first step. Raise NotOffered.

@@ -16,9 +16,10 @@ from scenarios import data as data_sets
 from scenarios import weights
 from scenarios.adapter import Adapter, Arrays, Model, Options, TrainSet
 from scenarios.contract import allocators
+from scenarios.contract.evidence import Evidence
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import REFERENCE_FILE, Request
-from scenarios.contract.result import Evidence, Result, Timings
+from scenarios.contract.result import Result, Timings
 from scenarios.data.contact_sheet import write_sheet
 from scenarios.measuring import ceilings, checkpoints, step_timing, telemetry
 from scenarios.measuring.epoch_files import EpochFiles
@@ -92,6 +93,7 @@ def measure_launch(launch: Launch) -> None:
         initial_weights_digest=initial_digest,
         final_weights_digest=weights.digest(model.weights()),
         environment={name: os.environ.get(name, "") for name in request.environment},
+        build=adapter.build_info(),
     )
     launch.draft = replace(launch.draft, evidence=evidence)
     if request.times_steps:

@@ -17,14 +17,13 @@ from scenarios import spec
 from scenarios.catalog import scenario_of
 from scenarios.contract.ceilings import Ceiling
 from scenarios.contract.cell import CEILINGS, Cell
+from scenarios.contract.evidence import BuildInfo, Evidence, Placement
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import Budget, Request
 from scenarios.contract.result import (
     Check,
     Epoch,
-    Evidence,
     Inference,
-    Placement,
     Proof,
     Result,
     Search,
@@ -164,6 +163,7 @@ def result(launch_request: Request, images_per_s: float = 1000.0, epochs: int = 
             initial_weights_digest="1111",
             final_weights_digest="2222",
             environment=dict(launch_request.environment),
+            build=BuildInfo([cell.device], {"is_example": "True"}),
         ),
         telemetry=Telemetry(1.0, 11.0, 1 << 30, 19.0, 1.9, launch_request.threads, 0.0, None),
         step_timing=StepTiming(

@@ -96,13 +96,15 @@ def _photo_feed(cell: Cell, setup: Setup) -> str:
         return "Use more --threads if CPUs are idle, because photos are resized and augmented on the CPU."
     workers = min(MAX_WORKERS, MORE_WORKERS * (setup.workers or setup.cpus or 1))
     more = setup.command(replace(cell, workers=workers))
+    known = setup.busy_cpus is not None and setup.cpus is not None
     idle = setup.busy_cpus is None or setup.cpus is None or setup.busy_cpus < CROWDED_SHARE * setup.cpus
     useless = "More workers would not help, because the CPUs were busy."
+    try_more = f"more workers{', because CPUs were idle' if known else ''}: {more}."
     if setup.feed in DECODED_FEEDS or cell.lane == "tuned":
-        remedy = f"Try more workers: {more}." if idle else useless
+        remedy = f"Try {try_more}" if idle else useless
         return f"Photos are resized and augmented on the CPU.{_use(setup)} {remedy}"
     tuned = f"Try {setup.command(replace(cell, lane='tuned'))}, which tries feeds that decode each photo once"
-    remedy = f"{tuned}, or more workers: {more}." if idle else f"{tuned}. {useless}"
+    remedy = f"{tuned}, or {try_more}" if idle else f"{tuned}. {useless}"
     return f"Every epoch decodes all JPEG files, which is the likely cause.{_use(setup)} {remedy}"
 
 

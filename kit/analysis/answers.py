@@ -15,6 +15,7 @@ from kit.analysis.pairing import Measure
 from kit.analysis.reliability import unsteady_cells
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary, Contest, contest_noun, contests, networks_of, too_few
+from kit.analysis.uncertainty import uncertainty
 from kit.model.formatting import DEVICES, format_count, format_number, format_percent
 from scenarios.contract.cell import Device
 from scenarios.contract.reasons import Status
@@ -22,7 +23,6 @@ from scenarios.contract.reasons import Status
 SPEED, FRAMEWORK, GPU, LIMIT = "How fast is it?", "Which framework?", "Is the GPU worth it?", "What limits it?"
 
 WITHOUT_TRAINER = "onnxruntime"
-WIDE = 0.5  # half-width of an interval from which on its size says nothing more
 CLOSE = 1.05  # launches of a cell differ by as much, so a single launch does not show a smaller lead
 # Other programs or a change of speed can change an unsteady launch by as much.
 UNSTEADY_CLOSE = 2.0
@@ -59,10 +59,9 @@ def _speed(measured: Sequence[CellSummary]) -> Answer:
     best = _best_by_network([cell for cell in measured if cell.cell.device == device])
     low, high = (pick(best, key=lambda cell: cell.images_per_s or 0.0) for pick in (min, max))
     single = any(cell.launches == 1 for cell in best)
-    widths = [cell.interval.half_width for cell in best if cell.interval]
     all_single = all(cell.launches == 1 for cell in best)
     once = "In one launch each, i" if all_single else "I"
-    within = f" ({_uncertainty(max(widths))})" if widths and not single else ""
+    within = uncertainty(cell.interval for cell in best)
     least, most = (format_number(cell.images_per_s or 0.0) for cell in (low, high))
     speeds = f"{least} images/s" if least == most else f"{least} to {most} images/s, depending on the network"
     network = f"{high.cell.network} at " if len(best) == 1 else ""
@@ -74,13 +73,6 @@ def _speed(measured: Sequence[CellSummary]) -> Answer:
         between = _between(*(format_number(value, 2) for value in (min(latencies), max(latencies))))
         details.append(f"A prediction for one image takes {between} ms on the {DEVICES[device]}.")
     return Answer(SPEED, State.SINGLE if single else State.MEASURED, headline, tuple(details))
-
-
-def _uncertainty(widest: float) -> str:
-    """Return how uncertain speeds are. widest: the largest half-width of their intervals, as a share."""
-    if widest >= WIDE:
-        return f"uncertain by more than ± {format_percent(WIDE)}, because launches differ"
-    return f"± {format_percent(widest)} or less"
 
 
 def _best_latencies(cells: Sequence[CellSummary]) -> list[float]:
@@ -115,14 +107,14 @@ def _framework(analysis: RunAnalysis, measured: Sequence[CellSummary], titles: M
     unsteady = unsteady_cells(analysis).keys()
     to_train, to_serve = (_winners(found, titles, unsteady) for found in (training, latency))
     headline = f"To train, {to_train}; to serve one image at a time, {to_serve}"
-    graphs = _step_graphs(of_training, titles)
-    if {cell.cell.device for cell in measured} == {device}:
-        details = [*_ranges(training), *_doubtful(analysis, training), *graphs]
-        return Answer(FRAMEWORK, _state(training), headline, tuple(details))
-    on_cpu = [contest for contest in of_training if contest.leader.cell.device != device]
-    other = [f"On the CPU, to train, {_winners(on_cpu, titles, unsteady)}."] if on_cpu else []
-    headline = f"On the {DEVICES[device]}: t{headline[1:]}"
-    return Answer(FRAMEWORK, _state(training), headline, (*_doubtful(analysis, training), *other, *graphs))
+    where = ""
+    if {cell.cell.device for cell in measured} != {device}:
+        where = f" on the {DEVICES[device]}"
+        headline = f"On the {DEVICES[device]}: t{headline[1:]}"
+    details = [*_ranges(training, where), *_doubtful(analysis, training, where)]
+    if on_cpu := [contest for contest in of_training if contest.leader.cell.device != device]:
+        details.append(f"On the CPU, to train, {_winners(on_cpu, titles, unsteady)}.")
+    return Answer(FRAMEWORK, _state(training), headline, (*details, *_step_graphs(of_training, titles)))
 
 
 def _step_graphs(of_training: Sequence[Contest], titles: Mapping[str, str]) -> list[str]:
@@ -132,16 +124,19 @@ def _step_graphs(of_training: Sequence[Contest], titles: Mapping[str, str]) -> l
     return [f"{titles.get(WITHOUT_TRAINER, WITHOUT_TRAINER)} has no trainer: it runs a training graph that kit makes."]
 
 
-def _doubtful(analysis: RunAnalysis, found: Sequence[Contest]) -> list[str]:
-    """Return a sentence if cells that win in training were not steady. found: the contests of training."""
+def _doubtful(analysis: RunAnalysis, found: Sequence[Contest], where: str) -> list[str]:
+    """Return a sentence if cells that win in training were not steady.
+
+    found: the contests of training. where: see `_ranges`.
+    """
     unsteady = unsteady_cells(analysis)
     steady = [contest.leader.key not in unsteady for contest in found if contest.named]
     if all(steady):
         return []
     if len(steady) == 1:
-        return ["In training, the winner was not steady."]
+        return [f"In training{where}, the winner was not steady."]
     count = steady.count(False)
-    return [f"In training, {count} of {len(steady)} winners {'was' if count == 1 else 'were'} not steady."]
+    return [f"In training{where}, {count} of {len(steady)} winners {'was' if count == 1 else 'were'} not steady."]
 
 
 def _state(found: Sequence[Contest]) -> State:
@@ -179,17 +174,21 @@ def _counted(found: Sequence[Contest], titles: Mapping[str, str], count: str) ->
     return " and ".join(f"{titles.get(name, name)} in {n}" for name, n in leaders.most_common()) + f" of {count}"
 
 
-def _ranges(found: Sequence[Contest]) -> list[str]:
-    """Return how far the fastest framework is ahead, and how many networks have no clear winner."""
-    leads = [contest.second.ratio for contest in found if contest.named]
-    open_count = len(found) - len(leads)
-    sentences = []
-    if leads:
-        by = _between(*(format_number(end, 3 if end < 1.1 else 2) for end in (min(leads), max(leads))))
-        sentences.append(f"In training, the winner is {by} times as fast as the second.")
-    if open_count and leads:
+def _ranges(found: Sequence[Contest], where: str) -> list[str]:
+    """Return how far the fastest framework is ahead, and how many networks have no clear winner.
+
+    where: the device after a space, or "" if there is only one.
+    """
+    named = [contest.second for contest in found if contest.named]
+    if not named:
+        return []
+    leads, open_count = [second.ratio for second in named], len(found) - len(named)
+    by = _between(*(format_number(end, 3 if end < 1.1 else 2) for end in (min(leads), max(leads))))
+    within = uncertainty(second.interval for second in named)
+    sentences = [f"In training{where}, the winner is {by} times as fast as the second{within}."]
+    if open_count:
         networks = format_count(open_count, contest_noun(networks_of(found)))
-        sentences.append(f"In training, {networks} {'has' if open_count == 1 else 'have'} no clear winner.")
+        sentences.append(f"In training{where}, {networks} {'has' if open_count == 1 else 'have'} no clear winner.")
     return sentences
 
 
@@ -211,6 +210,10 @@ def _limit(analysis: RunAnalysis) -> Answer:
         between = _between(*(format_percent(end) for end in (min(shares), max(shares))))
         subject = "The cells reach" if len(found) > 1 else "The cell reaches"
         details.append(f"{subject} {between} of the arithmetic that their device was measured to do.")
+    doubtful = len(unsteady_cells(analysis).keys() & {diagnosis.key for diagnosis in found})
+    if doubtful:
+        which = f"{doubtful} of {total} {'was' if doubtful == 1 else 'were'}" if len(found) > 1 else "The cell was"
+        details.append(f"{which} not steady, so take what limits {'it' if doubtful == 1 else 'them'} as a hint.")
     headline = ", ".join(parts)
     headline = f"On the GPU: {headline}" if len(found) < len(known) else headline[0].upper() + headline[1:]
     return Answer(LIMIT, State.MEASURED, headline, tuple(details))

@@ -11,6 +11,7 @@ from kit.analysis.intervals import Verdict
 from kit.analysis.pairing import Measure, Rates
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary, Ratio, rates_by_round, ratio, too_few
+from kit.analysis.uncertainty import uncertainty
 from kit.model.formatting import format_count, format_number
 from scenarios.contract.cell import Cell
 from scenarios.contract.reasons import Status
@@ -83,7 +84,8 @@ def gpu_answer(question: str, analysis: RunAnalysis, measured: Sequence[CellSumm
     networks = format_count(len(found), "network")
     if not (faster or slower):
         start = "Undecided in training, because launches differ" if undecided else "A tie in training"
-        return Answer(question, State.TIE, f"{start}: {_speed(found)}, in {networks}", _inference(analysis))
+        within = "" if undecided else _uncertainty(found)
+        return Answer(question, State.TIE, f"{start}: {_speed(found)}{within}, in {networks}", _inference(analysis))
     single = any(each.ratio.verdict is Verdict.UNKNOWN for each in found)
     if not faster:
         start = "It is behind" if single else "No, not in training"
@@ -97,12 +99,16 @@ def gpu_answer(question: str, analysis: RunAnalysis, measured: Sequence[CellSumm
     details += [f"It ties with the CPU for {_named(tied)}."] if tied else []
     details += [f"It is undecided for {_named(undecided)}, because launches differ."] if undecided else []
     state = State.SINGLE if single else State.MEASURED
-    headline = f"{start}: {_speed(faster or slower)}{among}{once}"
+    headline = f"{start}: {_speed(faster or slower)}{_uncertainty(faster or slower)}{among}{once}"
     return Answer(question, state, headline, (*details, *_inference(analysis)))
 
 
 def _speed(found: Sequence[NetworkRatio]) -> str:
     return f"the best GPU cell trains {_range([each.ratio.ratio for each in found])} as fast as the best CPU cell"
+
+
+def _uncertainty(found: Sequence[NetworkRatio]) -> str:
+    return uncertainty(each.ratio.interval for each in found)
 
 
 def _named(found: Sequence[NetworkRatio]) -> str:
@@ -116,7 +122,8 @@ def _inference(analysis: RunAnalysis) -> tuple[str, ...]:
     many, one = (_range([each.ratio.ratio for each in found]) for found in (throughput, latency))
     slower = [each.network for each in latency if outcome(each.ratio) is Outcome.SLOWER]
     loses = f" (slower for {', '.join(slower)})" if 0 < len(slower) < len(latency) else ""
-    return (f"In inference, it is {many} as fast for large batches and {one} as fast for one image{loses}.",)
+    best = f"the best GPU cell is {many} as fast for large batches and {one} as fast for one image{loses}"
+    return (f"In inference, {best}.",)
 
 
 def _range(values: Sequence[float]) -> str:
@@ -146,4 +153,4 @@ def missing_gpu(analysis: RunAnalysis, measured: Sequence[CellSummary], networks
     skipped = all(record.status is Status.SKIPPED for record in on_gpu)
     reason = next((record.reason.message for record in on_gpu if record.reason), "")
     start = "the cells on the GPU were skipped" if skipped else "no launch on the GPU succeeded"
-    return f"{start}. {reason.removesuffix('.')}" if reason else start
+    return f"{start} ({reason.removesuffix('.')})" if reason else start

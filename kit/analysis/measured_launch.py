@@ -10,8 +10,9 @@ from functools import cached_property, lru_cache
 from kit.analysis.host_samples import mean
 from kit.model.machine import Gpu
 from kit.model.record import Record
+from scenarios.contract.evidence import Evidence
 from scenarios.contract.request import Request
-from scenarios.contract.result import Evidence, Inference, Telemetry, Training, Window, within_epochs
+from scenarios.contract.result import Inference, Telemetry, Training, Window, within_epochs
 
 MIN_SAMPLED_S = 2.0  # long enough for some host samples to lie completely within
 POWER_CAP_SHARE = 0.99  # of the default limit: drivers round limits to the watt

@@ -3,7 +3,6 @@
 In each round of a run, the cells of a block run directly one after the other. The number of a launch is its round.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -31,7 +30,7 @@ class Pairs:
     """Two cells, round by round.
 
     ratios: images/s of one over those of the other, in the order of the rounds. dropped: number of rounds in which only
-    one of both has a rate, because a launch failed, is missing or has no valid rate.
+    one of both has a rate, because a launch failed or is missing.
     """
 
     ratios: tuple[float, ...]
@@ -43,7 +42,7 @@ def rates(records: Sequence[Record], measure: Measure) -> Rates:
     found: dict[int, float] = {}
     for record in sorted(records, key=lambda record: record.launch):
         rate = _rate(record.result, measure) if record.ok and record.result else None
-        if rate is not None and 0 < rate < math.inf:
+        if rate is not None:
             found[record.launch] = rate
     return found
 
@@ -55,9 +54,9 @@ def _rate(result: Result, measure: Measure) -> float | None:
     return part.images_per_s if part else None
 
 
-def calls_per_s(latency_ms: float) -> float | None:
-    """Return calls per second, or None if the latency is not a positive number."""
-    return 1000 / latency_ms if 0 < latency_ms < math.inf else None
+def calls_per_s(latency_ms: float) -> float:
+    """Return calls per second."""
+    return 1000 / latency_ms
 
 
 def pair(numerator: Rates, denominator: Rates) -> Pairs:

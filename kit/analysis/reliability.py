@@ -18,6 +18,8 @@ from kit.analysis.warnings import WarningCode
 from kit.model.formatting import format_about, format_count, format_percent
 from kit.model.plan import MAX_ROUNDS
 from kit.model.run import Run
+from kit.planning.estimates import TO_STEADY
+from kit.planning.profiles import find_profile
 from scenarios.catalog import scenario_of
 
 # What a reader may do with a run of each level.
@@ -173,15 +175,17 @@ def _to_publication(analysis: RunAnalysis, measured: Sequence[CellSummary], lack
     The standard profile alone cannot make intervals narrower than it did before. More launches can.
     """
     run, command = analysis.run, f"{repeat_command(analysis, real_data=True)} --profile standard"
-    wide, took = max(_widths(measured).values(), default=0.0) > NARROW, ""
+    wide, round_s = max(_widths(measured).values(), default=0.0) > NARROW, _round_s(run, "standard")
+    took = f"{format_about(MIN_LAUNCHES * round_s)} or more"
     if wide and run.plan.profile == "standard":
         rounds = min(MAX_ROUNDS, ROUNDS * max(cell.attempts for cell in measured))
-        command, took = f"{command} --rounds {rounds}", f"{rounds} rounds in {format_about(rounds * _round_s(run))} "
-    idle = f"{took}on an idle machine; " if wide or unsteady_cells(analysis) else ""
+        command += f" --rounds {rounds}"
+        took = f"{rounds} rounds in {format_about(rounds * round_s)}"
+    idle = " on an idle machine" if wide or unsteady_cells(analysis) else ""
     of = (scenario_of(cell.cell, analysis.scenarios) for cell in measured if cell.synthetic)
     sets = [*dict.fromkeys(scenario.dataset for scenario in of if scenario)]
     fetch = f"before it, kit data fetch {' '.join(sets)}; " if sets else ""
-    return NextLevel(Level.PUBLICATION, command, f"{idle}{fetch}this run lacks {_listed(lacking)}")
+    return NextLevel(Level.PUBLICATION, command, f"{took}{idle}; {fetch}this run lacks {_listed(lacking)}")
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -193,21 +197,30 @@ def _next(analysis: RunAnalysis, level: Level) -> NextLevel:
     """Return what leads from one of the two lowest levels to the next one."""
     run, command = analysis.run, repeat_command(analysis)
     if level is Level.WORKS:
-        return NextLevel(Level.FIRST_LOOK, command, "first speeds")
-    seconds = MIN_LAUNCHES * _round_s(run)
+        seconds = find_profile("quick").launches * _round_s(run, "quick")
+        return NextLevel(Level.FIRST_LOOK, command, f"first speeds, {format_about(seconds)}")
+    seconds = MIN_LAUNCHES * _round_s(run, "standard")
     note = f"at least {MIN_LAUNCHES} launches per cell, {format_about(seconds)} or more"
     if run.plan.against:
-        both_s = 2 * COMPARED_ROUNDS * _round_s(run)
+        both_s = 2 * COMPARED_ROUNDS * _round_s(run, "standard")
         note = f"{COMPARED_ROUNDS} launches of each cell in both runs, {format_about(both_s)}"
         return NextLevel(Level.COMPARISON, f"{command} --rounds {COMPARED_ROUNDS}", note)
     return NextLevel(Level.COMPARISON, f"{command} --profile standard", note)
 
 
-def _round_s(run: Run) -> float:
-    """Return the seconds of one launch of each cell in the standard profile, which trains 17 s longer than quick."""
+def _round_s(run: Run, profile: str) -> float:
+    """Return about how many seconds one launch of each cell takes in this profile, from what the launches of the run
+    took. They had the same parts, but trained for another time.
+
+    A launch with slow steps trains for longer than its profile says.
+    """
+    budget, timed = find_profile(profile).budget, run.plan.profile in {"quick", "standard"}
+    assert budget, "only the full profile has none"
+    to_steady_s = TO_STEADY * (budget.seconds or 0.0)
     seconds: dict[str, list[float]] = {}
-    for record in run.records:
-        if record.ok:
-            seconds.setdefault(record.key, []).append(record.seconds)
-    longer_s = 17.0 if run.plan.profile == "quick" else 0.0
-    return sum(statistics.median(own) + longer_s for own in seconds.values())
+    for launch in measured_launches(run.records):
+        trained_s = launch.telemetry.to_at - launch.telemetry.from_at  # with the tests between epochs
+        again_s = max(to_steady_s, trained_s) if timed else to_steady_s
+        rest_s = max(0.0, launch.record.seconds - trained_s)
+        seconds.setdefault(launch.record.key, []).append(rest_s + again_s)
+    return sum(map(statistics.median, seconds.values()))

@@ -1,7 +1,6 @@
 """Break one training step of a cell down: where its time goes, and what it demands of the machine. No input or
 output."""
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -165,7 +164,7 @@ def _resident_times(launch: MeasuredLaunch) -> dict[int, float]:
     result, batch = launch.record.result, launch.request.cell.batch
     parts = result.step_timing.resident if result and result.step_timing else []
     medians = {part.batch: statistics.median(part.seconds) for part in parts if part.seconds}
-    usable = {size: seconds for size, seconds in medians.items() if size <= batch and 0 < seconds < math.inf}
+    usable = {size: seconds for size, seconds in medians.items() if size <= batch}
     if batch not in usable:
         return {}
     scale = min(1.0, batch / launch.training.images_per_s / usable[batch])

@@ -5,7 +5,6 @@ The unit of statistics is the launch, never a window of one launch. `kit.analysi
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -138,15 +137,19 @@ class Contest:
     """The frameworks that ran the same network in the same way.
 
     leader: the cell that is named, or else the one with the highest speed. Both can differ if launches failed while the
-    machine changed its speed, because ratios come from common rounds. ratios: the leader over each other cell. named:
-    whether the data support that the leader is the fastest: it is ahead of each other cell with p < 0.05, adjusted by
-    `holm` for all pairs of these cells. Several single ratios, each with its own interval, would name one of equal
-    frameworks too often.
+    machine changed its speed, because ratios come from common rounds. ratios: the leader over each other cell. rivals:
+    those of the ratios that do not show the leader ahead with p < 0.05, adjusted by `holm` for all pairs of these
+    cells. Several single ratios, each with its own interval, would name one of equal frameworks too often.
     """
 
     leader: CellSummary
     ratios: tuple[Ratio, ...]
-    named: bool
+    rivals: tuple[Ratio, ...]
+
+    @property
+    def named(self) -> bool:
+        """Return whether the data support that the leader is the fastest."""
+        return not self.rivals
 
     @property
     def unknown(self) -> bool:
@@ -226,7 +229,7 @@ def _numbers(records: Sequence[Record]) -> dict[str, Any]:
     estimated = (
         ("images_per_s", "interval", rates(records, Measure.TRAINING).values()),
         ("inference_images_per_s", "inference_interval", rates(records, Measure.INFERENCE).values()),
-        ("p50_ms", "p50_interval", [p50 for p50 in columns["p50_ms"] if 0 < p50 < math.inf]),
+        ("p50_ms", "p50_interval", columns["p50_ms"]),
     )
     for name, interval, found in estimated:
         if values := [*found]:
@@ -291,7 +294,7 @@ def _contest(
     of_leader = [pair(by_round[leader.key], by_round[other.key]) for other in others]
     p_values = holm([paired_p_value(pairs.ratios) for pairs in (*of_leader, *rest)])
     ahead = [r.ratio > 1 and p < 1 - CONFIDENCE for r, p in zip(ratios, p_values, strict=False)]
-    return Contest(leader, tuple(ratios), all(ahead))
+    return Contest(leader, tuple(ratios), tuple(r for r, wins in zip(ratios, ahead, strict=True) if not wins))
 
 
 def rates_by_round(records: Sequence[Record], measure: Measure) -> dict[str, Rates]:

@@ -236,9 +236,13 @@ def _wrapped(texts: Iterable[str], width: int) -> list[str]:
     for text in texts:
         indent = " " * (3 if text[1:3] == "  " else 2)
         whole = re.sub(r"`[^`]*`", lambda command: command[0].replace(" ", NO_BREAK), printable(shortened(text)))
-        wrapped = textwrap.wrap(whole, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-        found += [line.replace(NO_BREAK, " ") for line in wrapped]
+        found += [line.replace(NO_BREAK, " ") for line in _broken(whole, width, indent)]
     return found
+
+
+def _broken(text: str, width: int, indent: str = "") -> list[str]:
+    """Break a text between words, but not at a hyphen, which is part of many names. indent: of further lines."""
+    return textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _labelled(label: str, text: str, note: str, width: int) -> list[str]:
@@ -252,11 +256,7 @@ def _labelled(label: str, text: str, note: str, width: int) -> list[str]:
         return found
     if len(found[-1]) + len(note) + 2 <= width:
         return [*found[:-1], found[-1] + note.rjust(width - len(found[-1]))]
-    indent = " " * LABEL
-    return [
-        *found,
-        *textwrap.wrap(note, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False),
-    ]
+    return [*found, *(" " * LABEL + line for line in _broken(note, width - LABEL))]
 
 
 def _continued(command: str, width: int) -> list[str]:

@@ -20,7 +20,7 @@ from scenarios.contract.cell import Device
 from scenarios.contract.reasons import Reason
 from scenarios.spec import DATASETS
 
-MAX_LACK = 120  # characters of the reason why a data set is missing: each of several mirrors may have its own
+MAX_LACK = 120  # characters of the reason why a data set is missing
 
 
 def find_data(progress: Progress, data: DataSets, names: Iterable[str]) -> None:
@@ -36,7 +36,10 @@ def find_data(progress: Progress, data: DataSets, names: Iterable[str]) -> None:
 
 
 def data_outcome(found: Sequence[ResolvedData | Reason], requested: DataChoice) -> Outcome:
-    """Return how many data sets are real, synthetic and missing, and the first reason why one is not real."""
+    """Return how many data sets are real, synthetic and missing, and the first reason why one is not real.
+
+    A data set with several mirrors has a reason for each. The report has all of them.
+    """
     if requested == "synthetic":
         return Outcome("synthetic, as requested")
     made = [each for each in found if isinstance(each, ResolvedData) and each.kind == "synthetic"]
@@ -50,8 +53,8 @@ def data_outcome(found: Sequence[ResolvedData | Reason], requested: DataChoice) 
     if missing:
         parts.append(f"{format_count(missing, 'data set')} not available")
     lacks = [each.message if isinstance(each, Reason) else each.lack for each in found]
-    why = next((f" ({shortened(lack.removesuffix('.'), MAX_LACK)})" for lack in lacks if lack), "")
-    return Outcome(f"{', '.join(parts)}{why}", good=not (made or missing))
+    why = next((shortened(lack.removesuffix(".").partition("; ")[0], MAX_LACK) for lack in lacks if lack), "")
+    return Outcome(f"{', '.join(parts)}{f' ({why})' if why else ''}", good=not (made or missing))
 
 
 def find_environments(progress: Progress, resolver: Resolver, launches: Sequence[PlannedLaunch], engine: str) -> None:

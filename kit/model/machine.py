@@ -9,8 +9,9 @@ from pydantic import Field, NonNegativeInt
 
 from kit.model.document import Document, Items, Part
 from kit.model.formatting import format_bytes, format_count
+from scenarios.contract.ranges import MAX_CPUS
 
-Processors = Annotated[int, Field(ge=0, le=1_000_000)]  # the largest machines have thousands
+Processors = Annotated[int, Field(ge=0, le=MAX_CPUS)]
 Watts = Annotated[float, Field(ge=0, le=1e6)]
 
 
@@ -59,7 +60,7 @@ class Machine(Document):
     physical_cores: Processors
     logical_cpus: Processors
     cpus: Annotated[Processors, Field(ge=1)]
-    quota_cpus: Annotated[float, Field(ge=0, le=1e6)] | None
+    quota_cpus: Annotated[float, Field(ge=0, le=MAX_CPUS)] | None
     caches: dict[str, NonNegativeInt]
     last_cache_bytes: NonNegativeInt
     cpu_flags: Items[str]

@@ -1,4 +1,4 @@
-"""Make the charts of accuracy over epochs."""
+"""Make the charts of accuracy over epochs, and the same values as tables."""
 
 from __future__ import annotations
 
@@ -7,11 +7,21 @@ from dataclasses import dataclass
 
 from kit.analysis.summaries import CellSummary
 from kit.report import text
+from kit.report.elements import Table
 from kit.report.line_charts import LineChart, Series, line_chart
 from kit.report.rows import cell_key, configuration_key, configuration_words
 from kit.report.section import ReportInput
 
 MAX_LINES = 12  # of a chart, two for each cell
+MAX_EPOCHS = 30  # rows of a table
+
+
+@dataclass(frozen=True)
+class CurveChart:
+    """The lines of one network. table: the accuracy of each line after each epoch, or after some of many."""
+
+    lines: LineChart
+    table: Table
 
 
 @dataclass(frozen=True)
@@ -22,7 +32,7 @@ class Curves:
     """
 
     heading: str
-    charts: tuple[LineChart, ...]
+    charts: tuple[CurveChart, ...]
     omitted: int
 
     @property
@@ -53,13 +63,35 @@ def make_curves(source: ReportInput, synthetic: bool) -> Curves | None:
     return Curves(f"Test accuracy from {lowest} to {highest} after {counted}", tuple(charts), omitted)
 
 
-def _chart(source: ReportInput, cells: Sequence[CellSummary]) -> LineChart:
+def _chart(source: ReportInput, cells: Sequence[CellSummary]) -> CurveChart:
     several = len({configuration_key(c.cell) for c in cells}) > 1
     series = []
     for summary in cells:
         cell = summary.cell
         name = " ".join([source.framework_title(cell.framework)] + [configuration_words(cell)] * several)
         gpu = 2 * (cell.device != "cpu" and several)
-        series.append(Series(f"{name}, test", [(e, test) for e, _, test in summary.curve], cell.framework, gpu))
-        series.append(Series(f"{name}, train", [(e, a) for e, a, _ in summary.curve], cell.framework, gpu + 1))
-    return line_chart(source.network(cells[0].cell), "epochs", series, lambda v: text.percent(v, 1), zero=False)
+        for dash, part in enumerate(("test", "train")):
+            points = [(epoch, (test, train)[dash]) for epoch, train, test in summary.curve]
+            line = Series(f"{name}, {part}", points, cell.framework, gpu + dash, device=cell.device, ends=True)
+            series.append(line)
+    title = source.network(cells[0].cell)
+    lines = line_chart(title, "epochs", series, _percent, zero=False)
+    return CurveChart(lines, _table(title, series))
+
+
+def _table(title: str, series: Sequence[Series]) -> Table:
+    columns = [dict(one.points) for one in series]
+    epochs = sorted({epoch for column in columns for epoch in column})
+    step = -(-len(epochs) // MAX_EPOCHS)
+    shown = epochs[::-1][::step][::-1]  # the last one is among them
+    rows = ((f"{epoch:,}", *(_percent(c[epoch]) if epoch in c else text.MISSING for c in columns)) for epoch in shown)
+    return Table(
+        caption=f"{title}: accuracy",
+        headers=("Epoch", *(one.name for one in series)),
+        rows=tuple(rows),
+        numeric=tuple(range(1, len(series) + 1)),
+    )
+
+
+def _percent(accuracy: float) -> str:
+    return text.percent(accuracy, 1)

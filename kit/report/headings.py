@@ -5,6 +5,7 @@ from collections.abc import Sequence, Set
 
 from kit.analysis.answers import is_ahead
 from kit.analysis.gpu_answer import Outcome, best_ratios, missing_gpu, outcome
+from kit.analysis.intervals import Verdict
 from kit.analysis.pairing import Measure
 from kit.analysis.reliability import unsteady_cells
 from kit.analysis.summaries import Contest, contest_noun, networks_of, too_few
@@ -62,13 +63,18 @@ def _winners_of(source: ReportInput, contests: Sequence[Contest], unsteady: Set[
 
 
 def gpu_heading(source: ReportInput) -> str:
-    """Return the range of the speedup of the GPU in training, and where the GPU is slower."""
+    """Return the range of the speedup of the GPU in training, and where the GPU is slower.
+
+    Without enough launches, no network is named.
+    """
     found = [each.ratio for each in best_ratios(source.analysis, Measure.TRAINING)]
     if not found:
         speeds = [cell for cell in source.measured if cell.images_per_s]
         return f"Not measured: {missing_gpu(source.analysis, speeds)}"
     low, high = (text.ratio(pick(each.ratio for each in found)) for pick in (min, max))
     extent = low if low == high else f"{low} to {high}"
+    compared = f"Training on the GPU runs at {extent} the speed of the CPU, best cell against best cell"
+    if any(each.verdict is Verdict.UNKNOWN for each in found):
+        return f"{compared}, {too_few(cell for each in found for cell in (each.numerator, each.denominator))}"
     slower = [source.network(each.numerator.cell) for each in found if outcome(each) is Outcome.SLOWER]
-    loses = f"; slower for {text.listed(list(dict.fromkeys(slower)))}" if slower else ""
-    return f"Training on the GPU runs at {extent} the speed of the CPU, best cell against best cell{loses}"
+    return compared + (f"; slower for {text.listed(list(dict.fromkeys(slower)))}" if slower else "")

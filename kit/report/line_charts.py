@@ -97,7 +97,7 @@ class Series:
     """The values of one line. points: pairs of x and y, in ascending order of x.
 
     device: where the points were measured. If it is given, each point has a mark. intervals: of the points' y. outline:
-    see Line. alone: whether the marks have no line.
+    see Line. alone: whether the marks have no line. ends: whether only the last point has a mark.
     """
 
     name: str
@@ -108,6 +108,7 @@ class Series:
     intervals: Sequence[Interval | None] = ()
     outline: str = ""
     alone: bool = False
+    ends: bool = False
 
 
 def line_chart(
@@ -215,7 +216,7 @@ def _marks(series: Series, across: Scale, up: Scale, y_text: Callable[[float], s
         return ()
     intervals = series.intervals or [None] * len(series.points)
     found = []
-    for (x, y), interval in zip(series.points, intervals, strict=True):
+    for (x, y), interval in [*zip(series.points, intervals, strict=True)][-1 if series.ends else 0 :]:
         words = f"{series.name}, {x:,.0f}: {y_text(y)}"
         if interval:
             words += f", 95 % interval {y_text(interval.low)} to {y_text(interval.high)}"

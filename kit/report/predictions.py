@@ -34,7 +34,7 @@ def render_predictions(found: Predictions) -> str:
     frameworks = catalog.frameworks()
     return render_page(
         "predictions.html",
-        title_end=PAGE.title_end,
+        PAGE,
         found=found,
         titles={name: frameworks[name].title for name in found.weights},
         pictures=[_view(found, picture) for picture in found.pictures if not picture.fault],

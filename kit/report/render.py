@@ -74,16 +74,16 @@ def require_free(target: Path, page: Page) -> None:
 
 def render(view: View) -> str:
     """Return the HTML text of a report. Raise DiskError if a template cannot be read."""
-    return render_page("report.html", title_end=PAGE.title_end, marks=view.marks, view=view)
+    return render_page("report.html", PAGE, marks=view.marks, view=view)
 
 
-def render_page(template: str, **values: object) -> str:
-    """Return the HTML text of a page. values: global names of the template and of what it includes.
+def render_page(template: str, page: Page, **values: object) -> str:
+    """Return the HTML text of such a page. values: global names of the template and of what it includes.
 
     Raise DiskError if a template cannot be read.
     """
     environment = page_environment()
-    environment.globals.update(values)
+    environment.globals.update(values, title_end=page.title_end)
     try:
         return environment.get_template(template).render()
     except jinja2.TemplateNotFound as error:

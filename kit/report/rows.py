@@ -280,11 +280,10 @@ def contest_call(contest: Contest, unsteady: Mapping[str, str]) -> Call:
             return Call("too close to call")
         several = any(ratio.rounds > 1 for ratio in contest.ratios)
         return Call(f"{ahead}{', too few launches' if several else ''}", (leader,), device)
-    # Without a tie, the second is the one whose lead is not significant among all pairs.
-    rivals = [ratio.denominator.cell.framework for ratio in contest.ties or [second]]
+    tied = contest.state is ContestState.TIE
+    rivals = [ratio.denominator.cell.framework for ratio in (contest.ties if tied else contest.rivals)]
     frameworks = tuple(sorted([leader, *rivals], key=sort_key))
-    verdict = "tie" if contest.state is ContestState.TIE else "undecided"
-    return Call(verdict, frameworks, device, small=_open_interval(contest))
+    return Call("tie" if tied else "undecided", frameworks, device, small=_open_interval(contest))
 
 
 def _open_interval(contest: Contest) -> str:

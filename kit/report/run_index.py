@@ -73,8 +73,7 @@ def render_index(folder: str, runs: Sequence[ListedRun]) -> str:
     machines = len({run.machine.id for run in runs if run.machine})
     return render_page(
         "run_index.html",
-        title=folder,
-        title_end=PAGE.title_end,
+        PAGE,
         folder=folder,
         count=f"{format_count(len(rows), 'run')} on {format_count(machines, 'machine')}",
         broken=f"{format_count(broken, 'run')} cannot be read." if broken else "",

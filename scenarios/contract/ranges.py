@@ -17,6 +17,7 @@ MAX_TIME = 1e9
 # about the memory bandwidth of a large GPU (NVIDIA H100 SXM data sheet: 3.35 TB/s).
 MAX_RATE = 1e9
 MAX_CEILING = 1e21  # an exascale computer reaches 1e18 FLOP/s
+MAX_CPUS = 1e6  # the largest machines have thousands
 MAX_SEED = 2**32 - 1  # the generators of all frameworks accept this
 
 
@@ -32,7 +33,7 @@ Time = Annotated[float, Range(0.0, MAX_TIME)]
 PositiveTime = Annotated[float, Range(MIN_POSITIVE, MAX_TIME)]
 Rate = Annotated[float, Range(MIN_POSITIVE, MAX_RATE)]
 Error = Annotated[float, Range(0.0, sys.float_info.max)]
-Cores = Annotated[float, Range(0.0, 1e6)]  # the largest machines have thousands
+Cores = Annotated[float, Range(0.0, MAX_CPUS)]
 Loss = Annotated[float, Range(-1e100, 1e100)]  # in nats; a chart of larger numbers overflows
 Share = Annotated[float, Range(0.0, 1.0)]
 Count = Annotated[int, Range(0, MAX_INT)]

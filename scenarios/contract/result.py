@@ -12,10 +12,11 @@ from scenarios.contract.augmented import AugmentedPicture
 from scenarios.contract.ceilings import Ceiling
 from scenarios.contract.cell import Cell
 from scenarios.contract.epochs import KeptWeights
+from scenarios.contract.evidence import Evidence
 from scenarios.contract.predictions import HeldOutPrediction, Prediction, check_held_out, check_predictions
 from scenarios.contract.ranges import Cores, Count, Error, Loss, Positive, PositiveTime, Rate, Share, Time
 from scenarios.contract.reasons import Reason, Status
-from scenarios.contract.request import SCHEMA, DataKind, Purpose, Request
+from scenarios.contract.request import SCHEMA, Purpose, Request
 
 # The parts that an `ok` result must have, by the purpose of its launch.
 PARTS: dict[Purpose, tuple[str, ...]] = {
@@ -152,61 +153,16 @@ class Proof:
     cached: bool
 
     def check(self) -> None:
-        """Raise ValueError if what passed contradicts the errors."""
+        """Raise ValueError if what passed contradicts the errors, or if there is no check."""
         for check in self.checks:
             if check.passed != (check.error <= check.tolerance):
                 outcome = "passed" if check.passed else "failed"
-                raise ValueError(
-                    f"a check {outcome} with an error of {check.error:.3g} and a tolerance of {check.tolerance:.3g}"
-                )
+                error = f"an error of {check.error:.3g} and a tolerance of {check.tolerance:.3g}"
+                raise ValueError(f"the check {check.name:.100} {outcome} with {error}")
+        if not self.checks:
+            raise ValueError("its proof has no checks")
         if self.passed != all(check.passed for check in self.checks):
-            raise ValueError("whether its proof passed contradicts the checks")
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """What really ran, as the framework or a probe reports it.
-
-    device: device of the outputs of a training step. device_name: name of the processor. provider: execution provider
-    or backend. layout: memory layout of images. tf32: whether probes find that it rounds to TF32; None on the CPU.
-    threads: number of intra-op threads that the framework reports. training, loader: what trains and what feeds it, as
-    text for the report. denormals: what the framework's own threads do with numbers below the smallest normal float32.
-    nodes: number of nodes of the training graph on each provider or device (eager frameworks: parameter tensors).
-    workers: number of threads or processes that loaded photos; 0 if none of their own did; None if the images were in
-    memory, and in older results. serving: what the timed calls for inference are, as text for the report; "" in older
-    results.
-    """
-
-    device: str
-    device_name: str
-    provider: str
-    layout: str
-    tf32: bool | None
-    threads: Count
-    training: str
-    loader: str
-    denormals: Literal["kept", "flushed"]
-    nodes: dict[str, Count]
-    workers: Count | None = None
-    serving: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What the worker used.
-
-    versions: package to version, always with `python` and the framework. data_digest, initial_weights_digest,
-    final_weights_digest: SHA-256 of the content. environment: the requested variables as the process sees them.
-    """
-
-    placement: Placement
-    versions: dict[str, str]
-    data_kind: DataKind
-    data_digest: str
-    test_images: Count
-    initial_weights_digest: str
-    final_weights_digest: str
-    environment: dict[str, str]
+            raise ValueError(f"its proof {'passed' if self.passed else 'failed'}, but its checks did not")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import pytest
 from toys import RecordingMeter, noise, toy
 
 from scenarios.adapter import Adapter, Arrays, KernelName, NotOffered, Options
-from scenarios.contract.result import Placement
+from scenarios.contract.evidence import Placement
 from scenarios.frameworks.probes import FACTOR, NORMAL, PRODUCTS, fate_of_denormals
 from scenarios.spec import Adadelta, Adam, Conv, Dense, Flatten, MaxPool, Optimizer, Sgd
 from scenarios.weights import check_weights, digest

@@ -9,7 +9,8 @@ import pytest
 from toys import RecordingMeter, noise, toy
 
 from scenarios.adapter import Adapter, Arrays, Options
-from scenarios.contract.result import Placement
+from scenarios.contract.codec import from_json, to_json
+from scenarios.contract.evidence import BuildInfo, Placement
 from scenarios.proof import reference
 from scenarios.spec import Activation, Adadelta, Adam, Conv, Dense, Dropout, Flatten, MaxPool, Optimizer, Sgd
 from scenarios.weights import check_weights, digest, initial_weights
@@ -165,6 +166,14 @@ def test_versions_name_python_and_the_framework(adapter: Adapter) -> None:
     assert versions["python"].startswith("3.")
     assert adapter.name in versions
     assert all(isinstance(value, str) and value for value in versions.values()), versions
+
+
+def test_a_framework_says_which_devices_it_sees_and_how_it_was_built(adapter: Adapter, options: Options) -> None:
+    found = adapter.build_info()
+    assert all((*found.devices, *found.flags, *found.flags.values())), found
+    assert from_json(BuildInfo, to_json(found)) == found
+    assert found.flags
+    assert any(options.device in name.lower() or "gpu" in name.lower() for name in found.devices), found
 
 
 def test_versions_of_cuda_are_those_of_the_loaded_libraries(adapter: Adapter, monkeypatch: pytest.MonkeyPatch) -> None:

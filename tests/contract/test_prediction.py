@@ -5,6 +5,7 @@ First all frameworks export the weights that they trained, with their prediction
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -21,7 +22,16 @@ from scenarios.adapter import Adapter
 from scenarios.catalog.catdog_cnn import SCENARIO
 from scenarios.contract.cell import Cell
 from scenarios.contract.reasons import Code
-from scenarios.contract.request import PICTURES, THUMBNAILS, WEIGHTS_FILE, Budget, Request, picture_name
+from scenarios.contract.request import (
+    MODEL_FILE,
+    PICTURES,
+    THUMBNAILS,
+    WEIGHTS_FILE,
+    Budget,
+    Purpose,
+    Request,
+    picture_name,
+)
 from scenarios.contract.result import Result
 from scenarios.data import synthetic
 from scenarios.spec import DATASETS
@@ -45,20 +55,27 @@ def photos(tmp_path: Path) -> list[Path]:
     return found
 
 
-def predict(adapter: Adapter, weights: Path, pictures: list[Path], io: Path) -> Result:
-    """Run the worker as a launch does."""
-    (io / PICTURES).mkdir(parents=True)
-    (io / WEIGHTS_FILE).symlink_to(weights)
-    for index, picture in enumerate(pictures):
-        (io / PICTURES / picture_name(index)).symlink_to(picture)
+def request_of(adapter: Adapter, purpose: Purpose, weights: Path, pictures: int = 0) -> Request:
     device: Any = os.environ.get("KIT_TEST_DEVICE", "cpu")
     cell = Cell(SCENARIO.name, "", adapter.name, device, 1, "stock", "fp32", SCENARIO.batch)
-    kept: dict[str, Any] = {"pictures": len(pictures), "weights_digest": read(weights)[1].digest}
-    request = Request(cell, 1, spec.digest(SCENARIO), 0, 1, "synthetic", Budget(), "predict", **kept)
+    kept: dict[str, Any] = {"pictures": pictures, "weights_digest": read(weights)[1].digest}
+    return Request(cell, 1, spec.digest(SCENARIO), 0, 1, "synthetic", Budget(), purpose, **kept)
+
+
+def launch(request: Request, io: Path) -> Result:
+    """Run the worker as a launch does."""
     result = worker.run(request, io, None)
     if result.reason is None:
         result.check_against(request)
     return result
+
+
+def predict(adapter: Adapter, weights: Path, pictures: list[Path], io: Path) -> Result:
+    (io / PICTURES).mkdir(parents=True)
+    (io / WEIGHTS_FILE).symlink_to(weights)
+    for index, picture in enumerate(pictures):
+        (io / PICTURES / picture_name(index)).symlink_to(picture)
+    return launch(request_of(adapter, "predict", weights, len(pictures)), io)
 
 
 def dogs(result: Result) -> npt.NDArray[np.float64]:
@@ -113,3 +130,17 @@ def test_weights_without_meaning_are_refused(adapter: Adapter, tmp_path: Path) -
     reason = predict(adapter, file, make_unusual(tmp_path)[:1], tmp_path / "io").reason
     assert reason
     assert reason.code is Code.INVALID_WEIGHTS
+
+
+def test_the_worker_writes_an_onnx_model_in_the_framework_that_can(adapter: Adapter, tmp_path: Path) -> None:
+    weights = trained(adapter, tmp_path / WEIGHTS_FILE)
+    result = launch(request_of(adapter, "export", weights), tmp_path)
+    if adapter.name != "onnxruntime":
+        assert result.reason
+        assert result.reason.code is Code.NOT_OFFERED
+        assert not (tmp_path / MODEL_FILE).exists()
+        return
+    model = (tmp_path / MODEL_FILE).read_bytes()
+    assert result.model_digest == hashlib.sha256(model).hexdigest()
+    assert b"probabilities" in model
+    assert read(weights)[1].digest.encode() in model, "its metadata name the weights"

@@ -41,8 +41,8 @@ def arithmetic(parts: StepParts, **changes: Any) -> str:
 def test_a_starved_network_gets_whole_commands_and_its_own_figures():
     assert waiting(PHOTOS, workers=2, busy_cpus=1.0, cpus=2) == (
         "Every epoch decodes all JPEG files, which is the likely cause. The cell had 2 workers and kept 1.0 of 2 CPUs "
-        f"busy. Try `{COMMAND} --lane tuned`, which tries feeds that decode each photo once, or more workers: "
-        f"`{COMMAND} --workers 4`. {GAIN}"
+        f"busy. Try `{COMMAND} --lane tuned`, which tries feeds that decode each photo once, or more workers, because "
+        f"CPUs were idle: `{COMMAND} --workers 4`. {GAIN}"
     )
 
 

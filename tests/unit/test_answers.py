@@ -23,7 +23,7 @@ from kit.model.run import Run
 from kit.planning import catalog
 from kit.report.view import make_view
 from scenarios.contract.reasons import Status
-from tests import examples
+from tests import examples, report_runs
 from tests.unit.test_golden import GOLDEN, check
 
 TITLES = {"torch": "PyTorch", "tensorflow": "TensorFlow", "onnxruntime": "ONNX Runtime"}
@@ -83,10 +83,34 @@ RUNS: dict[str, list[Record]] = {
 }
 
 
+def without_step_timing(records: Sequence[Record]) -> list[Record]:
+    """Return the records as a profile makes them that does not time single steps."""
+    found = []
+    for record in records:
+        assert record.result
+        found.append(record.model_copy(update={"result": replace(record.result, step_timing=None)}))
+    return found
+
+
+def analyses() -> dict[str, RunAnalysis]:
+    """Return a run for each state of each answer, and for each reason why one is missing."""
+    found = {name: analysis_of(records) for name, records in RUNS.items()}
+    failed = examples.failed(
+        examples.request(examples.cell(NETWORKS[0], device="cuda")), message="It ran out of memory."
+    )
+    apart = [measured({(name, "cpu"): 500.0}) for name in ("torch", "tensorflow")]
+    return found | {
+        "smoke": analysis_of(without_step_timing(measured(LEAD)), profile="smoke"),
+        "GPU failed": analysis_of([*measured(LEAD), failed]),
+        "a framework for each network": analysis_of(one_each(*apart)),
+        "changed networks": replace(found["winner"], diagnoses=[]),
+        "limits": analyze_run(report_runs.cuda(), catalog.scenarios(), TITLES),
+    }
+
+
 def test_sentences_of_every_state():
     found = {}
-    for name, records in RUNS.items():
-        analysis = analysis_of(records)
+    for name, analysis in analyses().items():
         given = answers(analysis, TITLES)
         found[name] = {answer.question: [answer.state, answer.headline, *answer.details] for answer in given.all}
         found[name]["reliability"] = asdict(reliability(analysis))
@@ -210,12 +234,12 @@ def test_details_about_training_say_so():
 def test_the_range_of_the_gpu_is_that_of_the_networks_where_it_is_faster():
     given = answers(analysis_of(one_each(with_gpu(5.0, launches=5), with_gpu(0.5, launches=5))), TITLES).gpu
     assert given.headline == (
-        "For 1 of 2 networks, in training: the best GPU cell trains 5.0× as fast as the best CPU cell"
+        "For 1 of 2 networks, in training: the best GPU cell trains 5.0× as fast as the best CPU cell (± 0.0 %)"
     )
     assert given.details[0] == "The GPU is slower for cifar-cnn (0.50×)."
     tied = answers(analysis_of(one_each(with_gpu(1.0, launches=5), with_gpu(0.5, launches=5))), TITLES).gpu
     assert tied.headline == (
-        "No, not in training: the best GPU cell trains 0.50× as fast as the best CPU cell, in 1 of 2 networks"
+        "No, not in training: the best GPU cell trains 0.50× as fast as the best CPU cell (± 0.0 %), in 1 of 2 networks"
     )
     assert tied.details[0] == "It ties with the CPU for mnist-cnn (1.0×)."
     once = answers(analysis_of(one_each(with_gpu(5.0, launches=1), with_gpu(0.5, launches=1))), TITLES).gpu
@@ -269,20 +293,40 @@ def test_a_run_that_used_the_profile_needs_more_rounds_than_it_had():
     assert quick.command.endswith(" --profile standard")
 
 
+def test_the_time_of_the_next_level_does_not_count_epochs():
+    """The same launches, but each trained for an hour more."""
+    records, longer = measured(LEAD), []
+    for record in records:
+        assert record.result
+        assert record.result.telemetry
+        telemetry = replace(record.result.telemetry, to_at=record.result.telemetry.to_at + 3600)
+        result = replace(record.result, telemetry=telemetry)
+        longer.append(record.model_copy(update={"result": result, "seconds": record.seconds + 3600}))
+    notes = [found.note for each in (records, longer) if (found := reliability(analysis_of(each, "full")).next)]
+    assert len(notes) == 2
+    assert notes[0] == notes[1]
+    quick = reliability(analysis_of(longer)).next
+    assert quick
+    assert "about 30 h" in quick.note, "a quick launch with slow steps trains for as long again"
+
+
 def test_a_run_with_narrow_intervals_is_told_only_what_it_lacks():
     mixed = one_each(measured(LEAD, launches=5, noise=0.001, data="real"), measured(LEAD, launches=5, noise=0.001))
     analysis = replace(analysis_of(mixed, "standard"), warnings=[])
     found = reliability(analysis).next
     assert found
     assert found.command.endswith(" --profile standard")
-    assert found.note == "before it, kit data fetch cifar-10; this run lacks real data for cifar-cnn"
+    took, _, lack = found.note.partition("; ")
+    assert took.startswith("about ")
+    assert took.endswith(" or more")
+    assert lack == "before it, kit data fetch cifar-10; this run lacks real data for cifar-cnn"
     jump = RunWarning(WarningCode.JUMP, examples.cell(NETWORKS[0], "torch").key, "It jumped.", "Look.")
     unsteady = reliability(replace(analysis, warnings=[jump])).next
     assert unsteady
-    assert unsteady.note.startswith(
-        "on an idle machine; before it, kit data fetch cifar-10; this run lacks a steady machine (1 of 6 cells was "
+    assert (
+        " on an idle machine; before it, kit data fetch cifar-10; this run lacks a steady machine (1 of 6 cells was "
         "not steady)"
-    )
+    ) in unsteady.note
     chosen = analysis.run.plan.model_copy(update={"data": "synthetic"})
     again = reliability(replace(analysis, run=replace(analysis.run, plan=chosen))).next
     assert again

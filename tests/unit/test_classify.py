@@ -9,9 +9,10 @@ import pytest
 
 from kit.model.launch import Completion
 from scenarios.contract import codec
+from scenarios.contract.evidence import Evidence
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import SCHEMA, Budget
-from scenarios.contract.result import Check, Evidence, Timings
+from scenarios.contract.result import Check, Timings
 from tests import examples
 from tests.launches import result_worker, run, text_worker
 
@@ -209,7 +210,7 @@ def test_a_launch_on_another_device_is_the_wrong_device(context, ready):
         (False, Check("logits", 0.0, 5e-4, passed=False), Code.INVALID_RESULT),
         (True, Check("logits", 0.1, 5e-4, passed=False), Code.INVALID_RESULT),
         (False, Check("logits", 0.0, 5e-4, passed=True), Code.INVALID_RESULT),
-        (True, None, Code.MISSING_PROOF),
+        (True, None, Code.INVALID_RESULT),
     ],
 )
 def test_a_launch_without_a_valid_proof_is_not_ok(context, ready, passed, check, code):

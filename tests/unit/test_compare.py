@@ -408,15 +408,6 @@ def test_a_round_with_a_failed_launch_is_dropped_and_counted(measure: Measure) -
     assert "1 pair dropped: one of both launches is missing or not ok." in notes
 
 
-@for_each_measure
-@pytest.mark.parametrize("bad", [math.nan, 0.0, math.inf])
-def test_a_round_with_a_bad_speed_is_dropped_and_counted(bad: float, measure: Measure) -> None:
-    base, new = paired(run({CELL: NOISY}, measure=measure), run({CELL: (*NOISY[:4], bad)}, measure=measure))
-    pairs = only(base, new, measure).pairs
-    assert pairs is not None
-    assert (len(pairs.ratios), pairs.dropped) == (4, 1)
-
-
 def test_paired_runs_find_a_loss_below_the_drift_of_the_machine() -> None:
     base, new = paired(run({CELL: NOISY}), run({CELL: scaled(NOISY, 0.94)}))
     assert gate(base, new, 0.05, TRAINING).exit_code == 1

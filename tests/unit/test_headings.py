@@ -75,7 +75,7 @@ def test_the_heading_of_inference_names_throughput_and_latency():
 def test_a_gpu_that_was_not_measured_gives_the_reason_of_its_skipped_cells():
     skipped = failed(request(cell(device="cuda")), examples.Status.SKIPPED, message="No NVIDIA GPU is visible.")
     found = headings.gpu_heading(source_of([record(request(cell())), skipped]))
-    assert found == "Not measured: the cells on the GPU were skipped. No NVIDIA GPU is visible"
+    assert found == "Not measured: the cells on the GPU were skipped (No NVIDIA GPU is visible)"
 
 
 def test_a_planned_launch_on_the_gpu_that_has_not_run_is_not_called_unselected():

@@ -159,6 +159,9 @@ def test_the_outcome_of_the_data_says_what_is_synthetic_or_missing() -> None:
     two = Outcome("synthetic: 2 data sets are not available (Too large)", good=False)
     assert phases.data_outcome([resumed, large], "auto") == two
     assert phases.data_outcome([missing], "real") == Outcome("1 data set not available (No mirror answers)", good=False)
+    mirrors = Reason(Code.DATA_UNAVAILABLE, "The file could not be downloaded: one: 404; two: 403.", "Try again.")
+    first = Outcome("1 data set not available (The file could not be downloaded: one: 404)", good=False)
+    assert phases.data_outcome([mirrors], "real") == first
 
 
 @pytest.mark.parametrize(

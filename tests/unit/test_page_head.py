@@ -32,7 +32,6 @@ def policy(html: str) -> str:
 def test_a_page_without_tables_or_pictures_allows_neither_scripts_nor_pictures() -> None:
     html = page()
     assert html.encode().startswith(DOCTYPE)
-
     assert policy(html) == "default-src 'none'; style-src 'unsafe-inline'"
     assert "<title>&lt;Title&gt;: end</title>" in html
     assert html.index(".own { color: red; }") < html.index("</style>")

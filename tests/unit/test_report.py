@@ -142,6 +142,11 @@ def test_the_networks_say_how_photos_are_scaled():
     }
 
 
+def test_an_optimizer_has_its_usual_name():
+    (row,) = data_of(view_of([record(request(cell("cifar-mlp")))]))["figures"].networks.rows
+    assert row[5] == "SGD, learning rate 0.01"
+
+
 @pytest.mark.parametrize("status", [s for s in Status if s is not Status.OK])
 def test_what_failed_is_shown_with_reason_and_remedy_and_without_a_speed(status):
     page = document([failed(request(cell()), status, message="The disk fell off.", remedy="Put it back on.")])
@@ -400,10 +405,19 @@ def test_rows_of_a_network_differ_in_device_lane_and_precision():
 def test_the_gpu_section_shows_where_the_gpu_loses():
     speeds = {("mnist-cnn", "cpu"): 100.0, ("mnist-cnn", "cuda"): 50.0, ("cifar-cnn", "cpu"): 10.0}
     speeds["cifar-cnn", "cuda"] = 70.0
-    records = [record(request(cell(name, device=device)), speed) for (name, device), speed in speeds.items()]
+    once, *more = (
+        [record(request(cell(name, device=device), launch=n), speed) for (name, device), speed in speeds.items()]
+        for n in (1, 2, 3)
+    )
+    single = data_of(view_of(once))["gpu"]
+    assert single.heading.endswith(
+        "0.50× to 7.0× the speed of the CPU, best cell against best cell, in one launch each"
+    )
+    assert single.training.networks[0].rows[0].strip.dots[0].text == "PyTorch: 0.50×, in one launch each"
+    records = [*once, *more[0], *more[1]]
     data = data_of(view_of(records))["gpu"]
     assert "0.50× to 7.0×" in data.heading
-    assert "slower for Small CNN on MNIST" in data.heading
+    assert data.heading.endswith("; slower for Small CNN on MNIST")
     zone = {network.rows[0].strip.zone for network in data.training.networks}
     slow, fast = (network.rows[0].strip.dots[0].at for network in data.training.networks)
     assert zone == {data.training.zones[0]}

@@ -18,6 +18,7 @@ from kit.report.render import render
 from kit.report.section import ReportInput
 from kit.report.sections import steadiness, steps
 from kit.report.view import make_view
+from scenarios.contract.cell import Cell
 from tests import report_runs
 from tests.examples import cell, record, request
 from tests.unit.test_headings import TITLES, source_of
@@ -95,6 +96,21 @@ def test_cells_that_differ_only_between_launches_are_named(monkeypatch: pytest.M
     assert [spark.reasons for spark in sparks] == ["off the median launch by -5 %"]
     page = Document(render(make_view(source.analysis, TITLES))).text
     assert "Only those that were not steady are drawn: 1 launch of 1 cell." in page
+
+
+def test_the_framework_of_all_unsteady_cells_is_named() -> None:
+    other = [record(request(cell("cifar-cnn"), launch=n)) for n in (1, 2, 3)]
+    source = source_of([*launches("torch", 70, 100, 130), *other, *launches("tensorflow", 100, 100, 100)])
+
+    def heading(*doubtful: Cell) -> str:
+        doubts = [
+            RunWarning(WarningCode.NOISY, each.key, "The speed of equal work varies.", "Look.") for each in doubtful
+        ]
+        return steadiness.SECTION.data(replace(source, analysis=replace(source.analysis, warnings=doubts))).heading
+
+    torch, tensorflow = (cell(), cell("cifar-cnn")), cell(framework="tensorflow")
+    assert heading(*torch) == "No: 2 of 3 cells were not steady, all in PyTorch"
+    assert heading(torch[1], tensorflow) == "No: 2 of 3 cells were not steady"
 
 
 def test_cells_of_which_too_little_was_measured_are_not_called_steady() -> None:

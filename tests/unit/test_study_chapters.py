@@ -177,7 +177,10 @@ def test_accuracies_after_fewer_epochs_than_in_the_study_are_named_under_their_c
     for record in run.records:
         training = replace(record.result.training, epochs=record.result.training.epochs[:2])
         short.append(record.model_copy(update={"result": replace(record.result, training=training)}))
-    title, notes = "Validation accuracy", ("Measured values are those after 2 epochs. The study trained for 10.",)
+    title, notes = (
+        "Validation accuracy",
+        ("Accuracies or losses were measured after fewer epochs than in the study: 2 of 10 epochs.",),
+    )
     assert part(chapter("mnist-batch-sweep", replace(run, records=short)), title).content.findings == notes
     assert part(chapter("mnist-batch-sweep", run), title).content.findings == ()
 
@@ -250,6 +253,53 @@ def test_synthetic_data_has_curves_but_no_accuracies():
     assert not part(shown, "Accuracy and loss").form
     assert "synthetic" in part(shown, "Accuracy and loss").lacks[0].text
     assert shown.heading == "Not measured: no cell trained whole epochs on real data"
+
+
+def test_networks_with_synthetic_data_are_labeled_beside_real_ones():
+    run = study_run("mlp-cpu-vs-gpu", epochs=True, data="synthetic")
+    real = {r.key: r for r in study_run("mlp-cpu-vs-gpu", epochs=True).records if r.cell.scenario == "cifar-mlp"}
+    shown = chapter("mlp-cpu-vs-gpu", replace(run, records=[real.get(r.key, r) for r in run.records]))
+    rows = [row[0] for table in part(shown, "What limits the training").content for row in table.rows]
+    assert {"fashion" in row.lower() for row in rows} == {True, False}
+    assert all(("synthetic data" in row) == ("fashion" in row.lower()) for row in rows)
+    (lack,) = [each.text for each in shown.missing if "accuracies" in each.text]
+    assert lack.startswith("The data of Dense network on Fashion-MNIST")
+    assert lack.endswith(" are synthetic, so their accuracies say nothing and are left out.")
+    alone = chapter("mlp-cpu-vs-gpu", run)
+    assert not any(
+        "synthetic" in row[0] for table in part(alone, "What limits the training").content for row in table.rows
+    )
+
+
+def test_a_part_that_was_not_measured_shows_what_was_published():
+    speedup = part(chapter("mlp-cpu-vs-gpu"), "What the GPU gains with the wide")
+    assert not speedup.form
+    (table,) = speedup.figures
+    (row,) = table.rows
+    assert row[1] == "14×"
+    assert "sigmoid" in row[0]
+    html = render(make_view(analyze_run(study_run("mlp-cpu-vs-gpu"), SCENARIOS), TITLES, STUDIES))
+    assert "<summary>Published figures</summary>" in html
+
+
+def test_causes_have_the_shares_that_authors_suspect():
+    (table,) = part(chapter("mnist-cpu-vs-gpu", devices=BOTH), "What limits the training").content
+    assert table.headers[2:4] == ("Waiting for data", "Fixed cost per step")
+    assert all(share.endswith(" %") for row in table.rows for share in row[2:4])
+
+
+def test_the_devices_and_the_build_are_those_that_the_framework_reports():
+    run = study_run("mlp-cpu-vs-gpu", frameworks=("torch",))
+    (table,) = part(chapter("mlp-cpu-vs-gpu", run), "The devices and builds").content
+    row = dict(zip(table.headers, table.rows[0], strict=True))
+    assert (row["Devices that it sees"], row["Build"]) == ("cpu", "is_example: True")
+    older = []
+    for record in run.records:
+        result = replace(record.result, evidence=replace(record.result.evidence, build=None))
+        older.append(record.model_copy(update={"result": result}))
+    (table,) = part(chapter("mlp-cpu-vs-gpu", replace(run, records=older)), "The devices and builds").content
+    row = dict(zip(table.headers, table.rows[0], strict=True))
+    assert (row["Devices that it sees"], row["Build"]) == ("–", "–")
 
 
 def test_rows_without_a_figure_are_left_out():

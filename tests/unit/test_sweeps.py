@@ -13,6 +13,7 @@ import pytest
 
 from kit.analysis.answers import answers
 from kit.analysis.comparison import compare, group_means
+from kit.analysis.gate import GateOutcome, gate
 from kit.analysis.pairing import Measure
 from kit.analysis.reliability import reliability
 from kit.analysis.run_analysis import RunAnalysis, analyze_run
@@ -134,6 +135,18 @@ def test_rows_of_a_comparison_are_in_the_order_of_the_values() -> None:
         f"fashion-mlp/torch/cpu/b{batch}{depth}" for depth in ("/hidden2", "", "/hidden10") for batch in (32, 128)
     ]
     assert short_names([cell("workers", 4, "catdog-cnn")]) == ["catdog-cnn/torch/cpu"]
+
+
+def test_the_gate_judges_each_value_of_a_sweep_alone() -> None:
+    cells = [cell("hidden_layers", n, "fashion-mlp") for n in (10, 2)]
+    steady = [100.0, 101.0, 99.0, 100.5, 99.5]
+    base = examples.run(measured(cells, [steady, steady]))
+    slower = examples.run(measured(cells, [[0.8 * speed for speed in steady], steady]))
+    judged = gate(base, slower, 0.05, Measure.TRAINING)
+    found = {judgment.comparison.cell.key: judgment.outcome for judgment in judged.cells}
+    assert [found[each.key] for each in cells] == [GateOutcome.REGRESSION, GateOutcome.PASSED]
+    shown = [row[0].rstrip("*") for row in side_by_side.gate_section(judged, [base, slower]).rows]
+    assert shown == [f"fashion-mlp/torch/cpu/hidden{n}" for n in (2, 10)]
 
 
 def test_the_scenarios_own_number_of_layers_has_no_suffix() -> None:

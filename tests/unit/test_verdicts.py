@@ -87,6 +87,14 @@ def test_an_undecided_verdict_names_the_frameworks_that_may_be_equal():
     assert (call.text, call.frameworks) == ("undecided", ("onnxruntime", "torch"))
 
 
+def test_an_undecided_verdict_names_who_is_not_proven_slower():
+    """The second is 5 % slower in each round. The third is slower on average, but p = 0.056 of three comparisons."""
+    second = [100.0 / ratio for ratio in (1.05, 1.051, 1.049, 1.05, 1.0505)]
+    third = [100.0 / (1.4 * ratio) for ratio in (0.75, 0.875, 1.0, 1.125, 1.25)]
+    call = call_of(torch=STEADY, onnxruntime=second, tensorflow=third)
+    assert (call.text, call.frameworks) == ("undecided", ("tensorflow", "torch"))
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [(1.0526, "1.05× the second"), (1.34, "1.34× the second"), (12, "12× the second")],

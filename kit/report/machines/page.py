@@ -36,8 +36,8 @@ def render_machines(source: MachinesInput) -> str:
     differences = differing(source)
     return render_page(
         "machines.html",
+        PAGE,
         title=text.listed(source.labels, MAX_LABELS),
-        title_end=PAGE.title_end,
         machines=[
             (each.label, shortened(text.machine_title(each.run.machine), MAX_TEXT), shortened(_origin(each), MAX_TEXT))
             for each in source.contenders

@@ -10,7 +10,7 @@ from kit.analysis.gpu_use import busy_shares
 from kit.analysis.measured_launch import measured_launches
 from kit.analysis.pairing import Measure, Rates
 from kit.analysis.reliability import unsteady_cells
-from kit.analysis.summaries import Ratio, rates_by_round
+from kit.analysis.summaries import Ratio, rates_by_round, too_few
 from kit.report import text
 from kit.report.headings import gpu_heading
 from kit.report.marks import sort_key
@@ -136,12 +136,13 @@ class _Maker:
 
     def _dot(self, index: int, ratio: Ratio) -> Dot:
         title = f"{self.source.framework_title(ratio.numerator.cell.framework)}: {text.ratio(ratio.ratio)}"
+        few = too_few((ratio.numerator, ratio.denominator))
         return Dot(
             framework=ratio.numerator.cell.framework,
             device="cuda",
             at=self.scale.at(ratio.ratio),
             y=dot_y(index),
-            text=f"{title}, 95 % interval {text.interval(ratio)}" if ratio.interval else f"{title}, one launch",
+            text=f"{title}, {f'95 % interval {text.interval(ratio)}' if ratio.interval else few}",
             whisker=span(self.scale, (ratio.interval.low, ratio.interval.high)) if ratio.interval else None,
         )
 

@@ -1,5 +1,6 @@
 """How the numbers were measured, and what sampling and proving cost in this run."""
 
+import math
 import statistics
 
 from kit.analysis import warning_rules as rules
@@ -49,11 +50,12 @@ METHOD = (
     ),
     "A single launch has no interval. On a shared machine, the next launch can differ by tens of percent.",
     (
-        f"A cell is not steady if its speed jumped by {text.percent(rules.JUMP_CHANGE)} or drifted by "
-        f"{text.percent(rules.TREND_CHANGE)} within its launches, if the windows of a launch vary by more than "
+        f"A cell is not steady if its speed did not settle, jumped by {text.percent(rules.JUMP_CHANGE)} or drifted by "
+        f"{text.percent(rules.TREND_CHANGE)} within its launches; if the windows of a launch vary by more than "
         f"{text.percent(rules.NOISY_WINDOWS)} or its launches by more than {text.percent(rules.NOISY_LAUNCHES)} "
-        "(standard deviations), if a launch is far from the others, or if other programs, a quota, the hypervisor or "
-        "heat took a part of the machine away. The warnings have the figures."
+        f"(standard deviations; two launches by more than {text.percent(math.expm1(rules.MAX_APART))}); if a launch is "
+        "far from the others; or if other programs, a quota, the hypervisor or heat took a part of the machine away. "
+        "The warnings have the figures."
     ),
     (
         f"A run with at least {MIN_LAUNCHES} launches of each cell is good for comparisons. It is good for publication "

@@ -1,9 +1,9 @@
-"""Whether the machine was steady: the speed of each launch over its windows."""
+"""Whether the speeds were steady: the speed of each launch over its windows."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from kit.analysis.launch_windows import LaunchWindows, launch_windows
@@ -77,9 +77,8 @@ def _data(source: ReportInput) -> SteadinessData | None:
     apart = (warned - within) & {launch.cell.key for launch in launches}
     cells = format_count(len({launch.cell.key for launch in drawn}), "cell")
     return SteadinessData(
-        heading=steadiness_heading(
-            len(warned | within), len(unjudged_cells(source.analysis) - within), len(source.measured)
-        ),
+        heading=steadiness_heading(len(warned), len(unjudged_cells(source.analysis)), len(source.measured))
+        + _only_in(warned, source),
         frameworks=frameworks,
         rows=tuple(_rows(source, drawn, frameworks)),
         launches=len(launches),
@@ -92,8 +91,8 @@ def _data(source: ReportInput) -> SteadinessData | None:
 
 
 def steadiness_heading(unsteady: int, unjudged: int, cells: int) -> str:
-    """Return whether the machine was steady. unsteady: number of cells that were not. unjudged: number of cells of
-    which too little was measured. cells: number of all cells."""
+    """Return whether the speeds were steady. unsteady: number of cells of which they were not. unjudged: number of
+    cells of which too little was measured. cells: number of all cells."""
     if unsteady:
         return f"No: {unsteady} of {format_count(cells, 'cell')} {'was' if unsteady == 1 else 'were'} not steady"
     if unjudged == cells:
@@ -102,6 +101,14 @@ def steadiness_heading(unsteady: int, unjudged: int, cells: int) -> str:
     if unjudged:
         return f"Yes in {steady}; too little was measured of {unjudged} more"
     return f"Yes: in {'each of ' * (cells > 1)}{steady} the speed was steady"
+
+
+def _only_in(unsteady: Set[str], source: ReportInput) -> str:
+    """Return the end of a heading, for example `, all in PyTorch` if all these cells are in one of several frameworks,
+    because it may be the cause. Otherwise return ""."""
+    measured = {cell.cell.framework for cell in source.measured}
+    found = {cell.cell.framework for cell in source.measured if cell.key in unsteady}
+    return f", all in {source.framework_title(*found)}" if len(found) == 1 < len(measured) and len(unsteady) > 1 else ""
 
 
 def _apart(keys: Sequence[str], source: ReportInput, *, drawn: bool) -> str:
@@ -178,4 +185,4 @@ def _spark(source: ReportInput, launch: LaunchWindows, several: bool) -> Spark:
     )
 
 
-SECTION = Section(60, "steadiness", "Steadiness", _data, "steadiness.html", question="Was the machine steady?")
+SECTION = Section(60, "steadiness", "Steadiness", _data, "steadiness.html", question="Were the speeds steady?")

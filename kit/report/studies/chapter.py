@@ -18,7 +18,8 @@ from kit.report.studies.held_out import held_out_tables
 from kit.report.studies.part_source import PartSource
 from kit.report.studies.pictures import augmented_picture
 from kit.report.studies.strips import study_rows
-from kit.report.studies.tables import causes_table, devices_table, figures_tables, gpu_table
+from kit.report.studies.tables import causes_table, devices_table, figures_tables, gpu_table, published_tables
+from kit.report.text import listed
 
 
 @dataclass(frozen=True)
@@ -125,13 +126,9 @@ def _shown(part: PartSource) -> Shown:
     if of.kind == "predictions" and content is not None:  # one table is enough to see, and there may be many
         title = f"{of.title}: {content[0].caption}"
         return Shown(title, form, content[:1], lacks, content[1:], folded="Other networks and devices")
-    return Shown(
-        title=of.title,
-        form=form if content is not None else "",
-        content=content,
-        lacks=lacks,
-        figures=figures_tables(part) if content is not None and of.kind in CHARTED else (),
-    )
+    if content is None:
+        return Shown(of.title, "", None, lacks, published_tables(part), folded="Published figures")
+    return Shown(of.title, form, content, lacks, figures_tables(part) if of.kind in CHARTED else ())
 
 
 def _lacks(part: PartSource, *, empty: bool) -> tuple[Lack, ...]:
@@ -181,6 +178,9 @@ def _quality_lacks(part: PartSource) -> Iterator[Lack]:
         )
     elif all(summary.synthetic for summary in part.summaries):
         yield Lack("The data are synthetic, so accuracies say nothing about the published ones.")
+    elif made := [part.network(s.cell) for s in part.summaries if s.synthetic]:
+        networks = listed([*dict.fromkeys(made)])
+        yield Lack(f"The data of {networks} are synthetic, so their accuracies say nothing and are left out.")
 
 
 def _command(part: PartSource, *more: str) -> str:

@@ -11,6 +11,7 @@ from kit.analysis.sweeps import Curve, curves
 from kit.model.formatting import format_count
 from kit.model.swept import TITLES
 from kit.planning.study_measures import MEASURES
+from kit.report import text
 from kit.report.flattening import MEANING, flat_words
 from kit.report.line_charts import LineChart, Series, Spot, line_chart, value_chart
 from kit.report.marks import SHAPES, sort_key
@@ -52,19 +53,20 @@ def sweep_charts(part: PartSource) -> StudyCharts | None:
 
 
 def _epochs_notes(part: PartSource) -> list[str]:
-    """Return that values were measured after fewer epochs than the published ones, if so."""
-    values = [
-        value
-        for measure in part.part.measures
-        for place in part.measured_at(measure)
-        for one in part.series
-        if (value := part.value(place, one, measure))
-    ]
-    fewer = sorted({value.epochs for value in values if value.epochs})
+    """Return which accuracies and losses were measured after fewer epochs than the published ones, if any."""
+    fewer = sorted(
+        {
+            (value.epochs, part.places[place])
+            for measure in part.part.measures
+            for place in part.measured_at(measure)
+            for one in part.series
+            if (value := part.value(place, one, measure)) and value.epochs
+        }
+    )
     if not fewer:
         return []
-    after = format_count(fewer[0], "epoch") if len(fewer) == 1 else f"{fewer[0]} to {fewer[-1]} epochs"
-    return [f"Measured values are those after {after}. The study trained for {max(part.places.values())}."]
+    words = text.listed([f"{epochs} of {format_count(planned, 'epoch')}" for epochs, planned in fewer])
+    return [f"Accuracies or losses were measured after fewer epochs than in the study: {words}."]
 
 
 def _sweep_chart(
@@ -146,12 +148,19 @@ def learning_charts(part: PartSource) -> StudyCharts | None:
         real = [s for _, s, _ in trained if not s.synthetic]
         for kind, measures in LEARNING.items():
             series = [
-                Series(f"{one.title}, {words}", [(e.index, QUALITY[measure](e)) for e in curve], one.framework, dash)
+                Series(
+                    name=f"{one.title}, {words}",
+                    points=[(e.index, QUALITY[measure](e)) for e in curve],
+                    framework=one.framework,
+                    dash=dash,
+                    device="cuda",  # filled: measured
+                    ends=True,
+                )
                 for one, _, curve in trained
                 for dash, (words, measure) in enumerate(zip(("validation", "training"), measures, strict=True))
             ]
             series += _published_epochs(part, place, measures) if real else []
-            title = f"{kind}, {part.label(place)}" + ", synthetic data" * (not real)
+            title = f"{kind}, {part.label(place)}" + ", synthetic data" * (not real and not part.made)
             charts.append(line_chart(title, "epochs", series, MEASURES[measures[0]].short, zero=False, spots=spots))
     return StudyCharts(tuple(charts), tuple(findings)) if charts else None
 

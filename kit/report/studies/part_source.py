@@ -149,7 +149,7 @@ class PartSource:
         return scenario.title if scenario else place.label
 
     def label(self, place: Cell, *, without: Sequence[str] = ()) -> str:
-        """Return what distinguishes a place from the other places of the part.
+        """Return what distinguishes a place from the other places of the part, and whether only its data are synthetic.
 
         without: fields that the chart shows on an axis.
         """
@@ -160,7 +160,16 @@ class PartSource:
             parts.append(configuration_words(place))
         varied = self._varied[place.label]
         parts += [value_words(f, self.x_of(place, f)) for f in varied if f not in without]
+        parts += ["synthetic data"] * (place.network in self.made)
         return " · ".join(parts)
+
+    @cached_property
+    def made(self) -> set[str]:
+        """Return the networks of the run that had synthetic data, or nothing if all had: the page says it once."""
+        kinds: dict[bool, set[str]] = {}
+        for summary in self.source.measured:
+            kinds.setdefault(summary.synthetic, set()).add(summary.cell.network)
+        return kinds.get(True, set()) if len(kinds) > 1 else set()
 
     @cached_property
     def _varied(self) -> Mapping[str, tuple[SweptField, ...]]:

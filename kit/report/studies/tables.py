@@ -30,8 +30,19 @@ def figures_tables(part: PartSource) -> tuple[Table, ...]:
     return tuple(_figures_table(part, group, named=together and len(measures) > 1) for group in groups)
 
 
+def published_tables(part: PartSource) -> tuple[Table, ...]:
+    """Return a table of the published figures of a part of which nothing was measured, or nothing if it has none."""
+    rows = [
+        (_label(part, measure, place, figure, named=True), published_text(figure))
+        for measure in part.part.shown
+        for place in part.measured_at(measure)
+        for figure in part.figures_at(measure, place)
+    ]
+    return (Table(("", "Published"), tuple(rows), caption=part.part.title, numeric=(1,)).limited(),) if rows else ()
+
+
 def _figures_table(part: PartSource, measures: Sequence[str], *, named: bool) -> Table:
-    """Return one table, without rows that have no figure. named: whether each row names its measure."""
+    """Return one table, without rows that have no value. named: whether each row names its measure."""
     rows = []
     for measure in measures:
         for place in part.measured_at(measure):
@@ -48,20 +59,28 @@ def _figures_table(part: PartSource, measures: Sequence[str], *, named: bool) ->
 
 
 def _row(part: PartSource, measure: str, place: Cell, figure: Figure | None, *, named: bool) -> tuple[str, ...]:
-    of = MEASURES[measure]
-    epoch = figure.epoch if figure and measure != "best_accuracy" else None
-    label = [of.title] * named
-    label += [part.label(place)] if len(part.measured_at(measure)) > 1 or not label else []
-    label += [f"epoch {epoch}"] if epoch and epoch < part.places[place] else []
-    cells = []
+    of, cells = MEASURES[measure], []
     if part.figures:
         cells.append(published_text(figure) if figure else text.MISSING)
     for one in part.series:
-        value = part.value(place, one, measure, epoch)
+        value = part.value(place, one, measure, _epoch(measure, figure))
         cells.append(value_text(of, value))
         if part.figures:
             cells.append(ratio_text(value.value, figure) if value and figure else text.MISSING)
-    return (" · ".join(label), *cells)
+    return (_label(part, measure, place, figure, named=named), *cells)
+
+
+def _label(part: PartSource, measure: str, place: Cell, figure: Figure | None, *, named: bool) -> str:
+    """Return what a row is about. named: whether it names its measure."""
+    epoch, words = _epoch(measure, figure), [MEASURES[measure].title] * named
+    words += [part.label(place)] if len(part.measured_at(measure)) > 1 or not words else []
+    words += [f"epoch {epoch}"] if epoch and epoch < part.places[place] else []
+    return " · ".join(words)
+
+
+def _epoch(measure: str, figure: Figure | None) -> int | None:
+    """Return the epoch at which a measure is compared with a figure, or None for the end of training."""
+    return figure.epoch if figure and measure != "best_accuracy" else None
 
 
 def published_text(figure: Figure) -> str:
@@ -87,7 +106,11 @@ def ratio_text(value: float, figure: Figure) -> str:
 
 
 def causes_table(part: PartSource) -> tuple[Table, ...]:
-    """Return what limits each measured cell, with the evidence, or nothing if no cell has a diagnosis."""
+    """Return what limits each measured cell, with the evidence, or nothing if no cell has a diagnosis.
+
+    Two shares of a step answer what authors often suspect: the input path (waiting), and a network that is too small
+    for the device (a cost that does not depend on the batch size).
+    """
     found = {diagnosis.key: diagnosis for diagnosis in part.source.analysis.diagnoses}
     rows = []
     for place in part.places:
@@ -95,14 +118,20 @@ def causes_table(part: PartSource) -> tuple[Table, ...]:
             summary = part.summary(place, one)
             if summary and (diagnosis := found.get(summary.key)):
                 label = diagnosis.label[:1].upper() + diagnosis.label[1:]
-                rows.append((f"{one.title} · {part.label(place)}", label, diagnosis.evidence))
+                parts = diagnosis.parts
+                shares = [text.percent(parts.share(name)) if parts else text.MISSING for name in ("waiting", "fixed")]
+                rows.append((f"{one.title} · {part.label(place)}", label, *shares, diagnosis.evidence))
     if not rows:
         return ()
-    return (Table(("Cell", "Limited by", "Evidence"), tuple(rows), caption=part.part.title, wrap=True).limited(),)
+    headers = ("Cell", "Limited by", "Waiting for data", "Fixed cost per step", "Evidence")
+    return (Table(headers, tuple(rows), caption=part.part.title, numeric=(2, 3), wrap=True).limited(),)
 
 
 def devices_table(part: PartSource) -> tuple[Table, ...]:
-    """Return the devices and builds that the frameworks report, one row for each framework and device."""
+    """Return the devices and builds that the frameworks report, one row for each framework and device.
+
+    Older results do not say which devices the framework saw, and how it was built.
+    """
     rows: dict[tuple[str, str], tuple[str, ...]] = {}
     for record, result in part.source.results:
         evidence, cell = result.evidence, record.cell
@@ -110,22 +139,26 @@ def devices_table(part: PartSource) -> tuple[Table, ...]:
             continue
         if cell not in {summary.cell for summary in part.summaries}:
             continue
-        placement = evidence.placement
+        placement, build = evidence.placement, evidence.build
         versions = ", ".join(f"{name} {version}" for name, version in sorted(evidence.versions.items()))
+        flags = ", ".join(f"{name}: {value}" for name, value in build.flags.items()) if build else text.MISSING
         nodes = ", ".join(f"{count} on {name}" for name, count in placement.nodes.items())
         tf32 = {True: "yes", False: "no", None: text.MISSING}[placement.tf32]
         title = part.source.framework_title(cell.framework)
         rows[cell.framework, cell.device] = (
             f"{title} · {DEVICES[cell.device]}",
+            ", ".join(build.devices) if build else text.MISSING,
             f"{placement.device} ({placement.device_name})",
             placement.provider,
             nodes,
             tf32,
+            flags,
             versions,
         )
     if not rows:
         return ()
-    headers = ("Framework", "Device of the outputs", "Provider", "Nodes or parameters", "TF32", "Versions and build")
+    seen = ("Devices that it sees", "Device of the outputs", "Provider", "Nodes or parameters", "TF32")
+    headers = ("Framework", *seen, "Build", "Versions")
     return (Table(headers, tuple(rows[key] for key in sorted(rows)), caption=part.part.title),)
 
 

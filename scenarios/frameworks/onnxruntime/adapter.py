@@ -19,6 +19,7 @@ import cv2
 import onnxruntime as ort
 
 from scenarios.adapter import Images, KernelName, NotOffered, Options, Photos, require_offered
+from scenarios.contract.evidence import BuildInfo
 from scenarios.data.photos import read_photos
 from scenarios.frameworks import cuda_libraries
 from scenarios.frameworks.onnxruntime import settings
@@ -53,6 +54,13 @@ class OnnxRuntimeAdapter:
             **cuda_libraries.loaded_versions(),
             **{name: importlib.metadata.version(name) for name in ("onnx", "numpy", "pillow")},
         }
+
+    def build_info(self) -> BuildInfo:
+        # ONNX Runtime lists no devices, but the execution providers that it may use.
+        return BuildInfo(
+            devices=list(ort.get_available_providers()),
+            flags={"get_device": ort.get_device(), "get_build_info": ort.get_build_info()},
+        )
 
     def build(self, scenario: Scenario, weights: Weights) -> OnnxRuntimeModel:
         require_offered(self.axes, self._options, scenario)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import onnxruntime as ort
 
 from scenarios.adapter import Arrays, Images, Labels, Logits, Meter, Options, Photos, State, Sums, TrainSet
-from scenarios.contract.result import Placement
+from scenarios.contract.evidence import Placement
 from scenarios.data.augment import Bytes
 from scenarios.data.photos import PhotoLoader, cache_photos, decode_photos
 from scenarios.frameworks.onnxruntime.capture import CapturedTrainer, captured_predictor

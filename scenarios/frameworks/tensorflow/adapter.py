@@ -18,6 +18,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from scenarios.adapter import DeviceUnavailable, Images, KernelName, Options, Photos, require_offered
+from scenarios.contract.evidence import BuildInfo
 from scenarios.frameworks import cuda_libraries
 from scenarios.frameworks.tensorflow import kernels, pipelines, settings
 from scenarios.frameworks.tensorflow.graph_loop import GraphLoopModel
@@ -29,6 +30,7 @@ from scenarios.weights import Weights
 # Keras' loader also runs on these threads and should not wait for a step, so one is too few. More would compete with
 # the intra-op threads, which already use all cores.
 INTER_OP_THREADS = 2
+COMPILER = "cpu_compiler"  # a path on the machine that built TensorFlow
 
 
 class TensorFlowAdapter:
@@ -73,6 +75,10 @@ class TensorFlowAdapter:
             "opencv": cv2.__version__,
             **libraries,
         }
+
+    def build_info(self) -> BuildInfo:
+        flags = {name: str(value) for name, value in tf.sysconfig.get_build_info().items() if name != COMPILER}
+        return BuildInfo([device.name for device in tf.config.list_physical_devices()], flags)
 
     def build(self, scenario: Scenario, weights: Weights) -> KerasModel:
         require_offered(self.axes, self._options, scenario)

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from scenarios.adapter import KernelName, NotOffered
-from scenarios.contract.result import Placement
+from scenarios.contract.evidence import Placement
 from scenarios.frameworks import probes
 
 

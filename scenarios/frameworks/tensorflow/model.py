@@ -17,7 +17,7 @@ from tensorflow import keras
 
 from scenarios import spec
 from scenarios.adapter import Arrays, Images, Labels, Logits, Meter, Options, Photos, State, Sums, TrainSet
-from scenarios.contract.result import Placement
+from scenarios.contract.evidence import Placement
 from scenarios.data.photos import draw_epoch
 from scenarios.frameworks.rounding import step_rounds_to_tf32
 from scenarios.frameworks.tensorflow import kernels

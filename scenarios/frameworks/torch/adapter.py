@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from scenarios.adapter import DeviceUnavailable, Images, KernelName, Options, Photos, require_offered
+from scenarios.contract.evidence import BuildInfo
 from scenarios.frameworks import cuda_libraries
 from scenarios.frameworks.torch import compilers, kernels, model, settings, tuned
 from scenarios.frameworks.torch.photos import MAX_WORKERS, photo_loader
@@ -20,6 +21,7 @@ from scenarios.spec import Scenario
 from scenarios.weights import Weights
 
 EVALUATION_BATCH = 256
+FLAGS = ("BLAS_INFO", "USE_CUDA", "USE_CUDNN", "USE_MKL", "USE_MKLDNN", "USE_OPENMP")  # of all that PyTorch reports
 
 
 class TorchAdapter:
@@ -56,6 +58,11 @@ class TorchAdapter:
             **{name: importlib.metadata.version(name) for name in ("numpy", "pillow", *exporters)},
         }
         return {name: version for name, version in versions.items() if version}
+
+    def build_info(self) -> BuildInfo:
+        gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+        flags = dict(re.findall(rf"\b({'|'.join(FLAGS)})=([^,\s]+)", torch.__config__.show()))
+        return BuildInfo(["cpu", *gpus], {"torch.version.cuda": str(torch.version.cuda), **flags})
 
     def build(self, scenario: Scenario, weights: Weights) -> model.TorchModel:
         require_offered(self.axes, self._options, scenario)

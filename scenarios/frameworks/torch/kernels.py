@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812 - PyTorch's own name for it
 from torch import nn
 
 from scenarios.adapter import KernelName, NotOffered
-from scenarios.contract.result import Placement
+from scenarios.contract.evidence import Placement
 from scenarios.frameworks import probes
 
 

@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from scenarios.adapter import Images, Labels, Logits, Meter, Options, Photos, State, Sums, TrainSet
-from scenarios.contract.result import Placement
+from scenarios.contract.evidence import Placement
 from scenarios.frameworks.rounding import step_rounds_to_tf32
 from scenarios.frameworks.torch import kernels, optimizer_state, parameters, photos, sums
 from scenarios.spec import Adadelta, Adam, Conv, Dense, Dropout, Flatten, MaxPool, Optimizer, Scenario, Sgd, shapes

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from scenarios.adapter import Arrays, Images, Labels, Options, Photos, TrainSet
-from scenarios.contract.result import Placement
+from scenarios.contract.evidence import Placement
 from scenarios.frameworks.torch import capture, compilers, feeds, kernels, layers, model, optimizers
 from scenarios.frameworks.torch.sums import SUMMED_STEPS
 from scenarios.spec import Scenario

@@ -33,7 +33,7 @@ from scenarios.adapter import (
     TrainSet,
     require_offered,
 )
-from scenarios.contract.result import Placement
+from scenarios.contract.evidence import BuildInfo, Placement
 from scenarios.data.photos import PhotoLoader, read_photos
 from scenarios.frameworks import probes
 from scenarios.proof import reference
@@ -64,6 +64,11 @@ class PlainAdapter:
         """Return the versions of Python, NumPy and the reader of photos."""
         packages = {name: importlib.metadata.version(name) for name in ("numpy", "opencv-python-headless")}
         return {"python": platform.python_version(), "plain": packages["numpy"], **packages}
+
+    def build_info(self) -> BuildInfo:
+        """Return the library that computes NumPy's matrix products."""
+        blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+        return BuildInfo(["cpu"], {"blas": f"{blas['name']} {blas['version']}"})
 
     def build(self, scenario: Scenario, weights: Weights) -> PlainModel:
         """Return a model with these weights."""
