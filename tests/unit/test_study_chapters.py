@@ -262,6 +262,8 @@ def test_networks_with_synthetic_data_are_labeled_beside_real_ones():
     rows = [row[0] for table in part(shown, "What limits the training").content for row in table.rows]
     assert {"fashion" in row.lower() for row in rows} == {True, False}
     assert all(("synthetic data" in row) == ("fashion" in row.lower()) for row in rows)
+    (chart,) = part(shown, "Training time of the deep network").content.charts
+    assert chart.title == "Training time, CPU, synthetic data"
     (lack,) = [each.text for each in shown.missing if "accuracies" in each.text]
     assert lack.startswith("The data of Dense network on Fashion-MNIST")
     assert lack.endswith(" are synthetic, so their accuracies say nothing and are left out.")

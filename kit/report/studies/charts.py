@@ -76,7 +76,8 @@ def _sweep_chart(
     assert x
     device = "GPU" if place.device == "cuda" else configuration_words(place)
     several = len({other.label for other in part.places}) > 1
-    title = f"{of.title}, {device}" + f", {part.variant(place)}" * several
+    made = ", synthetic data" * (place.network in part.made)
+    title = f"{of.title}, {device}" + f", {part.variant(place)}" * several + made
     return value_chart(title, TITLES[x], series, of.short, doubling=x != "hidden_layers", zero=of.speed, spots=spots)
 
 
