@@ -18,7 +18,7 @@ MAX_EPOCHS = 30  # rows of a table
 
 @dataclass(frozen=True)
 class CurveChart:
-    """The lines of one network. table: the accuracy of each line after each epoch, or after some of many."""
+    """The lines of one network. table: their values after each epoch, or after some of many."""
 
     lines: LineChart
     table: Table
@@ -65,31 +65,30 @@ def make_curves(source: ReportInput, synthetic: bool) -> Curves | None:
 
 def _chart(source: ReportInput, cells: Sequence[CellSummary]) -> CurveChart:
     several = len({configuration_key(c.cell) for c in cells}) > 1
-    series = []
+    names, series = [], []
     for summary in cells:
         cell = summary.cell
-        name = " ".join([source.framework_title(cell.framework)] + [configuration_words(cell)] * several)
+        names.append(" ".join([source.framework_title(cell.framework)] + [configuration_words(cell)] * several))
         gpu = 2 * (cell.device != "cpu" and several)
         for dash, part in enumerate(("test", "train")):
             points = [(epoch, (test, train)[dash]) for epoch, train, test in summary.curve]
-            line = Series(f"{name}, {part}", points, cell.framework, gpu + dash, device=cell.device, ends=True)
+            line = Series(f"{names[-1]}, {part}", points, cell.framework, gpu + dash, device=cell.device, ends=True)
             series.append(line)
     title = source.network(cells[0].cell)
     lines = line_chart(title, "epochs", series, _percent, zero=False)
-    return CurveChart(lines, _table(title, series))
+    return CurveChart(lines, _table(title, names, cells))
 
 
-def _table(title: str, series: Sequence[Series]) -> Table:
-    columns = [dict(one.points) for one in series]
+def _table(title: str, names: Sequence[str], cells: Sequence[CellSummary]) -> Table:
+    columns = [{epoch: f"{_percent(test)} / {_percent(train)}" for epoch, train, test in c.curve} for c in cells]
     epochs = sorted({epoch for column in columns for epoch in column})
     step = -(-len(epochs) // MAX_EPOCHS)
     shown = epochs[::-1][::step][::-1]  # the last one is among them
-    rows = ((f"{epoch:,}", *(_percent(c[epoch]) if epoch in c else text.MISSING for c in columns)) for epoch in shown)
     return Table(
-        caption=f"{title}: accuracy",
-        headers=("Epoch", *(one.name for one in series)),
-        rows=tuple(rows),
-        numeric=tuple(range(1, len(series) + 1)),
+        caption=f"{title}: accuracy, test / train",
+        headers=("Epoch", *names),
+        rows=tuple((f"{epoch:,}", *(column.get(epoch, text.MISSING) for column in columns)) for epoch in shown),
+        numeric=tuple(range(1, len(names) + 1)),
     )
 
 

@@ -142,6 +142,19 @@ def test_the_networks_say_how_photos_are_scaled():
     }
 
 
+def test_learning_curves_end_with_a_mark_and_have_a_table():
+    long, short = (record(request(cell(framework=name)), epochs=n) for name, n in (("torch", 70), ("tensorflow", 2)))
+    (chart,) = data_of(view_of([long, short]))["synthetic-curves"].charts
+    assert [(line.name, len(line.marks)) for line in chart.lines.lines] == [
+        (f"{name}, {part}", 1) for name in ("TensorFlow", "PyTorch") for part in ("test", "train")
+    ]
+    assert chart.table.headers == ("Epoch", "TensorFlow", "PyTorch")
+    rows = {row[0]: row[1:] for row in chart.table.rows}
+    assert [*rows] == [str(epoch) for epoch in range(1, 71, 3)], "at most 30 rows, with the last epoch"
+    assert rows["1"] == ("79.0 % / 80.0 %", "79.0 % / 80.0 %")
+    assert rows["4"] == ("–", "82.0 % / 83.0 %")
+
+
 def test_an_optimizer_has_its_usual_name():
     (row,) = data_of(view_of([record(request(cell("cifar-mlp")))]))["figures"].networks.rows
     assert row[5] == "SGD, learning rate 0.01"
