@@ -1,13 +1,19 @@
 """Compute energy and means from the host samples of a launch over a period of time. No input or output."""
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from operator import mul
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
 
 from kit.model.record import HostSamples, Record
 
+Times = npt.NDArray[np.float64]
 ENERGY_SERIES = re.compile(r"(cpu|gpu\d+)_(?:energy_j|power_w)")
 
 
@@ -17,11 +23,9 @@ def energy_j(samples: HostSamples, name: str, spans: Sequence[tuple[float, float
     It comes from the energy counter, or else from the power, interpolated between samples. Return None if neither
     covers all spans.
     """
-    for curve in _curves(samples, name):
-        spent = [part for span in spans if (part := curve.between(*span)) is not None]
-        if len(spent) == len(spans):
-            return sum(spent)
-    return None
+    ends = np.array(spans).T
+    found = (curve.between(*ends) for curve in _curves(samples, name)) if spans else iter(())
+    return next((joules for joules in found if joules is not None), None)
 
 
 def mean(samples: HostSamples, name: str, from_at: float, to_at: float) -> float | None:
@@ -32,14 +36,12 @@ def mean(samples: HostSamples, name: str, from_at: float, to_at: float) -> float
     before or after it.
     """
     series = _readable(samples, name)
-    starts = [series.since, *series.at]
-    inside = [
-        (end - start, value)
-        for start, end, value in zip(starts, series.at, series.values, strict=False)
-        if from_at <= start < end <= to_at
-    ]
-    covered = sum(seconds for seconds, _ in inside)
-    return sum(seconds * value for seconds, value in inside) / covered if covered else None
+    first = 0 if series.since >= from_at else bisect_left(series.at, from_at) + 1
+    end = bisect_right(series.at, to_at)
+    starts = series.at[first - 1 : end] if first else [series.since, *series.at[:end]]
+    seconds = [last - start for start, last in zip(starts, series.at[first:end], strict=False)]
+    covered = sum(seconds)
+    return sum(map(mul, seconds, series.values[first:end])) / covered if covered else None
 
 
 def joules_per_1000_images(record: Record) -> dict[str, float]:
@@ -75,17 +77,12 @@ class _EnergyCurve:
     at: Sequence[float]
     joules: Sequence[float]
 
-    def between(self, from_at: float, to_at: float) -> float | None:
-        if not self.at[0] <= from_at <= to_at <= self.at[-1]:
+    def between(self, from_at: Times, to_at: Times) -> float | None:
+        """Return the energy of all spans between these times, or None if one is not covered."""
+        if from_at.min() < self.at[0] or to_at.max() > self.at[-1] or (from_at > to_at).any():
             return None
-        return self._until(to_at) - self._until(from_at)
-
-    def _until(self, moment: float) -> float:
-        before = bisect_right(self.at, moment) - 1
-        if before == len(self.at) - 1:
-            return self.joules[-1]
-        share = (moment - self.at[before]) / (self.at[before + 1] - self.at[before])
-        return self.joules[before] + share * (self.joules[before + 1] - self.joules[before])
+        first, last = (np.interp(moments, self.at, self.joules) for moments in (from_at, to_at))
+        return float((last - first).sum())
 
 
 def _curves(samples: HostSamples, name: str) -> list[_EnergyCurve]:
@@ -107,6 +104,8 @@ def _rises(joules: Sequence[float]) -> bool:
 
 def _readable(samples: HostSamples, name: str) -> _Series:
     values = samples.series.get(name, [])
+    if values and None not in values:
+        return _Series(samples.at, cast("list[float]", values), since=samples.at[0])
     read = [i for i, value in enumerate(values) if value is not None]
     return _Series(
         at=[samples.at[i] for i in read],

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from kit.analysis.host_samples import mean
+from kit.analysis.robust import change_point
 from kit.model.machine import Gpu
 from kit.model.record import Record
 from scenarios.contract.evidence import Evidence
@@ -29,10 +30,15 @@ class MeasuredLaunch:
     evidence: Evidence
     telemetry: Telemetry
 
-    @property
+    @cached_property
     def steady_rates(self) -> list[float]:
         """Return the images/s of each of `comparable_windows`."""
         return [window.images / window.seconds for window in self.comparable_windows]
+
+    @cached_property
+    def change_point(self) -> tuple[int, float]:
+        """Return where the steady rates most likely jump, and the p-value against no jump (see `change_point`)."""
+        return change_point(self.steady_rates)
 
     @property
     def comparable_windows(self) -> list[Window]:

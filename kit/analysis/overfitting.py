@@ -13,8 +13,6 @@ takes the epochs as independent. Neighbors share their weights, so it finds a tr
 
 from collections.abc import Sequence
 
-from scipy.stats import kendalltau
-
 LEVEL = 0.05
 MIN_EPOCHS = 4  # after the lowest one; 1 / 4! is the smallest p value
 
@@ -30,5 +28,7 @@ def overfitting_epoch(losses: Sequence[float]) -> int | None:
     after = losses[lowest + 1 :]
     if len(after) < MIN_EPOCHS:
         return None
+    from scipy.stats import kendalltau  # takes long to import
+
     trend = kendalltau(range(len(after)), after, alternative="greater")
     return lowest + 1 if trend.pvalue < LEVEL else None

@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -17,6 +18,7 @@ ALL_SLOPES = 1000  # values: up to so many, all slopes between them are kept
 SAMPLED = 100  # one slope in so many belongs to the sample
 
 Series = npt.NDArray[np.float64]
+Positions = npt.NDArray[np.intp]
 
 
 def relative_spread(values: Sequence[float]) -> float:
@@ -117,12 +119,19 @@ def theil_sen(values: Sequence[float]) -> float:
     are counted.
     """
     series = np.asarray(values, dtype=float)
-    if len(series) > ALL_SLOPES:
-        some = [slopes[lag % SAMPLED :: SAMPLED].copy() for lag, slopes in enumerate(_slopes(series), start=1)]
-        median = _median_slope(series, *np.quantile(np.concatenate(some), (0.49, 0.51)))
-        if median is not None:
-            return median
-    return float(np.median(np.concatenate([*_slopes(series)])))
+    if len(series) <= ALL_SLOPES:
+        first, second = _pairs(len(series))
+        return float(np.median((series[second] - series[first]) / (second - first)))
+    some = [slopes[lag % SAMPLED :: SAMPLED].copy() for lag, slopes in enumerate(_slopes(series), start=1)]
+    median = _median_slope(series, *np.quantile(np.concatenate(some), (0.49, 0.51)))
+    return float(np.median(np.concatenate([*_slopes(series)]))) if median is None else median
+
+
+@lru_cache(maxsize=4)  # launches of a run have similar numbers of windows
+def _pairs(count: int) -> tuple[Positions, Positions]:
+    """Return the positions of all pairs of different values, the earlier one first."""
+    first, second = np.triu_indices(count, 1)
+    return first, second
 
 
 def _slopes(series: Series) -> Iterator[Series]:

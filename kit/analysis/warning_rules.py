@@ -12,7 +12,6 @@ from scipy.special import stdtrit
 
 from kit.analysis.measured_launch import MeasuredLaunch
 from kit.analysis.robust import (
-    change_point,
     mann_kendall,
     modified_z_scores,
     relative_spread,
@@ -166,7 +165,7 @@ def jump_of_launch(launch: MeasuredLaunch, launches: int) -> tuple[float, float]
     windows, rates = launch.comparable_windows, launch.steady_rates
     if len(rates) < MIN_WINDOWS:
         return None
-    at, p = change_point(rates)
+    at, p = launch.change_point
     before, after = rates[:at], rates[at:]
     change = statistics.median(after) / statistics.median(before) - 1
     if p >= JUMP_P / launches or abs(change) < JUMP_CHANGE:

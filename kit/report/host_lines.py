@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kit.model.record import Record
-from kit.report.line_charts import LineChart, Series, line_chart
+from kit.report.line_charts import LineChart, Series, line_chart, thinned
 
 MAX_GPUS = 16
 
@@ -35,7 +35,7 @@ def host_charts(records: Iterable[Record], charts: Sequence[HostChart], zero: bo
             (label.replace("#", str(number)), points)
             for number in numbers
             for name, label in chart.series.items()
-            if (points := _points(ordered, name.replace("#", str(number))))
+            if (points := thinned(_points(ordered, name.replace("#", str(number)))))
         ]
         if lines:
             series = [Series(label, points, dash=index % 4) for index, (label, points) in enumerate(lines)]
