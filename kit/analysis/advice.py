@@ -96,10 +96,10 @@ def _photo_feed(cell: Cell, setup: Setup) -> str:
         return "Use more --threads if CPUs are idle, because photos are resized and augmented on the CPU."
     workers = min(MAX_WORKERS, MORE_WORKERS * (setup.workers or setup.cpus or 1))
     more = setup.command(replace(cell, workers=workers))
-    known = setup.busy_cpus is not None and setup.cpus is not None
-    idle = setup.busy_cpus is None or setup.cpus is None or setup.busy_cpus < CROWDED_SHARE * setup.cpus
+    busy = setup.busy_cpus / setup.cpus if setup.busy_cpus is not None and setup.cpus else None
+    idle = busy is None or busy < CROWDED_SHARE
     useless = "More workers would not help, because the CPUs were busy."
-    try_more = f"more workers{', because CPUs were idle' if known else ''}: {more}."
+    try_more = f"more workers{'' if busy is None else ', because CPUs were idle'}: {more}."
     if setup.feed in DECODED_FEEDS or cell.lane == "tuned":
         remedy = f"Try {try_more}" if idle else useless
         return f"Photos are resized and augmented on the CPU.{_use(setup)} {remedy}"

@@ -137,12 +137,13 @@ class _Maker:
     def _dot(self, index: int, ratio: Ratio) -> Dot:
         title = f"{self.source.framework_title(ratio.numerator.cell.framework)}: {text.ratio(ratio.ratio)}"
         few = too_few((ratio.numerator, ratio.denominator))
+        extent = f"95 % interval {text.interval(ratio)}" if ratio.interval else few
         return Dot(
             framework=ratio.numerator.cell.framework,
             device="cuda",
             at=self.scale.at(ratio.ratio),
             y=dot_y(index),
-            text=f"{title}, {f'95 % interval {text.interval(ratio)}' if ratio.interval else few}",
+            text=f"{title}, {extent}",
             whisker=span(self.scale, (ratio.interval.low, ratio.interval.high)) if ratio.interval else None,
         )
 

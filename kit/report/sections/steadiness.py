@@ -91,8 +91,11 @@ def _data(source: ReportInput) -> SteadinessData | None:
 
 
 def steadiness_heading(unsteady: int, unjudged: int, cells: int) -> str:
-    """Return whether the speeds were steady. unsteady: number of cells of which they were not. unjudged: number of
-    cells of which too little was measured. cells: number of all cells."""
+    """Return whether the speeds were steady.
+
+    unsteady: number of cells whose speed was not steady. unjudged: number of cells with too few measurements to tell.
+    cells: number of all cells.
+    """
     if unsteady:
         return f"No: {unsteady} of {format_count(cells, 'cell')} {'was' if unsteady == 1 else 'were'} not steady"
     if unjudged == cells:

@@ -149,8 +149,9 @@ class PartSource:
         return scenario.title if scenario else place.label
 
     def label(self, place: Cell, *, without: Sequence[str] = ()) -> str:
-        """Return what distinguishes a place from the other places of the part, and whether only its data are synthetic.
+        """Return what distinguishes a place from the other places of the part.
 
+        It names synthetic data if other networks have real data.
         without: fields that the chart shows on an axis.
         """
         parts = []

@@ -31,7 +31,7 @@ def figures_tables(part: PartSource) -> tuple[Table, ...]:
 
 
 def published_tables(part: PartSource) -> tuple[Table, ...]:
-    """Return a table of the published figures of a part of which nothing was measured, or nothing if it has none."""
+    """Return the published figures of a part as a table, or nothing if it has none. Use it if nothing was measured."""
     rows = [
         (_label(part, measure, place, figure, named=True), published_text(figure))
         for measure in part.part.shown
