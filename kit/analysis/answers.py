@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence, Set
 
 from kit.analysis.answer import Answer, Answers, State
 from kit.analysis.gpu_answer import gpu_answer
-from kit.analysis.limit_labels import counted_labels
+from kit.analysis.limit_labels import count_limits
 from kit.analysis.pairing import Measure
 from kit.analysis.reliability import unsteady_cells
 from kit.analysis.run_analysis import RunAnalysis
@@ -56,7 +56,8 @@ def _common_reason(analysis: RunAnalysis) -> str:
 
 def _speed(measured: Sequence[CellSummary]) -> Answer:
     device: Device = "cuda" if any(cell.cell.device == "cuda" for cell in measured) else "cpu"
-    best = _best_by_network([cell for cell in measured if cell.cell.device == device])
+    candidates = [cell for cell in measured if cell.cell.device == device]
+    best = _best_by_network(candidates)
     low, high = (pick(best, key=lambda cell: cell.images_per_s or 0.0) for pick in (min, max))
     single = any(cell.launches == 1 for cell in best)
     all_single = all(cell.launches == 1 for cell in best)
@@ -67,9 +68,12 @@ def _speed(measured: Sequence[CellSummary]) -> Answer:
     network = f"{high.cell.network} at " if len(best) == 1 else ""
     headline = f"{once}t trains {network}{speeds}{within}"
     details = [f"These are the highest speeds of the networks on the {DEVICES[device]}."] if len(best) > 1 else []
+    batches = len({cell.cell.batch for cell in candidates})
+    if len(best) == 1 and batches > 1:
+        details.append(f"This is its speed at batch {high.cell.batch:,}, the fastest of {batches} batch sizes.")
     if single and not all_single:
         details.append("Some of these speeds come from one launch.")
-    if latencies := _best_latencies([cell for cell in measured if cell.cell.device == device]):
+    if latencies := _best_latencies(candidates):
         between = _between(*(format_number(value, 2) for value in (min(latencies), max(latencies))))
         details.append(f"A prediction for one image takes {between} ms on the {DEVICES[device]}.")
     return Answer(SPEED, State.SINGLE if single else State.MEASURED, headline, tuple(details))
@@ -201,9 +205,7 @@ def _limit(analysis: RunAnalysis) -> Answer:
         timed = any(record.ok and record.result and record.result.step_timing for record in analysis.run.records)
         why = "the networks have changed since the run" if timed else "this profile does not time the parts of a step"
         return Answer(LIMIT, State.NOT_MEASURED, f"Not measured: {why}")
-    (first, count), *others = counted_labels(diagnosis.label for diagnosis in found)
-    total = format_count(len(found), "cell")
-    parts = [f"{first} in {count} of {total}" if len(found) > 1 else first, *(f"{label} in {n}" for label, n in others)]
+    headline = count_limits([(diagnosis.label, cells[diagnosis.key].network) for diagnosis in found])
     shares = [diagnosis.ceiling_share for diagnosis in found if diagnosis.ceiling_share is not None]
     details = []
     if shares:
@@ -212,9 +214,9 @@ def _limit(analysis: RunAnalysis) -> Answer:
         details.append(f"{subject} {between} of the arithmetic that their device was measured to do.")
     doubtful = len(unsteady_cells(analysis).keys() & {diagnosis.key for diagnosis in found})
     if doubtful:
-        which = f"{doubtful} of {total} {'was' if doubtful == 1 else 'were'}" if len(found) > 1 else "The cell was"
-        details.append(f"{which} not steady, so take what limits {'it' if doubtful == 1 else 'them'} as a hint.")
-    headline = ", ".join(parts)
+        verb, what = ("was", "it") if doubtful == 1 else ("were", "them")
+        which = f"{doubtful} of {len(found)} cells" if len(found) > 1 else "The cell"
+        details.append(f"{which} {verb} not steady, so take what limits {what} as a hint.")
     headline = f"On the GPU: {headline}" if len(found) < len(known) else headline[0].upper() + headline[1:]
     return Answer(LIMIT, State.MEASURED, headline, tuple(details))
 

@@ -189,6 +189,16 @@ def test_speeds_from_one_launch_are_named_if_others_have_several():
     assert "Some of these speeds come from one launch." in given.details
 
 
+def test_the_speed_of_a_sweep_names_the_batch_size():
+    cells = [replace(examples.cell("mnist-cnn", "torch", "cpu"), batch=batch) for batch in (32, 2048)]
+    speeds = zip(cells, (1000.0, 3000.0), strict=True)
+    records = [examples.record(examples.request(each), speed) for each, speed in speeds]
+    given = answers(analysis_of(records), TITLES).speed
+    assert given.headline == "In one launch each, it trains mnist-cnn at 3,000 images/s"
+    assert given.details[0] == "This is its speed at batch 2,048, the fastest of 2 batch sizes."
+    assert not any("batch" in detail for detail in answers(analysis_of(records[:1]), TITLES).speed.details)
+
+
 def test_real_data_and_narrow_intervals_are_for_publication():
     run = analysis_of(measured(LEAD, launches=6, noise=0.001, data="real"), "standard")
     found = reliability(replace(run, warnings=[]))
@@ -247,7 +257,7 @@ def test_the_range_of_the_gpu_is_that_of_the_networks_where_it_is_faster():
     assert once.headline.endswith(" in one launch each")
 
 
-def test_an_unclear_limit_is_named_last():
+def test_an_unclear_limit_is_named_last_and_the_limit_of_one_network_names_it():
     analysis = analysis_of(measured(LEAD, launches=2))
     kinds = [(Bottleneck.UNCLEAR, "no clear cause")] * 4 + [(Bottleneck.COMPUTE_BOUND, "slow kernels")] * 2
     found = [
@@ -255,7 +265,7 @@ def test_an_unclear_limit_is_named_last():
         for cell, (bottleneck, label) in zip(analysis.cells, kinds, strict=True)
     ]
     assert answers(replace(analysis, diagnoses=found), TITLES).limit.headline == (
-        "Slow kernels in 2 of 6 cells, no clear cause in 4"
+        "Slow kernels in 2 of 6 cells (cifar-cnn), no clear cause in 4"
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kit.analysis.diagnosis import Diagnosis
 from kit.analysis.diagnosis_rules import BUSY_SHARE
-from kit.analysis.limit_labels import counted_labels
+from kit.analysis.limit_labels import count_limits
 from kit.analysis.reliability import unsteady_cells
 from kit.analysis.step_parts import LABELS, StepParts
 from kit.analysis.summaries import CellSummary
@@ -120,17 +120,13 @@ def _data(source: ReportInput) -> StepsData | None:
 
 def limits_heading(source: ReportInput, diagnoses: Mapping[str, Diagnosis]) -> str:
     """Return in how many cells of each device each label applies. diagnoses: by the key of the cell."""
-    labels: dict[str, list[str]] = {}
+    limits: dict[str, list[tuple[str, str]]] = {}
     for summary in source.measured:
         if diagnosis := diagnoses.get(summary.key):
-            labels.setdefault(summary.cell.device, []).append(diagnosis.label)
-    sentences = []
-    for device, found in sorted(labels.items()):
-        (first, count), *others = counted_labels(found)
-        several = f" in {count} of {len(found)} cells" if len(found) > 1 else ""
-        parts = [f"{first}{several}", *(f"{label} in {n}" for label, n in others)]
-        sentences.append(f"{DEVICES.get(device, device)}: {', '.join(parts)}")
-    return ". ".join(sentences)
+            limits.setdefault(summary.cell.device, []).append((diagnosis.label, summary.cell.network))
+    return ". ".join(
+        f"{DEVICES.get(device, device)}: {count_limits(found)}" for device, found in sorted(limits.items())
+    )
 
 
 def _bar(source: ReportInput, summary: CellSummary, diagnosis: Diagnosis, unsteady: str) -> StepBar:
