@@ -15,6 +15,9 @@ from scenarios.contract.reasons import Status
 
 SAMPLE = Path(__file__).parents[2] / "reports/sample"
 FOLDERS = [SAMPLE, *sorted(entry for entry in SAMPLE.iterdir() if entry.is_dir())]  # of all scenarios, of studies
+MISSING = {
+    "catdog-depth": {"catdog-cnn+deep", "catdog-cnn", "cifar-cnn"}
+}  # networks with launches that did not run yet
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
@@ -27,7 +30,7 @@ def test_a_sample_is_small_has_no_photo_and_its_pack_still_makes_a_report(folder
     assert all(record.status is Status.SKIPPED for record in cuda), "the machine has no GPU"
     assert all(record.status is Status.OK for record in run.records if record not in cuda)
     assert len(cuda) < len(run.records)
-    assert run.not_run == []
+    assert {launch.split("/")[0] for launch in run.not_run} == MISSING.get(folder.name, set())
     committed = folder / PAGE
     require_no_photo(committed.read_bytes(), run.pictures.values())
     view = write_report(tmp_path / "again.html", analyze_run(run, catalog.scenarios(), catalog.frameworks()))
