@@ -79,7 +79,7 @@ def _gain(diagnosis: Diagnosis) -> str:
     if not parts or parts.waiting >= parts.total:
         return ""
     gain = format_number(parts.total / (parts.total - parts.waiting), 2)
-    return f" Without any wait, training would be up to {gain}× as fast."
+    return f" If training never waited for data, it would be {gain}× as fast: no feed can bring more."
 
 
 def _feed(cell: Cell, setup: Setup) -> str:
@@ -99,13 +99,14 @@ def _photo_feed(cell: Cell, setup: Setup) -> str:
     busy = setup.busy_cpus / setup.cpus if setup.busy_cpus is not None and setup.cpus else None
     idle = busy is None or busy < CROWDED_SHARE
     useless = "More workers would not help, because the CPUs were busy."
-    try_more = f"more workers{'' if busy is None else ', because CPUs were idle'}: {more}."
+    more_workers = f"more workers{'' if busy is None else ', because CPUs were idle'}: {more}."
     if setup.feed in DECODED_FEEDS or cell.lane == "tuned":
-        remedy = f"Try {try_more}" if idle else useless
+        remedy = f"Try {more_workers}" if idle else useless
         return f"Photos are resized and augmented on the CPU.{_use(setup)} {remedy}"
-    tuned = f"Try {setup.command(replace(cell, lane='tuned'))}, which tries feeds that decode each photo once"
-    remedy = f"{tuned}, or {try_more}" if idle else f"{tuned}. {useless}"
-    return f"Every epoch decodes all JPEG files, which is the likely cause.{_use(setup)} {remedy}"
+    tuned = setup.command(replace(cell, lane="tuned"))
+    first = f"First try {tuned}, which tries feeds that decode each photo once."
+    then = f"Then try {more_workers}" if idle else useless
+    return f"Each epoch decodes, resizes and augments all photos on the CPU.{_use(setup)} {first} {then}"
 
 
 def _use(setup: Setup) -> str:

@@ -75,7 +75,9 @@ def _speed(measured: Sequence[CellSummary]) -> Answer:
         details.append("Some of these speeds come from one launch.")
     if latencies := _best_latencies(candidates):
         between = _between(*(format_number(value, 2) for value in (min(latencies), max(latencies))))
-        details.append(f"A prediction for one image takes {between} ms on the {DEVICES[device]}.")
+        each = " of each network" if len(latencies) > 1 else ""
+        lowest = f", the lowest latency{each}" if len({cell.cell.framework for cell in candidates}) > 1 else ""
+        details.append(f"A prediction for one image takes {between} ms on the {DEVICES[device]}{lowest}.")
     return Answer(SPEED, State.SINGLE if single else State.MEASURED, headline, tuple(details))
 
 
@@ -115,9 +117,14 @@ def _framework(analysis: RunAnalysis, measured: Sequence[CellSummary], titles: M
     if {cell.cell.device for cell in measured} != {device}:
         where = f" on the {DEVICES[device]}"
         headline = f"On the {DEVICES[device]}: t{headline[1:]}"
-    details = [*_ranges(training, where), *_doubtful(analysis, training, where)]
+    details = [
+        *_ranges(training, f"In training{where}"),
+        *_doubtful(analysis, training, where),
+        *_ranges(latency, f"With one image at a time{where}"),
+    ]
     if on_cpu := [contest for contest in of_training if contest.leader.cell.device != device]:
-        details.append(f"On the CPU, to train, {_winners(on_cpu, titles, unsteady)}.")
+        verb = "the winner is " if any(contest.named for contest in on_cpu) else ""
+        details.append(f"In training on the CPU, {verb}{_winners(on_cpu, titles, unsteady)}.")
     return Answer(FRAMEWORK, _state(training), headline, (*details, *_step_graphs(of_training, titles)))
 
 
@@ -131,7 +138,7 @@ def _step_graphs(of_training: Sequence[Contest], titles: Mapping[str, str]) -> l
 def _doubtful(analysis: RunAnalysis, found: Sequence[Contest], where: str) -> list[str]:
     """Return a sentence if cells that win in training were not steady.
 
-    found: the contests of training. where: see `_ranges`.
+    found: the contests of training. where: the device after a space, or "" if there is only one.
     """
     unsteady = unsteady_cells(analysis)
     steady = [contest.leader.key not in unsteady for contest in found if contest.named]
@@ -159,6 +166,11 @@ def is_ahead(contest: Contest, unsteady: Set[str]) -> bool:
     return second.ratio >= (UNSTEADY_CLOSE if doubtful else CLOSE)
 
 
+def why_no_lead(contest: Contest) -> str:
+    """Return why a leader is not shown. It is one that `is_ahead` does not find worth showing."""
+    return "not steady: no lead" if is_ahead(contest, frozenset()) else "too close to call"
+
+
 def _winners(found: Sequence[Contest], titles: Mapping[str, str], unsteady: Set[str]) -> str:
     """Return which frameworks are the fastest and in how many networks. Ties and unknown networks name nobody."""
     count = format_count(len(found), contest_noun(networks_of(found)))
@@ -178,10 +190,10 @@ def _counted(found: Sequence[Contest], titles: Mapping[str, str], count: str) ->
     return " and ".join(f"{titles.get(name, name)} in {n}" for name, n in leaders.most_common()) + f" of {count}"
 
 
-def _ranges(found: Sequence[Contest], where: str) -> list[str]:
+def _ranges(found: Sequence[Contest], when: str) -> list[str]:
     """Return how far the fastest framework is ahead, and how many networks have no clear winner.
 
-    where: the device after a space, or "" if there is only one.
+    when: the measure, with the device if there are several.
     """
     named = [contest.second for contest in found if contest.named]
     if not named:
@@ -189,10 +201,10 @@ def _ranges(found: Sequence[Contest], where: str) -> list[str]:
     leads, open_count = [second.ratio for second in named], len(found) - len(named)
     by = _between(*(format_number(end, 3 if end < 1.1 else 2) for end in (min(leads), max(leads))))
     within = uncertainty(second.interval for second in named)
-    sentences = [f"In training{where}, the winner is {by} times as fast as the second{within}."]
+    sentences = [f"{when}, the winner is {by} times as fast as the second{within}."]
     if open_count:
         networks = format_count(open_count, contest_noun(networks_of(found)))
-        sentences.append(f"In training{where}, {networks} {'has' if open_count == 1 else 'have'} no clear winner.")
+        sentences.append(f"{when}, {networks} {'has' if open_count == 1 else 'have'} no clear winner.")
     return sentences
 
 
@@ -201,6 +213,7 @@ def _limit(analysis: RunAnalysis) -> Answer:
     known = [diagnosis for diagnosis in analysis.diagnoses if diagnosis.key in cells]
     on_gpu = [diagnosis for diagnosis in known if cells[diagnosis.key].device == "cuda"]
     found = on_gpu or known
+    others = len(found) < len(known)
     if not found:
         timed = any(record.ok and record.result and record.result.step_timing for record in analysis.run.records)
         why = "the networks have changed since the run" if timed else "this profile does not time the parts of a step"
@@ -210,14 +223,15 @@ def _limit(analysis: RunAnalysis) -> Answer:
     details = []
     if shares:
         between = _between(*(format_percent(end) for end in (min(shares), max(shares))))
-        subject = "The cells reach" if len(found) > 1 else "The cell reaches"
-        details.append(f"{subject} {between} of the arithmetic that their device was measured to do.")
+        subject = "cells reach" if len(found) > 1 else "cell reaches"
+        device = DEVICES[cells[found[0].key].device]
+        details.append(f"The {device} {subject} {between} of the arithmetic that the {device} was measured to do.")
     doubtful = len(unsteady_cells(analysis).keys() & {diagnosis.key for diagnosis in found})
     if doubtful:
         verb, what = ("was", "it") if doubtful == 1 else ("were", "them")
         which = f"{doubtful} of {len(found)} cells" if len(found) > 1 else "The cell"
         details.append(f"{which} {verb} not steady, so take what limits {what} as a hint.")
-    headline = f"On the GPU: {headline}" if len(found) < len(known) else headline[0].upper() + headline[1:]
+    headline = f"On the GPU: {headline}" if others else headline[0].upper() + headline[1:]
     return Answer(LIMIT, State.MEASURED, headline, tuple(details))
 
 

@@ -296,7 +296,8 @@ def _remedy_unclear(step: Step) -> str:
     others = (
         "" if step.request.cell.lane == "tuned" else " --lane tuned tries other layouts, allocators and compiled steps."
     )
-    return f"Kernels take most of the step, but they are far from every ceiling.{others} A profiler can show why."
+    far = "Most of the step grows with the batch size, but the kernels are far from every ceiling."
+    return f"{far}{others} A profiler can show why."
 
 
 RULES: tuple[Callable[[Step], Finding | None], ...] = (

@@ -119,11 +119,17 @@ def _inference(analysis: RunAnalysis) -> tuple[str, ...]:
     throughput, latency = (best_ratios(analysis, measure) for measure in (Measure.INFERENCE, Measure.LATENCY))
     if not throughput or not latency:
         return ()
-    many, one = (_range([each.ratio.ratio for each in found]) for found in (throughput, latency))
-    slower = [each.network for each in latency if outcome(each.ratio) is Outcome.SLOWER]
-    loses = f" (slower for {', '.join(slower)})" if 0 < len(slower) < len(latency) else ""
-    best = f"the best GPU cell is {many} as fast for large batches and {one} as fast for one image{loses}"
-    return (f"In inference, {best}.",)
+    return (
+        f"In inference with large batches, the best GPU cell is {_as_fast(throughput)}.",
+        f"In inference with one image at a time, it is {_as_fast(latency)}.",
+    )
+
+
+def _as_fast(found: Sequence[NetworkRatio]) -> str:
+    """Return how fast the GPU is compared with the CPU, with the networks that are slower on it."""
+    slower = [each.network for each in found if outcome(each.ratio) is Outcome.SLOWER]
+    loses = f" (slower for {', '.join(slower)})" if 0 < len(slower) < len(found) else ""
+    return f"{_range([each.ratio.ratio for each in found])} as fast as the best CPU cell{loses}"
 
 
 def _range(values: Sequence[float]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -143,9 +142,11 @@ def _noise(launch: MeasuredLaunch, _: Sequence[MeasuredLaunch]) -> str:
 
 
 def _outlier(launch: MeasuredLaunch, cell: Sequence[MeasuredLaunch]) -> str:
-    speed, middle = launch.training.images_per_s, statistics.median(rules.values(cell))
-    far = abs(math.log(speed) - math.log(middle)) > rules.OUTLIER_CHANGE  # as in `rules.outliers`
-    return f"off the median launch by {percent(speed / middle - 1, signed=True)}" if far else ""
+    far, usual = rules.outliers_and_others(cell)
+    if all(launch is not other for other in far):
+        return ""
+    change = launch.training.images_per_s / statistics.median(rules.values([*far, *usual])) - 1
+    return f"off the median launch by {percent(change, signed=True)}"
 
 
 # What a launch contributed to a warning about its cell, or "". Jumps are found once, because their test is slow.

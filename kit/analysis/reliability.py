@@ -26,7 +26,7 @@ from scenarios.catalog import scenario_of
 MEANINGS = {
     Level.WORKS: "Quote no speed of this run.",
     Level.FIRST_LOOK: "Quote large differences as preliminary.",
-    Level.COMPARISON: "Quote ratios with their intervals, but no speed alone.",
+    Level.COMPARISON: "Quote ratios with their intervals. Quote a speed only as that of this run.",
     Level.PUBLICATION: "Quote speeds and differences with their intervals.",
 }
 NARROW = 0.05  # half-width of an interval: the loss that `kit gate` allows by default
@@ -137,7 +137,8 @@ def _facts(measured: Sequence[CellSummary], unsteady: int, unjudged: int, *, cor
     else:
         of = "each cell" if fewest == max(cell.launches for cell in measured) else "some cells"
         few = f"Only {fewest} launches of {of}: too few to decide small differences"
-        many = f"At least {fewest} launches of each cell"
+        at_least = "" if fewest == max(cell.launches for cell in measured) else "At least "
+        many = f"{at_least}{fewest} launches of each cell"
         facts.append(Fact(fewest >= MIN_LAUNCHES, many if fewest >= MIN_LAUNCHES else few))
     widths = _widths(measured)
     if widths and fewest >= MIN_LAUNCHES:
@@ -150,7 +151,7 @@ def _facts(measured: Sequence[CellSummary], unsteady: int, unjudged: int, *, cor
         )
     facts.append(Fact(not unsteady and not unjudged, _steady(unsteady, unjudged, len(measured))))
     if made := [cell for cell in measured if cell.synthetic]:
-        words = f"Synthetic data{_for(made, measured)}: speeds are good estimates, accuracies say nothing"
+        words = f"Synthetic data{_for(made, measured)}: speeds are estimates, accuracies say nothing"
         facts.append(Fact(False, words))
     return tuple(sorted(facts, key=lambda fact: not fact.good))
 
@@ -158,7 +159,8 @@ def _facts(measured: Sequence[CellSummary], unsteady: int, unjudged: int, *, cor
 def _steady(unsteady: int, unjudged: int, cells: int) -> str:
     """Return whether the cells were steady. unjudged: number of cells of which this is not known."""
     if unsteady:
-        return f"{unsteady} of {cells} cells {_were(unsteady)} not steady" if cells > 1 else "The cell was not steady"
+        which = f"{unsteady} of {cells} cells" if cells > 1 else "the cell"
+        return f"In training, {which} {_were(unsteady)} not steady"
     if unjudged:
         which = "the cell" if cells == 1 else "the cells" if unjudged == cells else f"{unjudged} of {cells} cells"
         return f"Too little was measured to say whether {which} {_were(unjudged)} steady"

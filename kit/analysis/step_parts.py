@@ -9,7 +9,7 @@ from kit.analysis.step_breakdown import Step
 # The name of each part is the same everywhere, in the order in which the parts are shown.
 LABELS = {
     "arithmetic": "arithmetic (least possible time)",
-    "kernels": "kernels slower than that",
+    "kernels": "kernel time above that",
     "fixed": "fixed cost per step",
     "waiting": "waiting for data",
 }

@@ -150,8 +150,9 @@ def jump_of_windows(cell: Sequence[MeasuredLaunch]) -> str | None:
     if not jumps:
         return None
     change, seconds = max(jumps, key=lambda jump: abs(jump[0]))
+    moved = f"{'rose' if change > 0 else 'fell'} by {percent(abs(change))}"
     return (
-        f"The speed jumped by {percent(change, signed=True)} within a launch, after {seconds:.1f} s of steady training"
+        f"The speed suddenly {moved} within a launch, after {seconds:.1f} s of steady training"
         f"{_among(len(jumps), len(cell))} (maximum t-test, p < {JUMP_P})."
     )
 
@@ -199,7 +200,7 @@ def drift_of_windows(cell: Sequence[MeasuredLaunch]) -> str | None:
 def noisy(cell: Sequence[MeasuredLaunch]) -> str | None:
     """Find noise between the windows of a launch, and between launches, except those that another rule reports."""
     parts = []
-    _, usual = _outliers_and_others(cell)
+    _, usual = outliers_and_others(cell)
     logs = _logs(usual)
     if len(logs) >= MIN_FOR_SPREAD and (spread := statistics.stdev(logs)) > NOISY_LAUNCHES:
         parts.append(f"by {percent(spread)} between {len(logs)} launches (standard deviation)")
@@ -228,7 +229,7 @@ def slow_first_launch(cell: Sequence[MeasuredLaunch]) -> str | None:
 
 
 def outliers(cell: Sequence[MeasuredLaunch]) -> str | None:
-    far, usual = _outliers_and_others(cell)
+    far, usual = outliers_and_others(cell)
     if not far:
         return None
     middle = statistics.median(values([*far, *usual]))
@@ -239,7 +240,7 @@ def outliers(cell: Sequence[MeasuredLaunch]) -> str | None:
     )
 
 
-def _outliers_and_others(cell: Sequence[MeasuredLaunch]) -> tuple[list[MeasuredLaunch], list[MeasuredLaunch]]:
+def outliers_and_others(cell: Sequence[MeasuredLaunch]) -> tuple[list[MeasuredLaunch], list[MeasuredLaunch]]:
     """Return the outliers by the rule of Iglewicz and Hoaglin, and the others, both without a slow first launch."""
     rest = list(cell[1:] if slow_first_launch(cell) else cell)
     if len(rest) < MIN_FOR_OUTLIERS:

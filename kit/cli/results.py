@@ -91,7 +91,7 @@ def caveats(analysis: RunAnalysis, marks: Marks, *, single: bool, undecided: boo
     if synthetic := [cell for cell in measured if cell.synthetic]:
         mark = f"{SYNTHETIC}  synthetic data" if marks.synthetic else "   Synthetic data"
         real = "" if _as_requested(analysis, synthetic[0].key) else REAL_DATA
-        found.append(f"{mark}: speeds are good estimates.{real}")
+        found.append(f"{mark}: speeds are estimates.{real}")
     if (most := max((cell.launches for cell in measured), default=0)) > 1:
         kind = "geometric means" if most == 2 else "medians"
         few = (
@@ -183,7 +183,7 @@ def as_json(outcome: FinishedRun) -> dict[str, Any]:
         ],
         "diagnoses": [asdict(diagnosis) for diagnosis in analysis.diagnoses],
         "warnings": [asdict(warning) for warning in analysis.warnings],
-        "not_run": analysis.run.not_run,
+        "not_run": [planned.name for planned in analysis.run.not_run],
         "unusable": [
             {"file": found.file, "error": found.error, "remedy": found.remedy} for found in analysis.run.unusable
         ],

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from kit.analysis.answers import is_ahead
+from kit.analysis.answers import is_ahead, why_no_lead
 from kit.analysis.summaries import ContestState
 from kit.analysis.sweeps import value_of, value_words, values_of, varied_fields
 from kit.model.formatting import DEVICES, format_number, format_percent, printable
@@ -171,7 +171,7 @@ def _leader(contest: Contest | None, titles: Mapping[str, str], marks: Marks, si
         case ContestState.NAMED:
             return lead
         case ContestState.UNKNOWN:
-            return lead + single if is_ahead(contest, marks.unsteady) else "too close to call"
+            return lead + single if is_ahead(contest, marks.unsteady) else why_no_lead(contest)
         case state:
             return str(state)
 

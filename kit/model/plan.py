@@ -57,6 +57,11 @@ class PlannedLaunch(Part):
         return self.cell.key
 
     @property
+    def name(self) -> str:
+        """Return the key of the cell with the number of the launch."""
+        return f"{self.key} #{self.launch}"
+
+    @property
     def environment_key(self) -> EnvironmentKey:
         """Return which environment the launch needs."""
         return self.cell.framework, self.cell.device
@@ -71,8 +76,8 @@ def block_of(cell: Cell) -> tuple[str, str]:
 
 
 def _check_each_once(launches: list[PlannedLaunch]) -> list[PlannedLaunch]:
-    counts = Counter((launch.key, launch.launch) for launch in launches)
-    if twice := [f"{key} #{number}" for (key, number), count in counts.items() if count > 1]:
+    counts = Counter(launch.name for launch in launches)
+    if twice := [name for name, count in counts.items() if count > 1]:
         raise ValueError(f"the launch {twice[0]:.200} is there twice")
     return launches
 

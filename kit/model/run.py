@@ -48,11 +48,11 @@ class Run:
     pictures: Mapping[str, bytes] = field(default_factory=dict)
 
     @cached_property
-    def not_run(self) -> list[str]:
-        """Return the planned launches without a record as `key #launch`, in the order of the plan."""
+    def not_run(self) -> list[PlannedLaunch]:
+        """Return the planned launches without a record, in the order of the plan."""
         done = {(record.key, record.launch) for record in self.records}
         done |= {(found.launch.key, found.launch.launch) for found in self.unusable if found.launch}
-        return [f"{p.key} #{p.launch}" for p in self.plan.launches if (p.key, p.launch) not in done]
+        return [planned for planned in self.plan.launches if (planned.key, planned.launch) not in done]
 
     @cached_property
     def by_cell(self) -> dict[str, list[Record]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kit.analysis.answers import is_ahead
+from kit.analysis.answers import is_ahead, why_no_lead
 from kit.analysis.intervals import Interval
 from kit.analysis.pairing import Measure
 from kit.analysis.reliability import unsteady_cells
@@ -37,7 +37,7 @@ class Call:
     """The verdict of a row.
 
     frameworks, device: of the cells that it is about. They are shown before the text. named: whether it names a winner.
-    small: the interval that belongs to the text, or "".
+    small: the interval that belongs to the text, or "". unsteady: why the text is doubtful, or "".
     """
 
     text: str
@@ -45,6 +45,7 @@ class Call:
     device: str = ""
     named: bool = False
     small: str = ""
+    unsteady: str = ""
 
 
 @dataclass(frozen=True)
@@ -277,7 +278,7 @@ def contest_call(contest: Contest, unsteady: Mapping[str, str]) -> Call:
         return Call(f"fastest, {ahead}{doubt}", (leader,), device, named=True, small=small)
     if contest.state is ContestState.UNKNOWN:
         if not is_ahead(contest, unsteady.keys()):
-            return Call("too close to call")
+            return Call(why_no_lead(contest))
         several = any(ratio.rounds > 1 for ratio in contest.ratios)
         return Call(f"{ahead}{', too few launches' if several else ''}", (leader,), device)
     tied = contest.state is ContestState.TIE

@@ -39,7 +39,7 @@ def test_a_run_shows_engine_cost_results_and_report(kit: Kit, engine: fakes.Fake
     ]
     assert re.search(r"^mnist-cnn +1,000 +1,000 +1,000  too close to call$", called.out, re.MULTILINE)
     assert re.search(r"^mnist-cnn +1\.5 +1\.5 +1\.5", called.out, re.MULTILINE)
-    assert "   Synthetic data: speeds are good estimates.\n" in called.out
+    assert "   Synthetic data: speeds are estimates.\n" in called.out
     assert re.search(r"^Skipped: 3 cells on the GPU\. No GPU\.", called.out, re.MULTILINE)
     label, path, *done = called.out.splitlines()[-1].split()
     assert (label, done[:2]) == ("Report:", ["(done", "in"])

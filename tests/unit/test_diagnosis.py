@@ -267,8 +267,8 @@ def test_a_step_that_no_ceiling_explains_is_unclear():
     mixed = diagnosed([launch(cell, 0.021, {8: 0.0088, 16: 0.0108, 32: 0.0150})])  # 6 ms for data, 6.7 fixed, 8.3 more
     assert {slow.bottleneck, mixed.bottleneck} == {Bottleneck.UNCLEAR}
     assert slow.remedy == (
-        "Kernels take most of the step, but they are far from every ceiling. --lane tuned tries other layouts, "
-        "allocators and compiled steps. A profiler can show why."
+        "Most of the step grows with the batch size, but the kernels are far from every ceiling. --lane tuned tries "
+        "other layouts, allocators and compiled steps. A profiler can show why."
     )
     assert mixed.remedy == "No part takes most of the step. A profiler can show where its time goes."
 

@@ -130,7 +130,7 @@ def test_synthetic_data_is_named_once():
     assert networks == {"cifar-cnn": "real", "mnist-cnn": "synthetic"}
     facts = [fact.text for fact in view_of([record(made)]).reliability.facts]
     assert [text for text in facts if "ynthetic" in text] == [
-        "Synthetic data: speeds are good estimates, accuracies say nothing"
+        "Synthetic data: speeds are estimates, accuracies say nothing"
     ]
 
 

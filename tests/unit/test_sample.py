@@ -30,7 +30,7 @@ def test_a_sample_is_small_has_no_photo_and_its_pack_still_makes_a_report(folder
     assert all(record.status is Status.SKIPPED for record in cuda), "the machine has no GPU"
     assert all(record.status is Status.OK for record in run.records if record not in cuda)
     assert len(cuda) < len(run.records)
-    assert {launch.split("/")[0] for launch in run.not_run} == MISSING.get(folder.name, set())
+    assert {planned.cell.label for planned in run.not_run} == MISSING.get(folder.name, set())
     committed = folder / PAGE
     require_no_photo(committed.read_bytes(), run.pictures.values())
     view = write_report(tmp_path / "again.html", analyze_run(run, catalog.scenarios(), catalog.frameworks()))

@@ -239,8 +239,8 @@ def test_the_ladder_has_one_row_per_variant_with_its_published_accuracy():
     assert [row.published for row in measured] == ["80 %", "84 %", "90 %", "85 %", "94 %"]
     assert [framework for framework, _ in measured[0].values] == ["tensorflow", "onnxruntime", "torch"]
     assert shown.heading == (  # not from the loader's cells of one epoch; the made-up accuracies are equal
-        "Validation accuracy from 74.0 % (CNN on photos of cats and dogs) to 74.0 % (CNN on photos of cats and dogs); "
-        "with 1 seed, the order of the variants cannot be told"
+        "Best validation accuracy from 74.0 % (CNN on photos of cats and dogs) to 74.0 % (CNN on photos of cats and "
+        "dogs), means of 3 trainings; the order of the variants cannot be told from so few trainings (1 seed)"
     )
     assert measured[0].strip.dots[0].at < measured[0].strip.published[0].at  # 74 % is below the published 80 %
 
@@ -379,6 +379,24 @@ def test_overfitting_begins_at_the_lowest_loss_before_a_rising_trend(losses, epo
     assert overfitting_epoch(losses) == epoch
 
 
+def test_what_a_stopped_run_left_out_is_measured_by_resuming_it():
+    run = study_run("catdog-depth", epochs=True)
+    deep, loader = "Training speed of each variant", "Loader workers by batch size"
+    assert part(chapter("catdog-depth", run), loader).form
+    stopped = replace(run, records=[r for r in run.records if r.cell.variant != "deep" and r.cell.workers is None])
+    commands = [
+        lack.command for title in (deep, loader) for lack in part(chapter("catdog-depth", stopped), title).lacks
+    ]
+    resume = f"kit run --resume {run.plan.run}"
+    on_gpu = "kit run --study catdog-depth --device cuda --profile full"
+    assert commands == [on_gpu, resume, on_gpu, resume]
+    other = stopped.plan.model_copy(
+        update={"launches": [launch for launch in run.plan.launches if not launch.cell.workers]}
+    )
+    lacks = part(chapter("catdog-depth", replace(stopped, plan=other)), loader).lacks
+    assert lacks[-1].command == "kit run --study catdog-depth --profile full"
+
+
 def trainings(*accuracies, seed=0):
     return {(name, seed): [accuracy] for name, accuracy in zip("abc", accuracies, strict=False)}
 
@@ -414,7 +432,7 @@ def test_the_answer_says_how_many_pairs_are_told_apart():
     )
     alone = [record for record in records if record.cell.framework == "torch"]
     shown = chapter("catdog-depth", replace(run, records=alone))
-    assert shown.heading.endswith("; with 1 seed, the order of the variants cannot be told")
+    assert shown.heading.endswith("; the order of the variants cannot be told from so few trainings (1 seed)")
 
 
 def test_the_chapter_shows_augmented_photos_and_only_then_allows_pictures():

@@ -131,7 +131,7 @@ CAUSES = {
     WarningCode.JUMP: (
         with_one(launch(3, windows=SLOW_END)),
         None,
-        "jumped by -46 % within a launch, after 20.0 s of steady training (in 1 of 5 launches)",
+        "suddenly fell by 46 % within a launch, after 20.0 s of steady training (in 1 of 5 launches)",
     ),
     WarningCode.DRIFT: (launches(windows=FALLING), None, "changed by -12 % from the first to the last steady window"),
     WarningCode.NOISY: (
@@ -358,7 +358,7 @@ def test_jumps_are_found_wherever_they_are(count, slow):
     found_in = 0
     for _ in range(100):
         series = [value - 0.45 * (i >= count - slow) for i, value in enumerate(correlated(draw, count, 0.0, 0.03))]
-        found_in += "jumped by -4" in (jump_of(series) or "")
+        found_in += "fell by 4" in (jump_of(series) or "")
     assert found_in >= 80
 
 

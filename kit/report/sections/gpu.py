@@ -98,7 +98,7 @@ class _Maker:
                 if ratio.numerator.key in keys:
                     groups.setdefault(configuration_key(ratio.numerator.cell), []).append(ratio)
             over_cpu = best_ratio(self.source.rows[label], self.rates[measure], measure)
-            best = Call(text.ratio(over_cpu.ratio)) if over_cpu else None
+            best = self._best(over_cpu) if over_cpu else None
             for index, key in enumerate(sorted(groups)):
                 rows.append(self._row(measure, groups[key], None if index else best, several=len(pairs) > 1))
         details = self.source.details(cell, batch=Measure.TRAINING in pairs)
@@ -125,14 +125,16 @@ class _Maker:
 
     def _value(self, ratio: Ratio) -> Value:
         cell, share = ratio.numerator.cell, self.busy.get(ratio.numerator.key)
-        small = []
-        if ratio.interval:
-            small.append(f"{text.number(ratio.interval.low)} to {text.number(ratio.interval.high)}")
-            small += [words] if (words := text.open_words(ratio.interval)) else []
-        if share is not None:
-            small.append(f"busy {text.percent(share)}")
-        causes = [self.unsteady[key] for key in (ratio.numerator.key, ratio.denominator.key) if key in self.unsteady]
-        return Value(cell.framework, cell.device, text.ratio(ratio.ratio), tuple(small), " ".join(causes))
+        small = [*_interval(ratio), *([] if share is None else [f"busy {text.percent(share)}"])]
+        return Value(cell.framework, cell.device, text.ratio(ratio.ratio), tuple(small), self._doubt(ratio))
+
+    def _best(self, ratio: Ratio) -> Call:
+        return Call(text.ratio(ratio.ratio), small=", ".join(_interval(ratio)), unsteady=self._doubt(ratio))
+
+    def _doubt(self, ratio: Ratio) -> str:
+        """Return why a ratio is doubtful, or ""."""
+        keys = dict.fromkeys((ratio.numerator.key, ratio.denominator.key))
+        return " ".join(self.unsteady[key] for key in keys if key in self.unsteady)
 
     def _dot(self, index: int, ratio: Ratio) -> Dot:
         title = f"{self.source.framework_title(ratio.numerator.cell.framework)}: {text.ratio(ratio.ratio)}"
@@ -146,6 +148,14 @@ class _Maker:
             text=f"{title}, {extent}",
             whisker=span(self.scale, (ratio.interval.low, ratio.interval.high)) if ratio.interval else None,
         )
+
+
+def _interval(ratio: Ratio) -> list[str]:
+    """Return the interval of a ratio, and whether it is open, or nothing if there is none."""
+    if ratio.interval is None:
+        return []
+    words = text.open_words(ratio.interval)
+    return [f"{text.number(ratio.interval.low)} to {text.number(ratio.interval.high)}", *([words] if words else [])]
 
 
 SECTION = Section(40, "gpu", "CPU or GPU", _data, "gpu.html", question="Is the GPU worth it?")

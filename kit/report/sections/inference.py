@@ -17,7 +17,8 @@ from kit.report.text import listed
 class InferenceData:
     """The heading and the tables. batch: images per call of the throughput, as words.
 
-    led: whether verdicts say how far a framework leads over several launches.
+    led: whether verdicts say how far a framework leads over several launches. served_by: whether the records say what
+    was called.
     """
 
     heading: str
@@ -25,6 +26,7 @@ class InferenceData:
     latency: Rows
     batch: str
     led: bool
+    served_by: bool
 
 
 def _data(source: ReportInput) -> InferenceData | None:
@@ -57,6 +59,7 @@ def _data(source: ReportInput) -> InferenceData | None:
         latency=tables[1],
         batch=listed([str(batch) for batch in batches]),
         led=not single and any(table.call for table in tables),
+        served_by=any(result.evidence and result.evidence.placement.serving for _, result in source.results),
     )
 
 

@@ -19,7 +19,7 @@ def _data(source: ReportInput) -> Table | None:
             groups.setdefault((record.status.words, *reason), []).append(source.launch_name(record))
     if source.run.not_run:
         remedy = f"Continue with kit run --resume {source.run.plan.run}."
-        groups[("not run", "The run stopped before these launches.", remedy)] = source.run.not_run
+        groups[("not run", "The run stopped before these launches.", remedy)] = [p.name for p in source.run.not_run]
     for found in source.run.unusable:
         groups.setdefault((NOT_READABLE, found.error, found.remedy), []).append(found.file)
     if not groups:

@@ -7,8 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kit.analysis.diagnosis import Diagnosis
-from kit.analysis.diagnosis_rules import BUSY_SHARE
-from kit.analysis.limit_labels import count_limits
+from kit.analysis.diagnosis_rules import (
+    BUSY_SHARE,
+    FIXED_SHARE,
+    INPUT_SHARE,
+    KERNELS_SHARE,
+    MIN_ROOF_SHARE,
+    ROOF_SHARE,
+    Bottleneck,
+)
+from kit.analysis.limit_labels import LABELS as LIMITS
+from kit.analysis.limit_labels import NEAR_CEILING, count_limits
 from kit.analysis.reliability import unsteady_cells
 from kit.analysis.step_parts import LABELS, StepParts
 from kit.analysis.summaries import CellSummary
@@ -19,6 +28,17 @@ from kit.report.rows import cell_key, configuration_words
 from kit.report.section import ReportInput, Section
 
 MAX_BARS = 120  # in one report; the table of all figures has the others
+LIMIT_RULE = (
+    "What limits a cell is the first of these that applies: "
+    f"{LIMITS[Bottleneck.INPUT_BOUND]}, if it is more than {text.percent(INPUT_SHARE)} of the step; "
+    f"{LIMITS[Bottleneck.LAUNCH_BOUND]} or passes over the weights ({LIMITS[Bottleneck.MEMORY_BOUND]}), if more than "
+    f"{text.percent(FIXED_SHARE)} of the rest does not grow with the batch size; "
+    f"{LIMITS[Bottleneck.UNCLEAR]}, if the part that grows is less than {text.percent(KERNELS_SHARE)} of the step, or "
+    f"if the rest reaches less than {text.percent(MIN_ROOF_SHARE)} of each ceiling; "
+    f"{LIMITS[Bottleneck.MEMORY_BOUND]}, if its ceiling is the nearer one; "
+    f"{NEAR_CEILING}, if the rest reaches {text.percent(ROOF_SHARE)} or more of its ceiling; "
+    f"{LIMITS[Bottleneck.COMPUTE_BOUND]} otherwise."
+)
 LABELED = 0.06  # share of a bar from which on a part has room for its label
 
 
@@ -69,8 +89,8 @@ class NetworkSteps:
 class StepsData:
     """The content. configuration: of all cells, or "" if they differ. ceilings: of arithmetic, as text.
 
-    busy: whether it is known how busy the GPU was. disagreements: cells whose GPU was busy although most of their step
-    does not compute.
+    busy: whether it is known how busy the GPU was. rule: how the limit of a cell is chosen, in sentences.
+    disagreements: cells whose GPU was busy although most of their step does not compute.
     """
 
     heading: str
@@ -81,6 +101,7 @@ class StepsData:
     no_ceiling: bool
     unsteady: bool
     busy: bool
+    rule: str
     disagreements: tuple[str, ...]
     omitted: int
 
@@ -113,6 +134,7 @@ def _data(source: ReportInput) -> StepsData | None:
         no_ceiling=any(d.parts and not d.parts.arithmetic for d in diagnoses.values()),
         unsteady=any(bar.unsteady for network in networks for bar in network.bars),
         busy=any(bar.small for network in networks for bar in network.bars),
+        rule=LIMIT_RULE,
         disagreements=tuple(source.name(key) for key, d in diagnoses.items() if _disagrees(d)),
         omitted=len(diagnoses) - shown,
     )
@@ -151,8 +173,8 @@ def _load(summary: CellSummary, diagnosis: Diagnosis) -> str:
     """Return how busy GPU and CPUs were in a cell on the GPU, or "" if this is not known."""
     if diagnosis.gpu_use is None:
         return ""
-    cpus = f", {text.number(summary.cpu_cores, 2)} CPUs" if summary.cpu_cores else ""
-    return f"busy: GPU {text.percent(diagnosis.gpu_use)}{cpus}"
+    cpus = f", {text.number(summary.cpu_cores, 2)} CPUs busy" if summary.cpu_cores else ""
+    return f"GPU busy {text.percent(diagnosis.gpu_use)}{cpus}"
 
 
 def bar_parts(parts: StepParts) -> tuple[Part, ...]:

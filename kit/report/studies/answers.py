@@ -133,8 +133,10 @@ def _accuracy(part: PartSource) -> str:
     low, high = (f"{text.percent(means[i], 1)} ({part.network(places[i])})" for i in ends)
     after = f" after only {format_count(min(few), 'epoch')}" if few else ""
     if len(means) == 1:
-        return f"Validation accuracy of {low}{after}"
-    return f"Validation accuracy from {low} to {high}{after}{_order(ladder)}"
+        return f"Best validation accuracy of {low}{after}"
+    trainings = max(map(len, measured))
+    mean = f", means of {trainings} trainings" if trainings > 1 else ""
+    return f"Best validation accuracy from {low} to {high}{mean}{after}{_order(ladder)}"
 
 
 def _order(ladder: Ladder) -> str:
@@ -143,7 +145,7 @@ def _order(ladder: Ladder) -> str:
         return ""
     seeds = format_count(ladder.seeds, "seed")
     if not ladder.decided:
-        return f"; with {seeds}, the order of the variants cannot be told"
+        return f"; the order of the variants cannot be told from so few trainings ({seeds})"
     differ = "differs" if ladder.decided == 1 else "differ"
     return (
         f"; {ladder.decided} of {format_count(ladder.pairs, 'pair')} of variants {differ} by more than the trainings "

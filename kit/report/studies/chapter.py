@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kit.analysis.study_values import StudyValues
 from kit.planning.studies import Study
+from kit.planning.study_cells import place_of
 from kit.planning.study_files import Kind
 from kit.report.elements import Table
 from kit.report.section import ReportInput
@@ -20,6 +21,7 @@ from kit.report.studies.pictures import augmented_picture
 from kit.report.studies.strips import study_rows
 from kit.report.studies.tables import causes_table, devices_table, figures_tables, gpu_table, published_tables
 from kit.report.text import listed
+from scenarios.contract.cell import Cell
 
 
 @dataclass(frozen=True)
@@ -148,9 +150,9 @@ def _lacks(part: PartSource, *, empty: bool) -> tuple[Lack, ...]:
     if part.changed:
         found.append(Lack(f"Defined differently since the run: {', '.join(part.changed)}.", _command(part)))
     elif missing and len(missing) == len(own):
-        found.append(Lack("No cell of this part was measured.", _command(part)))
+        found.append(Lack("No cell of this part was measured.", _command_for(part, missing)))
     elif missing:
-        found.append(Lack(f"Not measured: {', '.join(map(part.label, missing))}.", _command(part)))
+        found.append(Lack(f"Not measured: {', '.join(map(part.label, missing))}.", _command_for(part, missing)))
     if several := sorted({place.devices for place in part.places if place.devices > 1}):
         counts = " or ".join(map(str, several))
         found.append(Lack(f"kit measures one GPU. The figures for {counts} GPUs are only the published ones."))
@@ -181,6 +183,12 @@ def _quality_lacks(part: PartSource) -> Iterator[Lack]:
     elif made := [part.network(s.cell) for s in part.summaries if s.synthetic]:
         networks = listed([*dict.fromkeys(made)])
         yield Lack(f"The data of {networks} are synthetic, so their accuracies say nothing and are left out.")
+
+
+def _command_for(part: PartSource, missing: Sequence[Cell]) -> str:
+    """Return the command that measures these places: it resumes the run if they are all among those left to run."""
+    left = {place_of(planned.cell) for planned in part.source.run.not_run}
+    return f"kit run --resume {part.source.run.plan.run}" if left.issuperset(missing) else _command(part)
 
 
 def _command(part: PartSource, *more: str) -> str:
