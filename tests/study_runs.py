@@ -56,7 +56,7 @@ def _record(cell: Cell, launch: int, count: int | None, epochs: bool, data: Data
     assert scenario
     spec = digest(scenario)
     request = examples.request(replace(cell, hidden_layers=None), launch=launch, data=data)
-    trained = (count or scenario.epochs) if epochs else 0
+    trained = (scenario.epochs if count is None else count) if epochs else 0
     budget = Budget(epochs=trained) if trained else Budget(seconds=3, test_images=1000)
     request = replace(request, cell=cell, spec=spec, budget=budget)
     speed = _speed(cell) * (1 + 0.002 * math.sin(7 * launch + len(cell.key)))

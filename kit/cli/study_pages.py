@@ -128,7 +128,10 @@ def _networks(study: Study) -> list[list[str]]:
         for place, epochs in study.places[name].items():
             _, devices = networks.setdefault(place.label, (epochs, []))
             devices += [DEVICES[place.device]] * (DEVICES[place.device] not in devices)
-        rows += [[label, ", ".join(devices), values, str(epochs)] for label, (epochs, devices) in networks.items()]
+        rows += [
+            [label, ", ".join(devices), values, str(epochs or "speed only")]
+            for label, (epochs, devices) in networks.items()
+        ]
     return rows
 
 

@@ -29,7 +29,7 @@ def measuring(
 
     settings: of the tuned lane; empty in the stock lane. gpu_digest: see `Gpu.digest`; empty on the CPU.
     """
-    limits = budget(find_profile(plan.profile), plan.epochs or launch.epochs, scenario)
+    limits = budget(find_profile(plan.profile), launch.epochs_in(plan.epochs), scenario)
     whole_epochs = limits.epochs is not None
     return Request(
         cell=launch.cell,

@@ -43,13 +43,13 @@ class PlannedLaunch(Part):
 
     launch: number among the launches of the cell, from 1. named: the user named this device, so a cell that cannot run
     is an error and not a skipped record. epochs: of the full profile, if a study trains another number than the
-    scenario has. Plan.epochs overrides it.
+    scenario has. Plan.epochs overrides it, unless it is 0: then only the speed is measured.
     """
 
     cell: Annotated[Cell, Contract(Cell)]
     launch: Annotated[int, Field(ge=1, le=MAX_LAUNCHES)]
     named: bool
-    epochs: Epochs | None = None
+    epochs: Annotated[int, Field(ge=0, le=MAX_EPOCHS)] | None = None
 
     @property
     def key(self) -> str:
@@ -60,6 +60,15 @@ class PlannedLaunch(Part):
     def name(self) -> str:
         """Return the key of the cell with the number of the launch."""
         return f"{self.key} #{self.launch}"
+
+    @property
+    def speed_only(self) -> bool:
+        """Return whether the launch trains no whole epochs in the full profile, either."""
+        return self.epochs == 0
+
+    def epochs_in(self, wanted: int | None) -> int | None:
+        """Return the epochs in the full profile, None for those of the scenario. wanted: those of the plan."""
+        return 0 if self.speed_only else wanted or self.epochs
 
     @property
     def environment_key(self) -> EnvironmentKey:

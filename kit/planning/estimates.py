@@ -183,7 +183,7 @@ def environment_cost(framework: str, device: Device) -> EnvironmentCost:
 
 def weights_bytes(launches: Collection[PlannedLaunch], plan: Plan, scenarios: Scenarios) -> int:
     """Return the size of the weights that these launches keep, and of the checkpoints of the largest one."""
-    found = [find_scenario(launch, scenarios) for launch in launches]
+    found = [find_scenario(launch, scenarios) for launch in launches if not launch.speed_only]
     sizes = [4 * sum(math.prod(p.shape) for p in parameters(scenario)) for scenario in found]
     checkpoints = [
         CHECKPOINTS * size * (1 + SLOTS[type(scenario.optimizer)]) for size, scenario in zip(sizes, found, strict=True)
@@ -254,6 +254,6 @@ def estimate(
 def planned_seconds(launch: PlannedLaunch, profile: Profile, epochs: int | None, scenarios: Scenarios) -> float:
     """Return typical seconds of a planned launch. epochs: of the plan."""
     scenario = find_scenario(launch, scenarios)
-    limit = budget(profile, epochs or launch.epochs, scenario)
+    limit = budget(profile, launch.epochs_in(epochs), scenario)
     cell = launch.cell
     return launch_seconds(scenario, cell.framework, cell.device, cell.batch, limit, first=launch.launch == 1)

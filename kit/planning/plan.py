@@ -102,7 +102,7 @@ def plan_cells(
     epochs: Mapping[Cell, int | None] = MappingProxyType({}),
 ) -> Plan:
     """Return the plan of a run of these cells. named: whether a cell that cannot run is an error. epochs: of the full
-    profile, for cells whose number is not that of the scenario.
+    profile, for cells whose number is not that of the scenario; 0 to measure only their speed.
 
     Raise UsageError for a number out of range, and for options that contradict each other.
     """
@@ -114,9 +114,12 @@ def plan_cells(
             f"The selection has {count:,} launches, but a run has at most {MAX_LAUNCHES:,}.",
             "Select fewer cells or rounds.",
         )
-    whole = profile.budget is None and options.epochs is None  # launches train the scenario's or the study's epochs
+    if profile.budget:
+        epochs = {}
+    elif options.epochs is not None:  # cells whose speed alone is measured train no epochs
+        epochs = {cell: count for cell, count in epochs.items() if count == 0}
     launches = [
-        PlannedLaunch(cell=cell, launch=number, named=named, epochs=epochs.get(cell) if whole else None)
+        PlannedLaunch(cell=cell, launch=number, named=named, epochs=epochs.get(cell))
         for number, cell in _order(cells, rounds, options.seed)
     ]
     longest = max(planned_seconds(launch, profile, options.epochs, scenarios) for launch in launches)

@@ -6,6 +6,8 @@ from kit.model.errors import unknown
 from scenarios.contract.request import Budget
 from scenarios.spec import Scenario
 
+STANDARD = Budget(seconds=20)
+
 # Default time of the search for one tuned cell's settings. If processes start slowly, as on CUDA, the search may last
 # up to MAX_TUNE_S.
 TUNE_S = 60.0
@@ -34,7 +36,7 @@ PROFILES: dict[str, Profile] = {
     for p in (
         Profile("smoke", Budget(steps=20, test_images=200), 1, "does it work", ceilings=False),
         Profile("quick", Budget(seconds=3, test_images=1000), 2, "a first look in minutes"),
-        Profile("standard", Budget(seconds=20), 5, "audits and comparisons", precise=True),
+        Profile("standard", STANDARD, 5, "audits and comparisons", precise=True),
         Profile("full", None, 1, "accuracy, studies"),
     )
 }
@@ -48,8 +50,13 @@ def find_profile(name: str) -> Profile:
 
 
 def budget(profile: Profile, epochs: int | None, scenario: Scenario) -> Budget:
-    """Return how much a launch of this scenario measures. epochs: of the full profile; None for the scenario's."""
-    return profile.budget or Budget(epochs=epochs or scenario.epochs)
+    """Return how much a launch of this scenario measures.
+
+    epochs: of the full profile; None for the scenario's, and 0 to measure only the speed, as in the profile standard.
+    """
+    if profile.budget:
+        return profile.budget
+    return STANDARD if epochs == 0 else Budget(epochs=epochs or scenario.epochs)
 
 
 def search_budget(tune_s: float | None, timeout_s: float) -> Budget:

@@ -119,9 +119,9 @@ def select_studies(
 ) -> dict[Cell, int | None]:
     """Return the union of the cells of the selected studies, each with its epochs in the full profile.
 
-    They are None if they are those of the scenario. If several studies train a cell, it trains the largest of their
-    numbers. selection: names studies; for its other fields, see `cells_of`. Raise UsageError for an unknown name, and
-    if nothing is left.
+    They are None if they are those of the scenario, and 0 if only the speed counts. If several studies train a cell, it
+    trains the largest of their numbers. selection: names studies; for its other fields, see `cells_of`. Raise
+    UsageError for an unknown name, and if nothing is left.
     """
     for name in selection.frameworks or ():
         pick("framework", [name], list(frameworks), [])

@@ -49,8 +49,8 @@ def cells_of(
 
 
 def epochs_of(chosen: StudyCells, cell: Cell, scenarios: Scenarios) -> int:
-    """Return how many epochs a selection of a study trains one of its cells."""
-    return chosen.epochs or scenarios[cell.scenario][cell.variant].epochs
+    """Return how many epochs a selection of a study trains one of its cells, 0 if only its speed counts."""
+    return scenarios[cell.scenario][cell.variant].epochs if chosen.epochs is None else chosen.epochs
 
 
 def _narrowed(own: Sequence[str], wanted: Sequence[str] | None) -> tuple[str, ...]:

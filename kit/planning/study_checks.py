@@ -162,6 +162,13 @@ def _check_part(
         _known((*path, "cells"), "selection of cells", name, file.cells)
     for measure in part.measures:
         _known((*path, "measures"), "measure", measure, MEASURES)
+    for name in part.cells or file.cells:
+        if file.cells[name].epochs == 0 and ("epochs" in part.needs or "training_s" in part.shown):
+            raise Fault(
+                ("cells", name, "epochs"),
+                f"{part.title!r:.100} shows a whole training, but the selection {name} measures only the speed.",
+                "Remove `epochs = 0`, or name other `cells` for the part.",
+            )
     if not part.published:
         return
     own = [place for name in part.cells or file.cells for place in places[name]]

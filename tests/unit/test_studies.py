@@ -23,6 +23,7 @@ from kit.planning.study_cells import place_of
 from kit.planning.toml_lines import line_of
 from kit.report.published import published_speeds
 from kit.storage.run_folder import RunFolder
+from scenarios.contract.request import Budget
 from tests.command import Kit
 from tests.examples import cell
 from tests.study_runs import study_run
@@ -86,7 +87,13 @@ BAD = [
     ("[cells.network]", "[cells.network]\nsize = 3", "Unknown field 'size'.", "batch"),
     ("[cells.network]", "[cells.network]\nbatch = [70000]", "batch must be between 1 and 60,000", "batch"),
     ("[cells.network]", "[cells.network]\nworkers = [2]", "workers applies to scenarios that load photos", "workers"),
-    ("[cells.network]", "[cells.network]\nepochs = 0", "greater than or equal to 1 (is 0)", "Correct the file."),
+    ("[cells.network]", "[cells.network]\nepochs = -1", "greater than or equal to 0 (is -1)", "Correct the file."),
+    (
+        "[cells.network]",
+        "[cells.network]\nepochs = 0",
+        "'Training time of 5 epochs' shows a whole training, but the selection network measures only the speed.",
+        "Remove `epochs = 0`",
+    ),
     ('kind = "bars"', 'kind = "pie"', "Unknown kind 'pie'.", "bars, causes, curves"),
     ('measures = ["epoch_s"]', 'measures = ["epoch"]', "Unknown measure 'epoch'.", "Did you mean 'epoch_s'?"),
     ('measures = ["epoch_s"]', 'measures = ["epoch_s"]\ncells = ["x"]', "Unknown selection of cells 'x'.", "network"),
@@ -296,7 +303,7 @@ def test_the_plan_of_several_studies_has_each_cell_once_with_the_most_epochs():
     by_key = {launch.key: launch.epochs for launch in made.launches}
     assert by_key["cifar-cnn/torch/cuda/stock/fp32/b32"] == 50
     assert by_key["cifar-cnn/torch/cpu/stock/fp32/b32"] is None  # 15, as in the scenario
-    assert by_key["catdog-cnn+deep/torch/cpu/stock/fp32/b32"] == 1
+    assert by_key["catdog-cnn+deep/torch/cpu/stock/fp32/b32"] == 0  # only its speed counts
     own = STUDIES["cifar-epochs"]
     longer = replace(
         own,
@@ -321,6 +328,23 @@ def test_a_launch_trains_the_epochs_of_the_study(option, epochs):
     launch = next(launch for launch in made.launches if launch.cell.device == "cuda")
     asked = launch_requests.measuring(made, launch, SCENARIOS["cifar-cnn"][""], "synthetic", 2, {}, "")
     assert asked.budget.epochs == epochs
+
+
+@pytest.mark.parametrize("option", [None, 2])
+def test_cells_whose_speed_alone_counts_train_no_epochs(option):
+    made = plan(("catdog-depth",), epochs=option, devices=("cpu",), frameworks=("torch",))
+    budgets = {"deep": set(), "128": set()}
+    for launch in made.launches:
+        scenario = SCENARIOS[launch.cell.scenario][launch.cell.variant]
+        asked = launch_requests.measuring(made, launch, scenario, "synthetic", 2, {}, "")
+        budgets.setdefault(launch.cell.variant, set()).add(asked.budget)
+        assert asked.keep_weights == (asked.budget.epochs is not None)
+    assert budgets["deep"] == {PROFILES["standard"].budget}
+    assert budgets["128"] == {Budget(epochs=option or 25)}
+    deep = next(launch for launch in made.launches if launch.cell.variant == "deep")
+    assert planned_seconds(deep, PROFILES["full"], option, SCENARIOS) == planned_seconds(
+        deep, PROFILES["standard"], None, SCENARIOS
+    )
 
 
 def test_the_estimate_knows_the_epochs_of_the_study():
