@@ -207,6 +207,8 @@ def _next(analysis: RunAnalysis, level: Level) -> NextLevel:
         both_s = 2 * COMPARED_ROUNDS * _round_s(run, "standard")
         note = f"{COMPARED_ROUNDS} launches of each cell in both runs, {format_about(both_s)}"
         return NextLevel(Level.COMPARISON, f"{command} --rounds {COMPARED_ROUNDS}", note)
+    if find_profile(run.plan.profile).budget is None:
+        note += "; it measures speeds, but trains no whole epochs"
     return NextLevel(Level.COMPARISON, f"{command} --profile standard", note)
 
 

@@ -315,6 +315,7 @@ def test_the_time_of_the_next_level_does_not_count_epochs():
     notes = [found.note for each in (records, longer) if (found := reliability(analysis_of(each, "full")).next)]
     assert len(notes) == 2
     assert notes[0] == notes[1]
+    assert notes[0].endswith("; it measures speeds, but trains no whole epochs")
     quick = reliability(analysis_of(longer)).next
     assert quick
     assert "about 30 h" in quick.note, "a quick launch with slow steps trains for as long again"

@@ -381,15 +381,15 @@ def test_overfitting_begins_at_the_lowest_loss_before_a_rising_trend(losses, epo
 
 def test_what_a_stopped_run_left_out_is_measured_by_resuming_it():
     run = study_run("catdog-depth", epochs=True)
-    deep, loader = "Training speed of each variant", "Loader workers by batch size"
+    deep, loader, busy = "Training speed of each variant", "Loader workers by batch size", "How busy the GPU was"
     assert part(chapter("catdog-depth", run), loader).form
     stopped = replace(run, records=[r for r in run.records if r.cell.variant != "deep" and r.cell.workers is None])
     commands = [
-        lack.command for title in (deep, loader) for lack in part(chapter("catdog-depth", stopped), title).lacks
+        lack.command for title in (deep, loader, busy) for lack in part(chapter("catdog-depth", stopped), title).lacks
     ]
     resume = f"kit run --resume {run.plan.run}"
     on_gpu = "kit run --study catdog-depth --device cuda --profile full"
-    assert commands == [on_gpu, resume, on_gpu, resume]
+    assert commands == [on_gpu, resume, on_gpu, resume, on_gpu]
     other = stopped.plan.model_copy(
         update={"launches": [launch for launch in run.plan.launches if not launch.cell.workers]}
     )

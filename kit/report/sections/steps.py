@@ -173,8 +173,8 @@ def _load(summary: CellSummary, diagnosis: Diagnosis) -> str:
     """Return how busy GPU and CPUs were in a cell on the GPU, or "" if this is not known."""
     if diagnosis.gpu_use is None:
         return ""
-    cpus = f", {text.number(summary.cpu_cores, 2)} CPUs busy" if summary.cpu_cores else ""
-    return f"GPU busy {text.percent(diagnosis.gpu_use)}{cpus}"
+    cpus = f", {text.number(summary.cpu_cores, 2)} CPUs" if summary.cpu_cores else ""
+    return f"GPU {text.percent(diagnosis.gpu_use)}{cpus} busy"
 
 
 def bar_parts(parts: StepParts) -> tuple[Part, ...]:

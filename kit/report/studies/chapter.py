@@ -136,7 +136,8 @@ def _shown(part: PartSource) -> Shown:
 def _lacks(part: PartSource, *, empty: bool) -> tuple[Lack, ...]:
     """Return what keeps a part from being complete. empty: whether it has nothing to show."""
     devices = {summary.cell.device for summary in part.summaries}
-    own = [place for place in part.study.places_of(part.part) if place.device in devices or place.device == "cpu"]
+    wanted = devices - {"cpu"} if part.part.needs == ("gpu",) else devices | {"cpu"}
+    own = [place for place in part.study.places_of(part.part) if place.device in wanted]
     missing = [place for place in own if not any(part.summary(place, one) for one in part.series)]
     found = [*_quality_lacks(part)]
     if empty and part.part.kind == "causes" and part.summaries:
