@@ -92,8 +92,11 @@ def _feed(cell: Cell, setup: Setup) -> str:
 
 
 def _photo_feed(cell: Cell, setup: Setup) -> str:
+    augmented = setup.scenario is not None and setup.scenario.augment is not None
+    prepared = "resized and augmented" if augmented else "resized"
+    every_epoch = "decoded, resized and augmented" if augmented else "decoded and resized"
     if setup.feed == "resident":
-        return "Use more --threads if CPUs are idle, because photos are resized and augmented on the CPU."
+        return f"Use more --threads if CPUs are idle, because photos are {prepared} on the CPU."
     workers = min(MAX_WORKERS, MORE_WORKERS * (setup.workers or setup.cpus or 1))
     more = setup.command(replace(cell, workers=workers))
     busy = setup.busy_cpus / setup.cpus if setup.busy_cpus is not None and setup.cpus else None
@@ -102,11 +105,11 @@ def _photo_feed(cell: Cell, setup: Setup) -> str:
     more_workers = f"more workers{'' if busy is None else ', because CPUs were idle'}: {more}."
     if setup.feed in DECODED_FEEDS or cell.lane == "tuned":
         remedy = f"Try {more_workers}" if idle else useless
-        return f"Photos are resized and augmented on the CPU.{_use(setup)} {remedy}"
+        return f"Photos are {prepared} on the CPU.{_use(setup)} {remedy}"
     tuned = setup.command(replace(cell, lane="tuned"))
     first = f"First try {tuned}, which tries feeds that decode each photo once."
     then = f"Then try {more_workers}" if idle else useless
-    return f"Each epoch decodes, resizes and augments all photos on the CPU.{_use(setup)} {first} {then}"
+    return f"In each epoch, all photos are {every_epoch} on the CPU.{_use(setup)} {first} {then}"
 
 
 def _use(setup: Setup) -> str:

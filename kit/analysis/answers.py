@@ -6,7 +6,7 @@ A winner is named only if the data support it (`Contest.named`). A single launch
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from kit.analysis.answer import Answer, Answers, State
 from kit.analysis.gpu_answer import gpu_answer
@@ -75,8 +75,8 @@ def _speed(measured: Sequence[CellSummary]) -> Answer:
         details.append("Some of these speeds come from one launch.")
     if latencies := _best_latencies(candidates):
         between = _between(*(format_number(value, 2) for value in (min(latencies), max(latencies))))
-        each = " of each network" if len(latencies) > 1 else ""
-        lowest = f", the lowest latency{each}" if len({cell.cell.framework for cell in candidates}) > 1 else ""
+        several = len({cell.cell.framework for cell in candidates}) > 1
+        lowest = ", which is the lowest latency of any framework" if several else ""
         details.append(f"A prediction for one image takes {between} ms on the {DEVICES[device]}{lowest}.")
     return Answer(SPEED, State.SINGLE if single else State.MEASURED, headline, tuple(details))
 
@@ -120,11 +120,10 @@ def _framework(analysis: RunAnalysis, measured: Sequence[CellSummary], titles: M
     details = [
         *_ranges(training, f"In training{where}"),
         *_doubtful(analysis, training, where),
-        *_ranges(latency, f"With one image at a time{where}"),
+        *_ranges(latency, f"In inference with one image at a time{where}"),
     ]
     if on_cpu := [contest for contest in of_training if contest.leader.cell.device != device]:
-        verb = "the winner is " if any(contest.named for contest in on_cpu) else ""
-        details.append(f"In training on the CPU, {verb}{_winners(on_cpu, titles, unsteady)}.")
+        details.append(f"In training on the CPU: {_winners(on_cpu, titles, unsteady)}.")
     return Answer(FRAMEWORK, _state(training), headline, (*details, *_step_graphs(of_training, titles)))
 
 
@@ -166,9 +165,10 @@ def is_ahead(contest: Contest, unsteady: Set[str]) -> bool:
     return second.ratio >= (UNSTEADY_CLOSE if doubtful else CLOSE)
 
 
-def why_no_lead(contest: Contest) -> str:
-    """Return why a leader is not shown. It is one that `is_ahead` does not find worth showing."""
-    return "not steady: no lead" if is_ahead(contest, frozenset()) else "too close to call"
+def why_no_lead(found: Iterable[Contest]) -> str:
+    """Return why no leader of these contests is shown. Only for contests that `is_ahead` rejects."""
+    reasons = {"too unsteady to call" if is_ahead(contest, frozenset()) else "too close to call" for contest in found}
+    return " or ".join(sorted(reasons))
 
 
 def _winners(found: Sequence[Contest], titles: Mapping[str, str], unsteady: Set[str]) -> str:
@@ -180,7 +180,7 @@ def _winners(found: Sequence[Contest], titles: Mapping[str, str], unsteady: Set[
         return f"no clear winner (highest: {_counted(found, titles, count)})"
     ahead = [contest for contest in found if is_ahead(contest, unsteady)]
     if not ahead:
-        return "too close to call"
+        return why_no_lead(found)
     why = too_few(cell for contest in ahead for cell in contest.cells)
     return f"ahead {why}: {_counted(ahead, titles, count)}"
 
@@ -213,7 +213,6 @@ def _limit(analysis: RunAnalysis) -> Answer:
     known = [diagnosis for diagnosis in analysis.diagnoses if diagnosis.key in cells]
     on_gpu = [diagnosis for diagnosis in known if cells[diagnosis.key].device == "cuda"]
     found = on_gpu or known
-    others = len(found) < len(known)
     if not found:
         timed = any(record.ok and record.result and record.result.step_timing for record in analysis.run.records)
         why = "the networks have changed since the run" if timed else "this profile does not time the parts of a step"
@@ -231,7 +230,7 @@ def _limit(analysis: RunAnalysis) -> Answer:
         verb, what = ("was", "it") if doubtful == 1 else ("were", "them")
         which = f"{doubtful} of {len(found)} cells" if len(found) > 1 else "The cell"
         details.append(f"{which} {verb} not steady, so take what limits {what} as a hint.")
-    headline = f"On the GPU: {headline}" if others else headline[0].upper() + headline[1:]
+    headline = f"On the GPU: {headline}" if len(found) < len(known) else headline[0].upper() + headline[1:]
     return Answer(LIMIT, State.MEASURED, headline, tuple(details))
 
 

@@ -121,7 +121,7 @@ def _inference(analysis: RunAnalysis) -> tuple[str, ...]:
         return ()
     return (
         f"In inference with large batches, the best GPU cell is {_as_fast(throughput)}.",
-        f"In inference with one image at a time, it is {_as_fast(latency)}.",
+        f"In inference with one image at a time, the best GPU cell is {_as_fast(latency)}.",
     )
 
 

@@ -207,7 +207,7 @@ def _next(analysis: RunAnalysis, level: Level) -> NextLevel:
         both_s = 2 * COMPARED_ROUNDS * _round_s(run, "standard")
         note = f"{COMPARED_ROUNDS} launches of each cell in both runs, {format_about(both_s)}"
         return NextLevel(Level.COMPARISON, f"{command} --rounds {COMPARED_ROUNDS}", note)
-    if find_profile(run.plan.profile).budget is None:
+    if run.plan.profile == "full":
         note += "; it measures speeds, but trains no whole epochs"
     return NextLevel(Level.COMPARISON, f"{command} --profile standard", note)
 
@@ -218,13 +218,13 @@ def _round_s(run: Run, profile: str) -> float:
 
     A launch with slow steps trains for longer than its profile says.
     """
-    budget, timed = find_profile(profile).budget, run.plan.profile in {"quick", "standard"}
+    budget = find_profile(profile).budget
     assert budget, "only the full profile has none"
     to_steady_s = TO_STEADY * (budget.seconds or 0.0)
     seconds: dict[str, list[float]] = {}
     for launch in measured_launches(run.records):
         trained_s = launch.telemetry.to_at - launch.telemetry.from_at  # with the tests between epochs
-        again_s = max(to_steady_s, trained_s) if timed else to_steady_s
+        again_s = max(to_steady_s, trained_s) if launch.request.budget.seconds else to_steady_s
         rest_s = max(0.0, launch.record.seconds - trained_s)
         seconds.setdefault(launch.record.key, []).append(rest_s + again_s)
     return sum(map(statistics.median, seconds.values()))

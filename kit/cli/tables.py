@@ -171,7 +171,7 @@ def _leader(contest: Contest | None, titles: Mapping[str, str], marks: Marks, si
         case ContestState.NAMED:
             return lead
         case ContestState.UNKNOWN:
-            return lead + single if is_ahead(contest, marks.unsteady) else why_no_lead(contest)
+            return lead + single if is_ahead(contest, marks.unsteady) else why_no_lead([contest])
         case state:
             return str(state)
 

@@ -138,7 +138,7 @@ def prepare_again(base: RunFolder, new: RunFolder, keys: Sequence[str], rounds: 
         identify=asked.identify,
         rounds=rounds,
     )
-    plan = _plan_earlier(cells, options)
+    plan = _plan_earlier(cells, options, {})
     plans = paired_runs.reusing(plan, new, of_new), paired_runs.reusing(plan, base, of_base)
     return _prepared(engine, note, *paired_runs.paired(*plans))
 
@@ -155,16 +155,16 @@ def _plan_against(selection: Selection, options: Options, engine: Engine, agains
         rounds=find_profile(options.profile).launches if options.rounds is None else options.rounds,
         data=paired_runs.data_of((record for record in records if record.key in keys), options.data),
     )
-    plan = _plan_earlier(cells, fixed)
+    plan = _plan_earlier(cells, fixed, {launch.cell: launch.epochs for launch in against.plan.launches})
     return paired_runs.paired(plan, paired_runs.reusing(plan, against, records))
 
 
-def _plan_earlier(cells: Sequence[Cell], options: Options) -> Plan:
-    """Return the plan of cells of an earlier run, which may come from a stranger."""
+def _plan_earlier(cells: Sequence[Cell], options: Options, epochs: Mapping[Cell, int | None]) -> Plan:
+    """Return the plan of cells of an earlier run, which may come from a stranger. epochs: see `plan_cells`."""
     scenarios, frameworks = catalog.scenarios(), catalog.frameworks()
     for cell in cells:
         resume.require_known_launch(PlannedLaunch(cell=cell, launch=1, named=True), scenarios, frameworks)
-    return plan_cells(cells, options, scenarios, named=True, run=new_run_id(), created_at=now())
+    return plan_cells(cells, options, scenarios, named=True, run=new_run_id(), created_at=now(), epochs=epochs)
 
 
 def _require_same_place(engine: Engine, *runs: RunFolder) -> None:

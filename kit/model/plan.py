@@ -43,7 +43,7 @@ class PlannedLaunch(Part):
 
     launch: number among the launches of the cell, from 1. named: the user named this device, so a cell that cannot run
     is an error and not a skipped record. epochs: of the full profile, if a study trains another number than the
-    scenario has. Plan.epochs overrides it, unless it is 0: then only the speed is measured.
+    scenario has; 0 to measure only the speed. Plan.epochs overrides every number but 0.
     """
 
     cell: Annotated[Cell, Contract(Cell)]
@@ -63,11 +63,14 @@ class PlannedLaunch(Part):
 
     @property
     def speed_only(self) -> bool:
-        """Return whether the launch trains no whole epochs in the full profile, either."""
+        """Return whether the launch measures only the speed, even in the full profile."""
         return self.epochs == 0
 
     def epochs_in(self, wanted: int | None) -> int | None:
-        """Return the epochs in the full profile, None for those of the scenario. wanted: those of the plan."""
+        """Return how many epochs the launch trains in the full profile.
+
+        None means the scenario's number, and 0 that only the speed is measured. wanted: Plan.epochs.
+        """
         return 0 if self.speed_only else wanted or self.epochs
 
     @property

@@ -114,12 +114,9 @@ def plan_cells(
             f"The selection has {count:,} launches, but a run has at most {MAX_LAUNCHES:,}.",
             "Select fewer cells or rounds.",
         )
-    if profile.budget:
-        epochs = {}
-    elif options.epochs is not None:  # cells whose speed alone is measured train no epochs
-        epochs = {cell: count for cell, count in epochs.items() if count == 0}
+    whole = profile.budget is None  # launches train whole epochs
     launches = [
-        PlannedLaunch(cell=cell, launch=number, named=named, epochs=epochs.get(cell))
+        PlannedLaunch(cell=cell, launch=number, named=named, epochs=epochs.get(cell) if whole else None)
         for number, cell in _order(cells, rounds, options.seed)
     ]
     longest = max(planned_seconds(launch, profile, options.epochs, scenarios) for launch in launches)

@@ -16,7 +16,7 @@ from kit.model.environment import Framework
 from kit.model.errors import UsageError, unknown
 from kit.planning import catalog
 from kit.planning.selection import Selection, pick
-from kit.planning.study_cells import cells_of, epochs_of
+from kit.planning.study_cells import cells_of, epochs_of, merged
 from kit.planning.study_checks import Fault, check
 from kit.planning.study_figures import Figure, figures
 from kit.planning.study_files import (
@@ -70,7 +70,7 @@ class Study:
 
     def places_of(self, part: StudyPart) -> dict[Cell, int]:
         """Return the places that a part shows, with their epochs."""
-        return {place: count for name in part.cells or self.places for place, count in self.places[name].items()}
+        return merged(self.places[name] for name in part.cells or self.places)
 
     def published(self, measure: str, places: Iterable[Cell]) -> list[Figure]:
         """Return the published figures of a measure at these places, or at the same ones on other devices."""

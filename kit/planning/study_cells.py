@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from kit.model.environment import Framework
@@ -51,6 +51,15 @@ def cells_of(
 def epochs_of(chosen: StudyCells, cell: Cell, scenarios: Scenarios) -> int:
     """Return how many epochs a selection of a study trains one of its cells, 0 if only its speed counts."""
     return scenarios[cell.scenario][cell.variant].epochs if chosen.epochs is None else chosen.epochs
+
+
+def merged(selections: Iterable[Mapping[Cell, int]]) -> dict[Cell, int]:
+    """Return the places of selections of a study, each with the largest of its numbers of epochs."""
+    found: dict[Cell, int] = {}
+    for places in selections:
+        for place, epochs in places.items():
+            found[place] = max(epochs, found.get(place, 0))
+    return found
 
 
 def _narrowed(own: Sequence[str], wanted: Sequence[str] | None) -> tuple[str, ...]:

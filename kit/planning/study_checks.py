@@ -7,9 +7,10 @@ from typing import Self
 
 from kit.model.environment import Framework
 from kit.model.errors import UsageError, unknown
+from kit.model.formatting import format_count
 from kit.model.swept import SWEPT
 from kit.planning.selection import DEFAULT_VARIANT, Selection
-from kit.planning.study_cells import cells_of, epochs_of, place_of
+from kit.planning.study_cells import cells_of, epochs_of, merged, place_of
 from kit.planning.study_figures import Figure, figures, figures_of
 from kit.planning.study_files import CURVES, PublishedFigures, StudyCells, StudyFile, StudyPart
 from kit.planning.study_measures import MEASURES
@@ -110,10 +111,7 @@ def _check_each_once(file: StudyFile, scenarios: Scenarios) -> None:
 
 def _check_measurable(file: StudyFile, scenarios: Scenarios, places: Places) -> None:
     """Raise Fault for a published figure at a place, or after a number of epochs, that no selection has."""
-    own: dict[Cell, int] = {}
-    for selected in places.values():
-        for place, epochs in selected.items():
-            own[place] = max(epochs, own.get(place, 0))
+    own = merged(places.values())
     for index, group in enumerate(file.published):
         for figure in figures_of(group, group.hardware, scenarios):
             on_gpu = MEASURES[figure.measure].need == "gpu"
@@ -126,8 +124,15 @@ def _check_measurable(file: StudyFile, scenarios: Scenarios, places: Places) -> 
                 raise Fault(
                     (*path, "values" if group.over == "epoch" else "epoch"),
                     f"{figure.measure} is published for epoch {figure.epoch}, but the study trains "
-                    f"{_words(figure.place, named=figure.named)} for {max(at)}.",
+                    f"{_words(figure.place, named=figure.named)} for {format_count(max(at), 'epoch')}.",
                     "Correct the epoch, or `epochs` of the selection.",
+                )
+            if figure.measure == "training_s" and not max(at):
+                words = _words(figure.place, named=figure.named)
+                raise Fault(
+                    (*path, "measure"),
+                    f"A training time is published for {words}, but the study measures only its speed.",
+                    "Remove `epochs = 0` from the selection, or remove the figure.",
                 )
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence, Set
 
-from kit.analysis.answers import is_ahead
+from kit.analysis.answers import is_ahead, why_no_lead
 from kit.analysis.gpu_answer import Outcome, best_ratios, missing_gpu, outcome
 from kit.analysis.intervals import Verdict
 from kit.analysis.pairing import Measure
@@ -50,7 +50,7 @@ def _winners_of(source: ReportInput, contests: Sequence[Contest], unsteady: Set[
     single = all(contest.unknown for contest in contests)
     leaders = [contest for contest in contests if (is_ahead(contest, unsteady) if single else contest.named)]
     if not leaders:
-        return "too close to call" if single else f"no clear winner{f' for any of {total}' * (len(contests) > 1)}"
+        return why_no_lead(contests) if single else f"no clear winner{f' for any of {total}' * (len(contests) > 1)}"
     counts = Counter(contest.leader.cell.framework for contest in leaders)
     words = [f"{source.framework_title(name)} for {count}" for name, count in counts.most_common()]
     why = too_few(cell for contest in leaders for cell in contest.cells)

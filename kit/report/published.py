@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from kit.planning.studies import Study
-from kit.planning.study_cells import place_of
+from kit.planning.study_cells import merged, place_of
 from kit.planning.study_figures import Figure
 from scenarios.catalog import Scenarios
 from scenarios.contract.cell import Cell
@@ -55,7 +55,7 @@ def published_speeds(cell: Cell, studies: Mapping[str, Study], scenarios: Scenar
 
 def _speeds(study: Study, place: Cell, images: int) -> Iterator[PublishedSpeed]:
     """Yield the speeds of one study. images: of one epoch."""
-    epochs = next((places[place] for places in study.places.values() if place in places), None)
+    epochs = merged(study.places.values()).get(place)
     if epochs is None:
         return
     speeds = [

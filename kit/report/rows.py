@@ -278,7 +278,7 @@ def contest_call(contest: Contest, unsteady: Mapping[str, str]) -> Call:
         return Call(f"fastest, {ahead}{doubt}", (leader,), device, named=True, small=small)
     if contest.state is ContestState.UNKNOWN:
         if not is_ahead(contest, unsteady.keys()):
-            return Call(why_no_lead(contest))
+            return Call(why_no_lead([contest]))
         several = any(ratio.rounds > 1 for ratio in contest.ratios)
         return Call(f"{ahead}{', too few launches' if several else ''}", (leader,), device)
     tied = contest.state is ContestState.TIE

@@ -40,9 +40,9 @@ def arithmetic(parts: StepParts, **changes: Any) -> str:
 
 def test_a_starved_network_gets_whole_commands_and_its_own_figures():
     assert waiting(PHOTOS, workers=2, busy_cpus=1.0, cpus=2) == (
-        "Each epoch decodes, resizes and augments all photos on the CPU. The cell had 2 workers and kept 1.0 of 2 CPUs "
-        f"busy. First try `{COMMAND} --lane tuned`, which tries feeds that decode each photo once. Then try more "
-        f"workers, because CPUs were idle: `{COMMAND} --workers 4`. {GAIN}"
+        "In each epoch, all photos are decoded, resized and augmented on the CPU. The cell had 2 workers and kept 1.0 "
+        f"of 2 CPUs busy. First try `{COMMAND} --lane tuned`, which tries feeds that decode each photo once. Then try "
+        f"more workers, because CPUs were idle: `{COMMAND} --workers 4`. {GAIN}"
     )
 
 
@@ -53,6 +53,15 @@ def test_more_workers_are_advised_only_if_a_cpu_is_idle():
     tuned = replace(PHOTOS, lane="tuned")
     assert f"`{COMMAND} --lane tuned --workers 6`" in waiting(tuned, feed="cached", workers=3, busy_cpus=1.0, cpus=4)
     assert "More workers would not help" in waiting(tuned, feed="cached", workers=3, busy_cpus=4.0, cpus=4)
+
+
+def test_only_augmented_photos_are_called_augmented():
+    plain = replace(PHOTOS, variant="no-augment")
+    assert waiting(plain).startswith("In each epoch, all photos are decoded and resized on the CPU.")
+    for feed in ("cached", "resident"):
+        tuned = replace(plain, lane="tuned")
+        assert "augmented" not in waiting(tuned, feed=feed)
+        assert "resized and augmented" in waiting(replace(PHOTOS, lane="tuned"), feed=feed)
 
 
 def test_figures_that_are_not_known_are_left_out():

@@ -5,25 +5,17 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from dataclasses import replace
 from itertools import zip_longest
 
 import pytest
 
 from kit import assets
-from kit.execution import launch_requests
 from kit.model.environment import EnvironmentKey
 from kit.model.errors import UsageError
 from kit.planning import catalog, studies
-from kit.planning.estimates import planned_seconds
-from kit.planning.plan import Options, make_plan
-from kit.planning.profiles import PROFILES
-from kit.planning.selection import Selection
-from kit.planning.study_cells import place_of
 from kit.planning.toml_lines import line_of
 from kit.report.published import published_speeds
 from kit.storage.run_folder import RunFolder
-from scenarios.contract.request import Budget
 from tests.command import Kit
 from tests.examples import cell
 from tests.study_runs import study_run
@@ -88,12 +80,6 @@ BAD = [
     ("[cells.network]", "[cells.network]\nbatch = [70000]", "batch must be between 1 and 60,000", "batch"),
     ("[cells.network]", "[cells.network]\nworkers = [2]", "workers applies to scenarios that load photos", "workers"),
     ("[cells.network]", "[cells.network]\nepochs = -1", "greater than or equal to 0 (is -1)", "Correct the file."),
-    (
-        "[cells.network]",
-        "[cells.network]\nepochs = 0",
-        "'Training time of 5 epochs' shows a whole training, but the selection network measures only the speed.",
-        "Remove `epochs = 0`",
-    ),
     ('kind = "bars"', 'kind = "pie"', "Unknown kind 'pie'.", "bars, causes, curves"),
     ('measures = ["epoch_s"]', 'measures = ["epoch"]', "Unknown measure 'epoch'.", "Did you mean 'epoch_s'?"),
     ('measures = ["epoch_s"]', 'measures = ["epoch_s"]\ncells = ["x"]', "Unknown selection of cells 'x'.", "network"),
@@ -193,7 +179,7 @@ SWEEP, CIFAR, PHOTOS = (FILE.with_stem(name) for name in ("mnist-batch-sweep", "
             "values = { 1 = 0.5537, 15 =",
             "values = { 1 = 0.5537, 16 =",
             "values = { 1 = 0.5537, 16 =",
-            "test_accuracy is published for epoch 16, but the study trains cifar-cnn on cpu, batch 32 for 15.",
+            "test_accuracy is published for epoch 16, but the study trains cifar-cnn on cpu, batch 32 for 15 epochs.",
             "Correct the epoch, or `epochs` of the selection.",
         ),
         (
@@ -201,8 +187,24 @@ SWEEP, CIFAR, PHOTOS = (FILE.with_stem(name) for name in ("mnist-batch-sweep", "
             "epochs = 50",
             "epochs = 49",
             "epoch = 50\nvalue = 0.6798",
-            "test_accuracy is published for epoch 50, but the study trains cifar-cnn on cuda, batch 32 for 49.",
+            "test_accuracy is published for epoch 50, but the study trains cifar-cnn on cuda, batch 32 for 49 epochs.",
             "Correct the epoch, or `epochs` of the selection.",
+        ),
+        (
+            FILE,
+            "[cells.network]",
+            "[cells.network]\nepochs = 0",
+            'measure = "training_s"',
+            "but the study measures only its speed.",
+            "Remove `epochs = 0` from the selection",
+        ),
+        (
+            PHOTOS,
+            "[cells.depth]",
+            "[cells.depth]\nepochs = 0",
+            "epochs = 0",
+            "each variant' shows a whole training, but the selection depth measures only the speed.",
+            "Remove `epochs = 0`",
         ),
     ],
 )
@@ -283,97 +285,6 @@ def test_a_gpu_without_a_published_speed_gets_it_from_the_speedup():
     assert not published_speeds(cell("catdog-cnn", device="cuda", variant="128"), {}, SCENARIOS)
 
 
-def plan(names, profile="full", known=STUDIES, epochs=None, **narrowed):
-    return make_plan(
-        Selection(studies=names, **narrowed),
-        Options("fake", profile=profile, epochs=epochs),
-        SCENARIOS,
-        FRAMEWORKS,
-        run="r",
-        created_at="2026-01-01T00:00:00+00:00",
-        studies=known,
-    )
-
-
-def test_the_plan_of_several_studies_has_each_cell_once_with_the_most_epochs():
-    made = plan(tuple(STUDIES))
-    cells = [launch.cell for launch in made.launches]
-    assert len(cells) == len(set(cells)) == 42 + 6 + 84 + 54 + 6
-    assert made.studies == list(STUDIES)
-    by_key = {launch.key: launch.epochs for launch in made.launches}
-    assert by_key["cifar-cnn/torch/cuda/stock/fp32/b32"] == 50
-    assert by_key["cifar-cnn/torch/cpu/stock/fp32/b32"] is None  # 15, as in the scenario
-    assert by_key["catdog-cnn+deep/torch/cpu/stock/fp32/b32"] == 0  # only its speed counts
-    own = STUDIES["cifar-epochs"]
-    longer = replace(
-        own,
-        file=own.file.model_copy(update={"cells": {"more": own.file.cells["gpu"].model_copy(update={"epochs": 60})}}),
-    )
-    for order in (("cifar-epochs", "longer"), ("longer", "cifar-epochs")):
-        both = plan(order, known={"cifar-epochs": own, "longer": longer})
-        assert len(both.launches) == 6
-        assert {x.epochs for x in both.launches if x.cell.device == "cuda"} == {60}
-
-
-def test_epochs_of_a_study_are_only_for_the_full_profile_and_options_override_them():
-    assert {launch.epochs for launch in plan(("cifar-epochs",), "quick").launches} == {None}
-    overridden = plan(("cifar-epochs",), epochs=2)
-    assert overridden.epochs == 2
-    assert {launch.epochs for launch in overridden.launches} == {None}
-
-
-@pytest.mark.parametrize(("option", "epochs"), [(None, 50), (2, 2)])
-def test_a_launch_trains_the_epochs_of_the_study(option, epochs):
-    made = plan(("cifar-epochs",), epochs=option)
-    launch = next(launch for launch in made.launches if launch.cell.device == "cuda")
-    asked = launch_requests.measuring(made, launch, SCENARIOS["cifar-cnn"][""], "synthetic", 2, {}, "")
-    assert asked.budget.epochs == epochs
-
-
-@pytest.mark.parametrize("option", [None, 2])
-def test_cells_whose_speed_alone_counts_train_no_epochs(option):
-    made = plan(("catdog-depth",), epochs=option, devices=("cpu",), frameworks=("torch",))
-    budgets = {"deep": set(), "128": set()}
-    for launch in made.launches:
-        scenario = SCENARIOS[launch.cell.scenario][launch.cell.variant]
-        asked = launch_requests.measuring(made, launch, scenario, "synthetic", 2, {}, "")
-        budgets.setdefault(launch.cell.variant, set()).add(asked.budget)
-        assert asked.keep_weights == (asked.budget.epochs is not None)
-    assert budgets["deep"] == {PROFILES["standard"].budget}
-    assert budgets["128"] == {Budget(epochs=option or 25)}
-    deep = next(launch for launch in made.launches if launch.cell.variant == "deep")
-    assert planned_seconds(deep, PROFILES["full"], option, SCENARIOS) == planned_seconds(
-        deep, PROFILES["standard"], None, SCENARIOS
-    )
-
-
-def test_the_estimate_knows_the_epochs_of_the_study():
-    launch = next(launch for launch in plan(("cifar-epochs",)).launches if launch.cell.device == "cuda")
-    seconds = {n: planned_seconds(launch, PROFILES["full"], n, SCENARIOS) for n in (None, 25, 50)}
-    assert seconds[25] < seconds[None] == seconds[50]
-
-
-def test_options_narrow_a_study():
-    made = plan(("mnist-cpu-vs-gpu",), frameworks=("torch",), devices=("cpu",), lanes=("tuned",))
-    assert [launch.key for launch in made.launches] == ["mnist-cnn/torch/cpu/tuned/fp32/b64"]
-    assert made.launches[0].named
-    assert place_of(made.launches[0].cell) in STUDIES["mnist-cpu-vs-gpu"].places["network"]
-    with pytest.raises(UsageError, match="Unknown framework 'jax'"):
-        plan(("mnist-cpu-vs-gpu",), frameworks=("jax",))
-    with pytest.raises(UsageError, match="Unknown study 'x'"):
-        plan(("x",))
-    only_cpu = {
-        "s": replace(
-            STUDIES["cifar-epochs"],
-            file=STUDIES["cifar-epochs"].file.model_copy(
-                update={"cells": {"cpu": STUDIES["cifar-epochs"].file.cells["cpu"]}}
-            ),
-        )
-    }
-    with pytest.raises(UsageError, match="have no cell with the selected names"):
-        plan(("s",), known=only_cpu, devices=("cuda",))
-
-
 @pytest.mark.parametrize(
     "option",
     ["--all", "--scenario=mnist-cnn", "--variant=deep", "--batch=3", "--workers=2", "--hidden-layers=2", "--against=r"],
@@ -400,5 +311,7 @@ def test_the_commands_of_studies(kit: Kit, engine):
         assert STUDIES[name].file.question in shown
         assert f"kit run --study {name}" in shown
         assert len(data["published"]) == len(STUDIES[name].figures)
+        speed_only = name == "catdog-depth"
+        assert ("speed only" in shown) == speed_only == any(each["epochs"] == 0 for each in data["cells"])
         assert set(data["seconds"]["full"]) == {"cpu", "cuda"}
     assert kit("study", "show", "nowhere").code == 2

@@ -240,7 +240,7 @@ def test_the_ladder_has_one_row_per_variant_with_its_published_accuracy():
     assert [framework for framework, _ in measured[0].values] == ["tensorflow", "onnxruntime", "torch"]
     assert shown.heading == (  # not from the loader's cells of one epoch; the made-up accuracies are equal
         "Best validation accuracy from 74.0 % (CNN on photos of cats and dogs) to 74.0 % (CNN on photos of cats and "
-        "dogs), means of 3 trainings; the order of the variants cannot be told from so few trainings (1 seed)"
+        "dogs), means over 3 frameworks; the order of the variants cannot be told from so few trainings (1 seed)"
     )
     assert measured[0].strip.dots[0].at < measured[0].strip.published[0].at  # 74 % is below the published 80 %
 
@@ -390,11 +390,26 @@ def test_what_a_stopped_run_left_out_is_measured_by_resuming_it():
     resume = f"kit run --resume {run.plan.run}"
     on_gpu = "kit run --study catdog-depth --device cuda --profile full"
     assert commands == [on_gpu, resume, on_gpu, resume, on_gpu]
+    before_gpu = study_run("catdog-depth", epochs=True, devices=("cpu", "cuda"))
+    before_gpu = replace(before_gpu, records=[r for r in before_gpu.records if r.cell.device == "cpu"])
+    assert [lack.command for lack in part(chapter("catdog-depth", before_gpu), busy).lacks] == [resume]
     other = stopped.plan.model_copy(
         update={"launches": [launch for launch in run.plan.launches if not launch.cell.workers]}
     )
     lacks = part(chapter("catdog-depth", replace(stopped, plan=other)), loader).lacks
     assert lacks[-1].command == "kit run --study catdog-depth --profile full"
+
+
+def test_a_stopped_quick_run_cannot_fill_a_part_that_needs_epochs():
+    run = study_run("catdog-depth")
+    lacks = part(chapter("catdog-depth", replace(run, records=[])), "Best validation accuracy").lacks
+    assert lacks[-1].command == "kit run --study catdog-depth --profile full"
+
+
+def test_a_speedup_lacks_the_cpu_too():
+    run = study_run("mlp-cpu-vs-gpu", devices=("cuda",))
+    (lack,) = part(chapter("mlp-cpu-vs-gpu", run), "What the GPU gains with the wide network").lacks
+    assert lack.text.startswith("Not measured: ")
 
 
 def trainings(*accuracies, seed=0):

@@ -80,7 +80,7 @@ def test_marks_do_not_move_the_digits() -> None:
     ("speeds", "unsteady", "words"),
     [
         ([[100.0], [120.0]], False, "PyTorch 1.2×"),
-        ([[100.0], [120.0]], True, "not steady: no lead"),
+        ([[100.0], [120.0]], True, "too unsteady to call"),
         ([[100.0], [104.0]], False, "too close to call"),
         ([[100.0, 101.0, 99.0] * 2, [120.0, 121.0, 119.0] * 2], False, "PyTorch 1.2×"),
         ([[100.0, 105.0], [200.0, 210.0]], True, "PyTorch 2.0×"),

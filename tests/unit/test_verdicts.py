@@ -74,6 +74,12 @@ def test_a_winner_that_was_not_steady_says_so_after_its_lead():
     assert call.text == "fastest, 5.4× the second, not steady"
 
 
+def test_a_lead_in_single_launches_says_whether_it_is_too_small_or_too_doubtful():
+    for doubts, speed, words in (((), 140.0, "1.40× the second"), ([LEADER.key], 140.0, "too unsteady to call")):
+        assert call_of(doubts, torch=STEADY[:1], onnxruntime=[speed]).text == words
+    assert call_of([LEADER.key], torch=STEADY[:1], onnxruntime=[101.0]).text == "too close to call"
+
+
 def test_an_undecided_verdict_shows_the_interval_that_leaves_it_open():
     """The ratio over the second has a narrow interval, which would be a tie."""
     narrow, wide = ([100.0 / ratio for ratio in ratios] for ratios in (EVEN, UNCLEAR))

@@ -14,6 +14,8 @@ from kit.analysis.diagnosis_rules import (
     KERNELS_SHARE,
     MIN_ROOF_SHARE,
     ROOF_SHARE,
+    THREADS_SHARE,
+    THROTTLED_SHARE,
     Bottleneck,
 )
 from kit.analysis.limit_labels import LABELS as LIMITS
@@ -29,15 +31,19 @@ from kit.report.section import ReportInput, Section
 
 MAX_BARS = 120  # in one report; the table of all figures has the others
 LIMIT_RULE = (
-    "What limits a cell is the first of these that applies: "
-    f"{LIMITS[Bottleneck.INPUT_BOUND]}, if it is more than {text.percent(INPUT_SHARE)} of the step; "
-    f"{LIMITS[Bottleneck.LAUNCH_BOUND]} or passes over the weights ({LIMITS[Bottleneck.MEMORY_BOUND]}), if more than "
+    "What limits a cell is the first of these that applies. “The rest” is the step without waiting for data. "
+    f"{LIMITS[Bottleneck.THROTTLED]}: a CPU quota withheld more than {text.percent(THROTTLED_SHARE)} of the CPU time, "
+    "or the GPU lowered its clocks because of heat or power in as many samples; "
+    f"{LIMITS[Bottleneck.STARVED_OF_THREADS]}: other programs use the CPUs that the cell needs; "
+    f"{LIMITS[Bottleneck.INPUT_BOUND]}: it is more than {text.percent(INPUT_SHARE)} of the step; "
+    f"{LIMITS[Bottleneck.MEMORY_BOUND]} (passes over the weights) or {LIMITS[Bottleneck.LAUNCH_BOUND]}: more than "
     f"{text.percent(FIXED_SHARE)} of the rest does not grow with the batch size; "
-    f"{LIMITS[Bottleneck.UNCLEAR]}, if the part that grows is less than {text.percent(KERNELS_SHARE)} of the step, or "
-    f"if the rest reaches less than {text.percent(MIN_ROOF_SHARE)} of each ceiling; "
-    f"{LIMITS[Bottleneck.MEMORY_BOUND]}, if its ceiling is the nearer one; "
-    f"{NEAR_CEILING}, if the rest reaches {text.percent(ROOF_SHARE)} or more of its ceiling; "
-    f"{LIMITS[Bottleneck.COMPUTE_BOUND]} otherwise."
+    f"{LIMITS[Bottleneck.STARVED_OF_THREADS]}: less than {text.percent(THREADS_SHARE)} of the threads are busy; "
+    f"{LIMITS[Bottleneck.UNCLEAR]}: the part that grows is less than {text.percent(KERNELS_SHARE)} of the step, or the "
+    f"rest reaches less than {text.percent(MIN_ROOF_SHARE)} of every measured ceiling; "
+    f"{LIMITS[Bottleneck.MEMORY_BOUND]}: the rest is nearer to the ceiling of memory than to that of arithmetic; "
+    f"{NEAR_CEILING}: the rest reaches {text.percent(ROOF_SHARE)} or more of the ceiling of arithmetic; "
+    f"{LIMITS[Bottleneck.COMPUTE_BOUND]}: otherwise."
 )
 LABELED = 0.06  # share of a bar from which on a part has room for its label
 
@@ -173,8 +179,8 @@ def _load(summary: CellSummary, diagnosis: Diagnosis) -> str:
     """Return how busy GPU and CPUs were in a cell on the GPU, or "" if this is not known."""
     if diagnosis.gpu_use is None:
         return ""
-    cpus = f", {text.number(summary.cpu_cores, 2)} CPUs" if summary.cpu_cores else ""
-    return f"GPU {text.percent(diagnosis.gpu_use)}{cpus} busy"
+    cpus = f", CPUs {text.number(summary.cpu_cores, 2)}" if summary.cpu_cores else ""
+    return f"busy: GPU {text.percent(diagnosis.gpu_use)}{cpus}"
 
 
 def bar_parts(parts: StepParts) -> tuple[Part, ...]:

@@ -53,9 +53,9 @@ def _cpu_time(part: PartSource) -> str:
     """Return how long the fastest cell of the first network trains, and why there is no speedup."""
     times = [
         (value.value, place, one, value)
-        for place in part.places
+        for place, epochs in part.places.items()
         for one in part.series
-        if (value := part.value(place, one, "training_s"))
+        if epochs and (value := part.value(place, one, "training_s"))
     ]
     if not times:
         return f"Not measured: {part.missing_gpu}"
@@ -134,8 +134,8 @@ def _accuracy(part: PartSource) -> str:
     after = f" after only {format_count(min(few), 'epoch')}" if few else ""
     if len(means) == 1:
         return f"Best validation accuracy of {low}{after}"
-    trainings = max(map(len, measured))
-    mean = f", means of {trainings} trainings" if trainings > 1 else ""
+    frameworks = {framework for trainings in measured for framework, _ in trainings}
+    mean = f", means over {len(frameworks)} frameworks" if len(frameworks) > 1 else ""
     return f"Best validation accuracy from {low} to {high}{mean}{after}{_order(ladder)}"
 
 

@@ -136,7 +136,9 @@ def _shown(part: PartSource) -> Shown:
 def _lacks(part: PartSource, *, empty: bool) -> tuple[Lack, ...]:
     """Return what keeps a part from being complete. empty: whether it has nothing to show."""
     devices = {summary.cell.device for summary in part.summaries}
-    wanted = devices - {"cpu"} if part.part.needs == ("gpu",) else devices | {"cpu"}
+    # A speedup compares with the CPU. All else that needs a GPU is about the GPU alone.
+    gpu_alone = part.part.needs == ("gpu",) and "speedup" not in part.part.shown
+    wanted = devices - {"cpu"} if gpu_alone else devices | {"cpu"}
     own = [place for place in part.study.places_of(part.part) if place.device in wanted]
     missing = [place for place in own if not any(part.summary(place, one) for one in part.series)]
     found = [*_quality_lacks(part)]
@@ -144,10 +146,10 @@ def _lacks(part: PartSource, *, empty: bool) -> tuple[Lack, ...]:
         found.append(Lack("This profile does not time the parts of a step.", part.study.command))
     if empty and part.part.kind == "augmented" and part.summaries:
         found.append(_picture_lack(part))
-    if "cuda" not in devices and any(place.device == "cuda" for place in part.places):
-        found.append(
-            Lack(f"Not measured on a GPU: {part.missing_gpu.removesuffix('.')}.", _command(part, "--device cuda"))
-        )
+    on_gpu = [place for place in part.study.places_of(part.part) if place.device == "cuda"]
+    if "cuda" not in devices and on_gpu:
+        why = part.missing_gpu.removesuffix(".")
+        found.append(Lack(f"Not measured on a GPU: {why}.", _command_for(part, on_gpu, "--device cuda")))
     if part.changed:
         found.append(Lack(f"Defined differently since the run: {', '.join(part.changed)}.", _command(part)))
     elif missing and len(missing) == len(own):
@@ -186,10 +188,14 @@ def _quality_lacks(part: PartSource) -> Iterator[Lack]:
         yield Lack(f"The data of {networks} are synthetic, so their accuracies say nothing and are left out.")
 
 
-def _command_for(part: PartSource, missing: Sequence[Cell]) -> str:
-    """Return the command that measures these places: it resumes the run if they are all among those left to run."""
-    left = {place_of(planned.cell) for planned in part.source.run.not_run}
-    return f"kit run --resume {part.source.run.plan.run}" if left.issuperset(missing) else _command(part)
+def _command_for(part: PartSource, missing: Sequence[Cell], *more: str) -> str:
+    """Return the command that measures these places: it resumes the run if that measures all of them.
+
+    more: options for a new run.
+    """
+    plan, left = part.source.run.plan, {place_of(planned.cell) for planned in part.source.run.not_run}
+    enough = "epochs" not in part.part.needs or plan.profile == "full"
+    return f"kit run --resume {plan.run}" if enough and left.issuperset(missing) else _command(part, *more)
 
 
 def _command(part: PartSource, *more: str) -> str:
