@@ -3,8 +3,18 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from kit.analysis.diagnosis_rules import ROOF_SHARE, Bottleneck
+from kit.analysis.diagnosis_rules import (
+    FIXED_SHARE,
+    INPUT_SHARE,
+    KERNELS_SHARE,
+    MIN_ROOF_SHARE,
+    ROOF_SHARE,
+    THREADS_SHARE,
+    THROTTLED_SHARE,
+    Bottleneck,
+)
 from kit.analysis.step_breakdown import Step
+from kit.model.formatting import format_percent as percent
 
 LABELS = {
     Bottleneck.WRONG_DEVICE: "wrong device",
@@ -17,6 +27,27 @@ LABELS = {
     Bottleneck.UNCLEAR: "no clear cause",
 }
 NEAR_CEILING = "arithmetic"
+# Label and condition of the rules in `diagnosis_rules.RULES`, for readers. The first one that applies decides. A launch
+# on the wrong device has no step.
+LIMIT_RULES = (
+    (
+        LABELS[Bottleneck.THROTTLED],
+        f"a CPU quota, or lower clocks of the GPU, cost more than {percent(THROTTLED_SHARE)} of the time.",
+    ),
+    (LABELS[Bottleneck.STARVED_OF_THREADS], "other programs use the CPUs that the cell needs."),
+    (LABELS[Bottleneck.INPUT_BOUND], f"it is more than {percent(INPUT_SHARE)} of the step."),
+    (
+        LABELS[Bottleneck.MEMORY_BOUND],
+        f"more than {percent(FIXED_SHARE)} of the rest is the same at each batch size: passes over the weights.",
+    ),
+    (LABELS[Bottleneck.LAUNCH_BOUND], f"more than {percent(FIXED_SHARE)} of the rest is the same at each batch size."),
+    (LABELS[Bottleneck.STARVED_OF_THREADS], f"less than {percent(THREADS_SHARE)} of the threads are busy."),
+    (LABELS[Bottleneck.UNCLEAR], f"the part that grows is less than {percent(KERNELS_SHARE)} of the step."),
+    (LABELS[Bottleneck.UNCLEAR], f"the rest reaches less than {percent(MIN_ROOF_SHARE)} of every measured ceiling."),
+    (LABELS[Bottleneck.MEMORY_BOUND], "the rest is nearer to the ceiling of memory than to that of arithmetic."),
+    (NEAR_CEILING, f"the rest reaches {percent(ROOF_SHARE)} or more of the ceiling of arithmetic."),
+    (LABELS[Bottleneck.COMPUTE_BOUND], "in all other cells."),
+)
 
 
 def limit_label(bottleneck: Bottleneck, step: Step) -> str:

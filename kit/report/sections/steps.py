@@ -7,19 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kit.analysis.diagnosis import Diagnosis
-from kit.analysis.diagnosis_rules import (
-    BUSY_SHARE,
-    FIXED_SHARE,
-    INPUT_SHARE,
-    KERNELS_SHARE,
-    MIN_ROOF_SHARE,
-    ROOF_SHARE,
-    THREADS_SHARE,
-    THROTTLED_SHARE,
-    Bottleneck,
-)
-from kit.analysis.limit_labels import LABELS as LIMITS
-from kit.analysis.limit_labels import NEAR_CEILING, count_limits
+from kit.analysis.diagnosis_rules import BUSY_SHARE
+from kit.analysis.limit_labels import LIMIT_RULES, count_limits
 from kit.analysis.reliability import unsteady_cells
 from kit.analysis.step_parts import LABELS, StepParts
 from kit.analysis.summaries import CellSummary
@@ -30,21 +19,6 @@ from kit.report.rows import cell_key, configuration_words
 from kit.report.section import ReportInput, Section
 
 MAX_BARS = 120  # in one report; the table of all figures has the others
-LIMIT_RULE = (
-    "What limits a cell is the first of these that applies. “The rest” is the step without waiting for data. "
-    f"{LIMITS[Bottleneck.THROTTLED]}: a CPU quota withheld more than {text.percent(THROTTLED_SHARE)} of the CPU time, "
-    "or the GPU lowered its clocks because of heat or power in as many samples; "
-    f"{LIMITS[Bottleneck.STARVED_OF_THREADS]}: other programs use the CPUs that the cell needs; "
-    f"{LIMITS[Bottleneck.INPUT_BOUND]}: it is more than {text.percent(INPUT_SHARE)} of the step; "
-    f"{LIMITS[Bottleneck.MEMORY_BOUND]} (passes over the weights) or {LIMITS[Bottleneck.LAUNCH_BOUND]}: more than "
-    f"{text.percent(FIXED_SHARE)} of the rest does not grow with the batch size; "
-    f"{LIMITS[Bottleneck.STARVED_OF_THREADS]}: less than {text.percent(THREADS_SHARE)} of the threads are busy; "
-    f"{LIMITS[Bottleneck.UNCLEAR]}: the part that grows is less than {text.percent(KERNELS_SHARE)} of the step, or the "
-    f"rest reaches less than {text.percent(MIN_ROOF_SHARE)} of every measured ceiling; "
-    f"{LIMITS[Bottleneck.MEMORY_BOUND]}: the rest is nearer to the ceiling of memory than to that of arithmetic; "
-    f"{NEAR_CEILING}: the rest reaches {text.percent(ROOF_SHARE)} or more of the ceiling of arithmetic; "
-    f"{LIMITS[Bottleneck.COMPUTE_BOUND]}: otherwise."
-)
 LABELED = 0.06  # share of a bar from which on a part has room for its label
 
 
@@ -95,8 +69,8 @@ class NetworkSteps:
 class StepsData:
     """The content. configuration: of all cells, or "" if they differ. ceilings: of arithmetic, as text.
 
-    busy: whether it is known how busy the GPU was. rule: how the limit of a cell is chosen, in sentences.
-    disagreements: cells whose GPU was busy although most of their step does not compute.
+    busy: whether it is known how busy the GPU was. rules: label and condition of each limit, the first one
+    that applies. disagreements: cells whose GPU was busy although most of their step does not compute.
     """
 
     heading: str
@@ -107,7 +81,7 @@ class StepsData:
     no_ceiling: bool
     unsteady: bool
     busy: bool
-    rule: str
+    rules: tuple[tuple[str, str], ...]
     disagreements: tuple[str, ...]
     omitted: int
 
@@ -140,7 +114,7 @@ def _data(source: ReportInput) -> StepsData | None:
         no_ceiling=any(d.parts and not d.parts.arithmetic for d in diagnoses.values()),
         unsteady=any(bar.unsteady for network in networks for bar in network.bars),
         busy=any(bar.small for network in networks for bar in network.bars),
-        rule=LIMIT_RULE,
+        rules=LIMIT_RULES,
         disagreements=tuple(source.name(key) for key, d in diagnoses.items() if _disagrees(d)),
         omitted=len(diagnoses) - shown,
     )
