@@ -105,7 +105,7 @@ def _notes(source: ReportInput, cells: list[CellSummary]) -> list[str]:
         ),
         (
             any(c.projected for c in cells),
-            "≈ The time of an epoch is computed from the steady windows, because no whole epoch was timed.",
+            "≈ The time of an epoch is computed from the steady windows, because windows were timed, not whole epochs.",
         ),
         (
             any(c.p99_ms is None for c in cells),
