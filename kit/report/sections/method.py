@@ -36,8 +36,8 @@ METHOD = (
         "(order statistics, or Student's t on logarithms for fewer than five launches). Training, throughput and p50 "
         "have such an interval. The ratio of two cells is the geometric mean of their ratios in each round, with "
         "Student's interval on logarithms. It is widened, because rounds are added until it is narrow enough. If it "
-        "contains 1, the result is a tie, or undecided if the interval is wider than ± 10 %. A framework is named the "
-        "fastest if it is ahead of each other one with p < 0.05, after a correction for several comparisons (Holm)."
+        "contains 1, the result is a tie, or undecided if the interval is wider than ± 10 %. A winner is ahead of each "
+        "other framework with p < 0.05, after a correction for several comparisons (Holm)."
     ),
     (
         "Ceilings are measured through the frameworks themselves, before the cells. Arithmetic is counted from the "
@@ -54,9 +54,10 @@ METHOD = (
         f"A cell is not steady if its speed did not settle, jumped by {text.percent(rules.JUMP_CHANGE)} or drifted by "
         f"{text.percent(rules.TREND_CHANGE)} within its launches; if the windows of a launch vary by more than "
         f"{text.percent(rules.NOISY_WINDOWS)} or its launches by more than {text.percent(rules.NOISY_LAUNCHES)} "
-        f"(standard deviations; two launches by more than {text.percent(math.expm1(rules.MAX_APART))}); if a launch "
-        f"is an outlier (modified z-score above {rules.OUTLIER_Z}, and more than "
-        f"{text.percent(math.expm1(rules.OUTLIER_CHANGE))} off the median); or if other programs, a quota, the hypervisor or heat took a part of the machine away. "
+        f"(standard deviations; two launches by more than {text.percent(math.expm1(rules.MAX_APART))}); if a launch is "
+        f"an outlier (modified z-score above {rules.OUTLIER_Z}, and more than "
+        f"{text.percent(math.expm1(rules.OUTLIER_CHANGE))} off the median); or if other programs, a quota, the "
+        "hypervisor or heat took a part of the machine away. "
         "The warnings have the figures."
     ),
     (
