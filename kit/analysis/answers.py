@@ -16,7 +16,7 @@ from kit.analysis.reliability import unsteady_cells
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary, Contest, contest_noun, contests, networks_of, too_few
 from kit.analysis.uncertainty import uncertainty
-from kit.model.formatting import DEVICES, format_count, format_number, format_percent
+from kit.model.formatting import DEVICES, format_count, format_list, format_number, format_percent
 from scenarios.contract.cell import Device
 from scenarios.contract.reasons import Status
 
@@ -187,7 +187,7 @@ def _winners(found: Sequence[Contest], titles: Mapping[str, str], unsteady: Set[
 
 def _counted(found: Sequence[Contest], titles: Mapping[str, str], count: str) -> str:
     leaders = Counter(contest.leader.cell.framework for contest in found)
-    return " and ".join(f"{titles.get(name, name)} in {n}" for name, n in leaders.most_common()) + f" of {count}"
+    return format_list([f"{titles.get(name, name)} in {n}" for name, n in leaders.most_common()]) + f" of {count}"
 
 
 def _ranges(found: Sequence[Contest], when: str) -> list[str]:

@@ -15,7 +15,7 @@ from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary
 from kit.analysis.warning_rules import MIN_WINDOWS
 from kit.analysis.warnings import WarningCode
-from kit.model.formatting import format_about, format_count, format_percent
+from kit.model.formatting import format_about, format_count, format_list, format_percent
 from kit.model.plan import MAX_ROUNDS
 from kit.model.run import Run
 from kit.planning.estimates import TO_STEADY
@@ -187,12 +187,7 @@ def _to_publication(analysis: RunAnalysis, measured: Sequence[CellSummary], lack
     of = (scenario_of(cell.cell, analysis.scenarios) for cell in measured if cell.synthetic)
     sets = [*dict.fromkeys(scenario.dataset for scenario in of if scenario)]
     fetch = f"before it, kit data fetch {' '.join(sets)}; " if sets else ""
-    return NextLevel(Level.PUBLICATION, command, f"{took}{idle}; {fetch}this run lacks {_listed(lacking)}")
-
-
-def _listed(words: Sequence[str]) -> str:
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
+    return NextLevel(Level.PUBLICATION, command, f"{took}{idle}; {fetch}this run lacks {format_list(lacking)}")
 
 
 def _next(analysis: RunAnalysis, level: Level) -> NextLevel:

@@ -89,6 +89,11 @@ def format_few(names: Sequence[str], noun: str) -> str:
     return ", ".join(names) if len(names) <= MAX_NAMES else format_count(len(names), noun)
 
 
+def format_list(words: Sequence[str]) -> str:
+    """Return words as a list in a sentence: `A`, `A and B`, or `A, B and C`."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
 def shortened(text: str, most: int = MAX_TEXT) -> str:
     """Return the text, cut to `most` characters. A record of a stranger may hold megabytes."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from kit.analysis.intervals import Interval, Verdict
 from kit.analysis.summaries import Ratio
-from kit.model.formatting import format_bytes, format_count, format_number, format_percent, format_si
+from kit.model.formatting import format_bytes, format_count, format_list, format_number, format_percent, format_si
 from kit.model.machine import Machine
 
 MISSING = "–"
@@ -180,7 +180,7 @@ def listed(words: Sequence[str], most: int | None = None) -> str:
     example 1 for `A and 2 more`."""
     if most is not None and len(words) > most:
         words = [*words[:most], f"{len(words) - most} more"]
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    return format_list(words)
 
 
 def number_short(value: float) -> str:

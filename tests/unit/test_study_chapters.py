@@ -165,6 +165,15 @@ def test_a_point_that_the_launches_do_not_show_is_not_marked():
     assert shown.heading == "On the CPU, the speed is too uncertain to say where it gets flat"
 
 
+def test_bars_keep_their_length_if_launches_differ_widely():
+    """Two launches, one 40 times as fast: their interval would make the axis a thousand times as long as the bars."""
+    run = study_run("mlp-cpu-vs-gpu", frameworks=("torch",))
+    apart = [with_speed(r, Measure.TRAINING, 4000.0 if r.launch == 1 else 100.0) for r in run.records]
+    (rows,) = part(chapter("mlp-cpu-vs-gpu", replace(run, records=apart)), "Training time of the wide").content
+    assert rows.bars
+    assert max(dot.at for row in rows.rows for dot in row.strip.dots) > 50
+
+
 def test_single_launches_have_a_point_without_an_interval():
     shown = chapter("mnist-batch-sweep", frameworks=("torch",), launches=1)
     finding, _ = part(shown, "Training time").content.findings

@@ -9,7 +9,7 @@ from kit.analysis.study_values import StudyValue
 from kit.planning.study_figures import Figure
 from kit.planning.study_measures import MEASURES, StudyMeasure
 from kit.report.scales import PADDING, Scale
-from kit.report.strips import Dot, PublishedDot, Strip, Tick, dot_y, span, strip_height, ticks
+from kit.report.strips import Dot, PublishedDot, Strip, Tick, dot_y, span, strip_height, ticks, whisker_ends
 from kit.report.studies.part_source import PartSource, SeriesKey, value_text
 from kit.report.studies.tables import published_text
 from scenarios.contract.cell import Cell
@@ -53,7 +53,10 @@ def _rows(part: PartSource, measure: str) -> StudyRows:
         figures = part.figures_at(measure, place)
         if values or figures:
             found.append((place, values, figures))
-    ends = [end for _, values, _ in found for _, v in values for end in (v.value, v.low or v.value, v.high or v.value)]
+    measured = [value for _, values, _ in found for _, value in values]
+    ends = [value.value for value in measured]
+    if not bars:
+        ends += [end for v in measured if v.low and v.high for end in whisker_ends(v.value, (v.low, v.high))]
     ends += [end for _, _, figures in found for figure in figures for end in (figure.low, figure.high)]
     scale = _scale(ends, zero=bars)
     return StudyRows(
