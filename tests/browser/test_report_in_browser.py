@@ -9,12 +9,12 @@ from kit.report.view import discover
 from tests import report_runs
 from tests.browser.tab import Open
 
-REPORTS = ("real", "cuda", "failed", "three_launches", "sweeps", "studies")
+REPORTS = ("real", "cuda", "failed", "three_launches", "studies")
 every_report = pytest.mark.parametrize("name", REPORTS)
 PHONE, PAPER, DESK = 390, 703, 1440  # px; paper: A4 without the margins
 # Sheets of A4 without the folded parts: one for the answers, about four for 18 cells or eight for 36 cells, and one
 # because fonts differ.
-PAGES = {"real": 3, "cuda": 10, "failed": 1, "three_launches": 6, "sweeps": 14, "studies": 60}
+PAGES = {"real": 3, "cuda": 10, "failed": 1, "three_launches": 6, "studies": 60}
 WRONG = """<!doctype html><html lang="en"><title>Wrong</title><main><h1>Wrong</h1>
 <img src="data:image/gif;base64,R0lGODlhAQABAAAAACw="><p style="color: #bbb; background: #fff">Pale</p></main></html>"""
 
