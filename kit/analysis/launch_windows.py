@@ -67,15 +67,17 @@ def launch_windows(records: Sequence[Record], warnings: Sequence[RunWarning]) ->
     for key, group in groupby(measured_launches(records), key=lambda launch: launch.record.key):
         cell = list(group)
         doubts = (codes.get(key, set()) | codes.get("", set())) & UNSTEADY
-        found += [_windows(launch, cell, doubts) for launch in cell]
+        apart = _apart(cell) if WarningCode.OUTLIERS in doubts else {}
+        found += [_windows(launch, len(cell), doubts, apart.get(launch.record.launch, "")) for launch in cell]
     return found
 
 
-def _windows(launch: MeasuredLaunch, cell: Sequence[MeasuredLaunch], doubts: set[WarningCode]) -> LaunchWindows:
+def _windows(launch: MeasuredLaunch, launches: int, doubts: set[WarningCode], apart: str) -> LaunchWindows:
+    """Describe a launch. launches: of its cell. apart: how far it is from the others if it is an outlier, or ""."""
     windows = launch.training.windows
     steady = windows[launch.training.steady_from :]
     start, middle = windows[0].start_at, statistics.median(launch.steady_rates)
-    jump = rules.jump_of_launch(launch, len(cell)) if WarningCode.JUMP in doubts else None
+    jump = rules.jump_of_launch(launch, launches) if WarningCode.JUMP in doubts else None
     return LaunchWindows(
         cell=launch.request.cell,
         launch=launch.record.launch,
@@ -83,74 +85,73 @@ def _windows(launch: MeasuredLaunch, cell: Sequence[MeasuredLaunch], doubts: set
         steady_s=steady[0].start_at - start,
         end_s=windows[-1].start_at + windows[-1].seconds - start,
         jump_s=launch.comparable_windows[0].start_at + jump[1] - start if jump else None,
-        reasons=tuple(_reasons(launch, cell, doubts, jump)),
+        reasons=(*_reasons(launch, doubts, jump), *([apart] if apart else [])),
     )
 
 
 def _reasons(
     launch: MeasuredLaunch,
-    cell: Sequence[MeasuredLaunch],
     doubts: set[WarningCode],
     jump: tuple[float, float] | None,
 ) -> list[str]:
     found = [f"jump of {percent(jump[0], signed=True)}"] if jump else []
     for code, words in REASONS.items():
-        if code in doubts and (code is not WarningCode.DRIFT or not jump) and (reason := words(launch, cell)):
+        if code in doubts and (code is not WarningCode.DRIFT or not jump) and (reason := words(launch)):
             found.append(reason)
     return found
 
 
-def _other_load(launch: MeasuredLaunch, _: Sequence[MeasuredLaunch]) -> str:
+def _other_load(launch: MeasuredLaunch) -> str:
     used, limit = launch.other_cpus, rules.tolerable_load(launch.record.machine.logical_cpus)
     return f"other programs used {used:.1f} CPUs" if used is not None and used >= limit else ""
 
 
-def _other_gpu_processes(launch: MeasuredLaunch, _: Sequence[MeasuredLaunch]) -> str:
+def _other_gpu_processes(launch: MeasuredLaunch) -> str:
     return "other programs on the GPU" if max(launch.training_samples(r"gpu\d+_other_processes"), default=0) else ""
 
 
-def _quota(launch: MeasuredLaunch, _: Sequence[MeasuredLaunch]) -> str:
+def _quota(launch: MeasuredLaunch) -> str:
     share = launch.throttled_share or 0.0
     return f"CPU quota withheld {percent(share)}" if share >= rules.WITHHELD_SHARE else ""
 
 
-def _steal(launch: MeasuredLaunch, _: Sequence[MeasuredLaunch]) -> str:
+def _steal(launch: MeasuredLaunch) -> str:
     share = launch.steal_share or 0.0
     return f"hypervisor withheld {percent(share)}" if share >= rules.WITHHELD_SHARE else ""
 
 
-def _hot(launch: MeasuredLaunch, _: Sequence[MeasuredLaunch]) -> str:
+def _hot(launch: MeasuredLaunch) -> str:
     hottest = max(launch.training_samples(r"gpu\d+_temperature_c"), default=0.0)
     if launch.slowdown_share(rules.THERMAL):
         return "GPU slowed down by heat"
     return f"GPU at {hottest:.0f} °C" if hottest >= rules.HOT_C else ""
 
 
-def _unsettled(launch: MeasuredLaunch, _: Sequence[MeasuredLaunch]) -> str:
+def _unsettled(launch: MeasuredLaunch) -> str:
     return "did not settle" if rules.no_steady_state([launch]) else ""
 
 
-def _drift(launch: MeasuredLaunch, _: Sequence[MeasuredLaunch]) -> str:
+def _drift(launch: MeasuredLaunch) -> str:
     change = rules.trend(launch.steady_rates)
     return f"drift of {percent(change, signed=True)}" if change is not None else ""
 
 
-def _noise(launch: MeasuredLaunch, _: Sequence[MeasuredLaunch]) -> str:
+def _noise(launch: MeasuredLaunch) -> str:
     rates = launch.steady_rates
     spread = relative_spread(rates) if len(rates) >= rules.MIN_WINDOWS else 0.0
     return f"windows vary by {percent(spread)}" if spread > rules.NOISY_WINDOWS else ""
 
 
-def _outlier(launch: MeasuredLaunch, cell: Sequence[MeasuredLaunch]) -> str:
+def _apart(cell: Sequence[MeasuredLaunch]) -> dict[int, str]:
+    """Return how far each outlier of a cell is from the median, by the number of the launch."""
     far, usual = rules.outliers_and_others(cell)
-    if all(launch is not other for other in far):
-        return ""
-    change = launch.training.images_per_s / statistics.median(rules.values([*far, *usual])) - 1
-    return f"off the median launch by {percent(change, signed=True)}"
+    middle = statistics.median(rules.values([*far, *usual]))
+    changes = {launch.record.launch: launch.training.images_per_s / middle - 1 for launch in far}
+    return {number: f"off the median launch by {percent(change, signed=True)}" for number, change in changes.items()}
 
 
-# What a launch contributed to a warning about its cell, or "". Jumps are found once, because their test is slow.
-REASONS: Mapping[WarningCode, Callable[[MeasuredLaunch, Sequence[MeasuredLaunch]], str]] = {
+# What a launch contributed to a warning about its cell, or "". Jumps and outliers are found once, because this is slow.
+REASONS: Mapping[WarningCode, Callable[[MeasuredLaunch], str]] = {
     WarningCode.OTHER_LOAD: _other_load,
     WarningCode.OTHER_GPU_PROCESSES: _other_gpu_processes,
     WarningCode.QUOTA: _quota,
@@ -159,5 +160,4 @@ REASONS: Mapping[WarningCode, Callable[[MeasuredLaunch, Sequence[MeasuredLaunch]
     WarningCode.NO_STEADY_STATE: _unsettled,
     WarningCode.DRIFT: _drift,
     WarningCode.NOISY: _noise,
-    WarningCode.OUTLIERS: _outlier,
 }
