@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kit.analysis.diagnosis_rules import Bottleneck
+from kit.analysis.launch_windows import launch_windows
 from kit.analysis.limit_labels import LABELS, LIMIT_RULES, NEAR_CEILING
 from kit.analysis.reliability import reliability
 from kit.analysis.run_analysis import analyze_run
@@ -144,6 +145,16 @@ def test_a_long_list_of_cells_is_counted(monkeypatch: pytest.MonkeyPatch) -> Non
     assert data.apart == (
         "2 cells were steady within each launch, but not from launch to launch: mnist-cnn/torch/cpu and 1 more."
     )
+
+
+def test_only_launches_that_the_warning_names_are_off_the_median() -> None:
+    """Launches 2 to 6 differ by 10 % among themselves, so only launch 1 is an outlier."""
+    source = source_of(launches("torch", 300, 110, 90, 105, 95, 100))
+    (warning,) = [each for each in source.analysis.warnings if each.code is WarningCode.OUTLIERS]
+    assert "launch 1 (+" in warning.cause
+    assert "launch 2" not in warning.cause
+    windows = launch_windows(source.run.records, [warning])
+    assert [each.launch for each in windows if each.reasons] == [1]
 
 
 def test_the_rule_below_the_bars_names_each_limit():
