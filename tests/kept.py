@@ -13,6 +13,7 @@ from kit.storage.run_folder import RunFolder, file_stem
 from scenarios import spec
 from scenarios.catalog import scenario_of
 from scenarios.contract.cell import Cell
+from scenarios.contract.request import DataKind
 from scenarios.contract.result import KeptWeights
 from scenarios.spec import Scenario
 from scenarios.weights import digest, initial_weights
@@ -29,7 +30,9 @@ def write_weights(path: Path, scenario: Scenario, framework: str, epoch: int = E
     return digest(weights)
 
 
-def run_with_weights(path: Path, cells: Sequence[Cell], *kinds: Literal["last", "best"]) -> RunFolder:
+def run_with_weights(
+    path: Path, cells: Sequence[Cell], *kinds: Literal["last", "best"], data: DataKind = "real"
+) -> RunFolder:
     """Return the folder of a run in which each cell has one `ok` launch that kept weights, by default the last ones."""
     plan = examples.plan([PlannedLaunch(cell=cell, launch=1, named=False) for cell in cells])
     folder = RunFolder.create(path, plan, examples.machine())
@@ -41,6 +44,6 @@ def run_with_weights(path: Path, cells: Sequence[Cell], *kinds: Literal["last", 
             file = path / "weights" / f"{file_stem(cell.key, 1)}__{kind}.safetensors"
             written = write_weights(file, scenario, cell.framework, EPOCHS[kind])
             kept.append(KeptWeights(kind, file.name, EPOCHS[kind], 0.8, written))
-        request = examples.request(cell)
+        request = examples.request(cell, data=data)
         folder.save(examples.record(request, result=replace(examples.result(request), weights=kept)))
     return folder

@@ -128,7 +128,7 @@ def tables(
             place = f", {_place(own[0].cell)}" if len(groups) > 1 else ""
             contests = {_network(contest.leader.cell): contest for contest in won.get(measure, ())}
             made = _table(title + place, own, titles, text, contests, marks, _Names(scenarios, varied))
-            if any(value.strip(MISSING) and value != "failed" for _, values, _ in made.rows for value in values):
+            if any(value not in {"", MISSING, "failed"} for _, values, _ in made.rows for value in values):
                 found.append(made)
     return found
 
@@ -151,6 +151,8 @@ def _table(
     shown: list[tuple[str, tuple[str, ...], str]] = []
     label = ""
     for network, values in rows.items():
+        if set(values.values()) == {MISSING}:
+            continue  # its speed alone counts, or its data are synthetic
         if network.label != label and names.varied[network.label]:
             shown.append((printable(network.label), ("",) * len(frameworks), ""))
         label = network.label

@@ -6,6 +6,7 @@ lacks an optional field, such as one of an older version, is unusual, too.
 """
 
 import dataclasses
+import re
 import types
 import typing
 from collections.abc import Callable
@@ -17,11 +18,11 @@ from pydantic_core import CoreSchema, SchemaValidator, core_schema
 from scenarios.contract.ranges import MAX_INT, Range
 
 CONTRACT = "contract"  # in the metadata of a schema: the type that the codec validates there
-# All digits become 0, and what stands before a number becomes a space.
-SHAPES = bytes.maketrans(b"123456789\n\r\t:,[-", b"000000000       ")
+NAME_END = re.compile(rb'"\s*:')
+# The slow reader refuses whole numbers above MAX_INT, also where a field is a float.
+LARGEST = {"int": MAX_INT, "float": 2.0**62}
 # Else pydantic takes the existing validators of nested models, which validate the types of the contract in Python.
 NO_PREBUILT = {"_use_prebuilt": False} if "_use_prebuilt" in (SchemaValidator.__text_signature__ or "") else {}
-LONG = b" " + b"0" * len(str(MAX_INT))  # a whole number that may be above MAX_INT
 
 # How many names the JSON of a valid value has: always so many, or by the value.
 Names = int | Callable[[Any], int]
@@ -54,20 +55,19 @@ class QuickReader:
             document = self.validator.validate_json(content, strict=True)
         except ValueError as error:
             raise Unreadable from error
-        if document.schema_ != version or not _is_usual(content, _count(self.names, document)):
+        if document.schema_ != version or not _repeats_no_name(content, _count(self.names, document)):
             raise Unreadable
         return document
 
 
-def _is_usual(content: bytes, names: int) -> bool:
-    """Return whether no name is repeated within its object, and no whole number may be above MAX_INT.
+def _repeats_no_name(content: bytes, names: int) -> bool:
+    """Return whether no name is repeated within its object. A text that begins with a colon counts as a name, too.
 
     names: number of different names. All fields are required, so repeated names cannot replace missing ones.
     """
     if b"\\" in content and b'\\"' in content:  # then a quote may be part of a text
         return False
-    outside = b"".join(content.split(b'"')[::2])
-    return outside.count(b":") == names and LONG not in outside.translate(SHAPES)
+    return len(NAME_END.findall(content)) == names
 
 
 def _count(names: Names, value: Any) -> int:
@@ -110,15 +110,18 @@ def _names_of_list(of_item: Names) -> Names:
 
 
 def _complete(schema: Any) -> Any:
-    """Return a schema in which all fields are required, and in which the core validates the contract's types, too."""
+    """Return a schema in which all fields are required, all numbers have limits, and the core validates the contract's
+    types, too."""
     if isinstance(schema, list):
         return [_complete(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if kind := (schema.get("metadata") or {}).get(CONTRACT):
-        return _schema(kind)
+        return _complete(_schema(kind))
     if schema.get("type") == "default":
         return _complete(schema["schema"])
+    if most := LARGEST.get(schema.get("type", "")):
+        return schema | {"ge": max(schema.get("ge", -most), -most), "le": min(schema.get("le", most), most)}
     return {name: _complete(value) for name, value in schema.items()}
 
 

@@ -13,18 +13,21 @@ KINDS = ("best", "last")  # in the order in which they are used
 
 @dataclass(frozen=True)
 class TrainedWeights:
-    """The weights of one launch. kept: what its record says about them. file: their path."""
+    """The weights of one launch. kept: what its record says about them. file: their path. synthetic: whether they were
+    trained on synthetic data."""
 
     cell: Cell
     launch: int
     kept: KeptWeights
     file: Path
+    synthetic: bool
 
     @property
     def words(self) -> str:
         """Return whose weights these are, in words."""
         number = f", launch {self.launch}" if self.launch > 1 else ""
-        return f"{self.cell.key}{number} (epoch {self.kept.epoch})"
+        data = ", trained on synthetic data" if self.synthetic else ""
+        return f"{self.cell.key}{number} (epoch {self.kept.epoch}{data})"
 
 
 def find_weights(folder: RunFolder) -> list[TrainedWeights]:
@@ -37,5 +40,5 @@ def find_weights(folder: RunFolder) -> list[TrainedWeights]:
         files = {kept.kind: (kept, folder.path / "weights" / kept.file) for kept in record.result.weights}
         existing = [files[kind] for kind in KINDS if kind in files and is_plain(files[kind][1])]
         if existing:
-            found.append(TrainedWeights(record.cell, record.launch, *existing[0]))
+            found.append(TrainedWeights(record.cell, record.launch, *existing[0], record.synthetic))
     return found

@@ -47,9 +47,8 @@ def photos(tmp_path: Path) -> list[Path]:
     """Return photos that the networks do not train on. KIT_TEST_PHOTOS names a folder of real ones."""
     folder = os.environ.get("KIT_TEST_PHOTOS")
     if not folder:
-        dataset = DATASETS[SCENARIO.dataset]
-        synthetic.write_photos(dataset, tmp_path / "photos")
-        folder = str(tmp_path / "photos" / "test")
+        folder = str(tmp_path / "photos")
+        synthetic.write_photos(DATASETS[SCENARIO.dataset], Path(folder), PHOTOS)
     found = sorted(Path(folder).rglob("*.jpg"), key=lambda path: path.name)[:PHOTOS]
     assert len(found) == PHOTOS
     return found

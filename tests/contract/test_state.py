@@ -44,8 +44,11 @@ def require_equal(model: Model, expected: Model, *, exactly: bool) -> None:
         np.testing.assert_allclose(model.weights()[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("kind", ["arrays", "photos"])
-@pytest.mark.parametrize("optimizer", [Sgd(0.1), Adam(0.01), Adadelta()], ids=lambda o: type(o).__name__)
+@pytest.mark.parametrize(
+    ("optimizer", "kind"),
+    [(Sgd(0.1), "arrays"), (Adam(0.01), "arrays"), (Adadelta(), "arrays"), (Adam(0.01), "photos")],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
 def test_training_continues_from_a_state_as_if_it_had_not_stopped(
     adapter: Adapter, options: Options, optimizer: Optimizer, kind: str, tmp_path: Path
 ) -> None:

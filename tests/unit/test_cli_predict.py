@@ -105,6 +105,13 @@ def test_each_framework_with_weights_predicts_each_picture(kit: Kit, engine, pic
     assert engine.used == [(f"catdog-cnn/{name}/cpu/stock/fp32/b32", 1) for name in ("onnxruntime", "torch")]
 
 
+def test_weights_that_were_trained_on_synthetic_data_are_named_as_such(kit: Kit, engine, picture, tmp_path) -> None:
+    run_with_weights(tmp_path / "run", [cell("catdog-cnn")], data="synthetic")
+    engine.worker = answers()
+    called = kit("predict", "run", *CATDOG, picture("a.jpg"))
+    assert called.out.endswith("catdog-cnn/torch/cpu/stock/fp32/b32 (epoch 5, trained on synthetic data).\n")
+
+
 def test_a_framework_without_weights_uses_those_of_another_one(kit: Kit, engine, picture, tmp_path) -> None:
     run_with_weights(tmp_path / "run", [cell("catdog-cnn", "torch"), cell("mnist-cnn", "tensorflow")])
     trained_in = []

@@ -19,10 +19,11 @@ from kit.execution.campaign import exit_code_of_both
 from kit.execution.paired_runs import open_pair
 from kit.model.errors import DiskError, ImageError, Interrupted, UsageError
 from kit.model.launch import Completion
-from kit.storage.run_folder import RunFolder
+from kit.planning.profiles import PROFILES
+from kit.storage.run_folder import PLAN_FILE, RunFolder
 from scenarios.contract import codec
 from scenarios.contract.reasons import Code, Status
-from scenarios.contract.request import RESULT_FILE
+from scenarios.contract.request import RESULT_FILE, Budget
 from tests import examples, fakes
 from tests.campaigns import execute, fails, identifiers, new_pair
 from tests.command import Kit
@@ -144,6 +145,16 @@ def test_settings_of_the_earlier_run_are_measured_again(kit: Kit, engine: fakes.
     assert [record.request and record.request.settings for record in new.records()] == [{"layout": "nchw"}]
     assert [record.request and record.request.settings for record in base.records()] == [examples.SETTINGS]
     assert engine.tuned == []
+
+
+def test_cells_whose_speed_alone_counted_train_no_epochs_again(kit: Kit, earlier: Path) -> None:
+    launches = json.loads((earlier / PLAN_FILE).read_text())["launches"]
+    edit(earlier / PLAN_FILE, launches=[launch | {"epochs": 0 if "torch" in str(launch) else 3} for launch in launches])
+    ended = kit("run", "--against", str(earlier), "--rounds", "1", "--data", "synthetic", "--profile", "full")
+    assert ended.code == 0, ended.err
+    for folder in folders(earlier):
+        trained = {record.cell.framework: record.request and record.request.budget for record in folder.records()}
+        assert trained == {"torch": PROFILES["standard"].budget, "tensorflow": Budget(epochs=3)}
 
 
 def test_rounds_are_fixed_also_in_the_standard_profile(kit: Kit, engine: fakes.FakeEngine) -> None:

@@ -53,7 +53,7 @@ def test_unusual_numbers_are_left_to_the_slow_reader(field, value):
     ("old", "new"),
     [
         ('"cpus": 2', '"cpus": 2, "cpus": 2'),
-        ('"L2": 1048576', '"L2": 1048576, "L2" : 1048576'),
+        ('"L2": 1048576', '"L2": 1048576, "L2"\n : 1048576'),
         ('"name": "NVIDIA H200"', '"name": "NVIDIA H200", "name": "NVIDIA H200"'),
         ('"cpu_model": "Example CPU"', r'"cpu_model": "a\": \"b"'),
         ('"schema": 1', '"schema": 2'),

@@ -170,6 +170,18 @@ def test_accuracy_is_shown_after_whole_epochs_on_real_data() -> None:
     assert "Test accuracy" not in titles(record(request(data="real")))
 
 
+def test_the_table_of_accuracies_leaves_out_networks_and_rows_without_one() -> None:
+    trained = [record(request(cell("mnist-cnn", name), data="real"), epochs=2) for name in ("torch", "tensorflow")]
+    speeds = [
+        record(request(batch=128, data="real")),
+        record(request(cell("cifar-cnn", "torch"), data="real")),
+    ]
+    speed, *_, accuracy = tables.tables(analyzed(*trained, *speeds), TITLES, NONE, {})
+    assert [name for name, _, _ in speed.rows] == ["cifar-cnn", "mnist-cnn", "  batch 64", "  batch 128"]
+    assert [name for name, _, _ in accuracy.rows] == ["mnist-cnn", "  batch 64"]
+    assert all("%" in value for value in accuracy.rows[1][1])
+
+
 def test_failures_are_grouped_by_reason_with_their_remedy() -> None:
     texts = results.failures(
         [
