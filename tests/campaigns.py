@@ -53,8 +53,10 @@ def new_pair(path, selection=ONE, **options):
 
 
 def execute(folder, engine, resolve=synthetic_data, **options):
-    with resumable(folder):
-        return run_campaign(folder, engine, examples.machine(), resolve, Silent(), **options)
+    """Run what the plan of a folder still lacks, and return all its records."""
+    with resumable(folder, retry_failed=options.get("retry_failed", False)):
+        run_campaign(folder, engine, examples.machine(), resolve, Silent(), **options)
+    return folder.records()
 
 
 def identifiers(records):

@@ -127,7 +127,7 @@ def gate(
     """Fail if a run is slower than another by more than the noise.
 
     First, all cells are judged together. Then, each cell is judged relative to the others. For each cell the table
-    shows the smallest loss that the data would have revealed in 80 % of cases.
+    shows the smallest loss that the data would have revealed in 80% of cases.
 
     With --confirm, an alarm is not enough: fresh quick launches of its cells, in the environments of both runs and in
     the same rounds, must raise it again.
@@ -189,7 +189,7 @@ def _measure_again(names: tuple[str, str], keys: Sequence[str], rounds: int, *, 
     base, new = map(options.open_run, names)
     prepared = workflow.prepare_again(base, new, keys, rounds, options.Packages().sources())
     with show_progress(quiet=quiet) as progress:
-        outcome = workflow.start(prepared, new.path.parent, progress)
+        outcome = workflow.start(prepared, new.path.resolve().parent, progress)  # the parent of `.` is `.`
     assert outcome.base is not None
     return outcome.base.analysis.run, outcome.analysis.run
 

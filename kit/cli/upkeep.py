@@ -23,7 +23,7 @@ def settings(
     from kit.storage.pins import collect_pins, write_pins
 
     folder = options.open_run(name)
-    found = collect_pins(folder.read(), folder.resume_command)
+    found = collect_pins(folder.read(), folder.retry_command)
     if out is None:
         print_text(found.to_json().rstrip())
         return

@@ -54,9 +54,8 @@ def run_campaign(
     *,
     base: RunFolder | None = None,
     retry_failed: bool = False,
-) -> list[Record]:
-    """Run what the plan of the folder still lacks and return all its records. Call it from the main thread: it handles
-    signals.
+) -> None:
+    """Run what the plan of the folder still lacks. Call it from the main thread: it handles signals.
 
     machine: as it is now. find_data: `kit.datasets.service.resolve`. base: another run with the same launches, which is
     measured in the same rounds (`kit.execution.paired_runs`). retry_failed: also repeat, as further launches, what
@@ -65,23 +64,26 @@ def run_campaign(
     KeyboardInterrupt after a signal. Wrap this in `resumable`. The records made until then are kept.
     """
     with interrupts.handled(), machine_lock.measuring(folder.plan.run):
+        # First, because a container of a killed run makes its GPU busy, takes memory, and may still write checkpoints.
+        for leftover in engine.sweep(lambda run: False):  # this process has the lock, so no other run is alive
+            progress.line(f"Removed what a dead run left: {leftover}")
         folders = [folder, base] if base else [folder]
         _Campaign(folders, engine, machine, find_data, progress).run(retry_failed=retry_failed)
-    return folder.records()
 
 
 @contextmanager
-def resumable(folder: RunFolder) -> Iterator[None]:
+def resumable(folder: RunFolder, *, retry_failed: bool = False) -> Iterator[None]:
     """Turn a signal or a fault of the disk into an error that names the command to resume the run.
 
-    Raise Interrupted or DiskError.
+    retry_failed: see `run_campaign`. Raise Interrupted or DiskError.
     """
+    command = folder.retry_command if retry_failed else folder.resume_command
     try:
-        with disk_faults(f"Then continue with `{folder.resume_command}`."):
+        with disk_faults(f"Then continue with `{command}`."):
             yield
     except KeyboardInterrupt as signal:
         raise Interrupted(
-            "Interrupted. The finished measurements are kept.", f"Continue with `{folder.resume_command}`."
+            "Interrupted. The finished measurements are kept.", f"Continue with `{command}`."
         ).with_notes_of(signal) from None
 
 
@@ -164,9 +166,6 @@ class _Campaign:
 
     def run(self, *, retry_failed: bool) -> None:
         """Run all launches, round by round."""
-        # First, because a container of a killed run may still write its checkpoints.
-        for leftover in self.engine.sweep(lambda run: False):  # this process has the lock, so no other run is alive
-            self.progress.line(f"Removed what a dead run left: {leftover}")
         for side in self.sides:
             side.folder.clean()
         rounds = self._rounds(retry_failed=retry_failed)
@@ -226,11 +225,14 @@ class _Campaign:
     def _rounds(self, *, retry_failed: bool) -> Iterator[list[list[PlannedLaunch]]]:
         """Yield what each side still lacks. Then, in the standard profile, yield the rounds that the records need.
 
-        A failed launch is retried on all sides, because a retry without its partner would not be a pair.
+        A failed launch is retried on all sides, because a retry without its partner would not be a pair. If an earlier
+        retry was interrupted, a side may lack one that another side has.
         """
         folders = [side.folder for side in self.sides]
-        retries = dict.fromkeys(launch for folder in folders for launch in folder.retries()) if retry_failed else ()
-        if any(lacking := [[*folder.missing(), *retries] for folder in folders]):
+        further = (
+            dict.fromkeys(x for each in folders for x in (*each.further(), *each.retries())) if retry_failed else ()
+        )
+        if any(lacking := [[*each.missing(), *filter(each.lacks, further)] for each in folders]):
             yield lacking
         while self.profile.precise and self.plan.rounds is None:
             if not (launches := next_round(self.plan, folders[0].records())):
@@ -269,5 +271,6 @@ class _Campaign:
         try:
             self.engine.describe()
         except EngineError as error:
-            remedy = f"{error.remedy} Then continue with `{self.sides[0].folder.resume_command}`."
+            # The lost launch has a record, so that only a retry repeats it.
+            remedy = f"{error.remedy} Then continue with `{self.sides[0].folder.retry_command}`."
             raise EngineError(error.message, remedy) from error

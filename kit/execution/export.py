@@ -15,7 +15,7 @@ from kit.planning.selection import pick
 from kit.storage.files import disk_errors, write_atomic
 from kit.storage.run_folder import RunFolder
 from kit.storage.safe_read import read_untrusted
-from kit.storage.trained_weights import TrainedWeights, find_weights
+from kit.storage.trained_weights import TrainedWeights, find_weights, missing_weights
 from scenarios.catalog import scenario_of
 from scenarios.contract.reasons import REPORT, Reason
 from scenarios.contract.request import MODEL_FILE
@@ -32,10 +32,9 @@ def find_cell(folder: RunFolder, key: str) -> TrainedWeights:
         if each.cell.key == key:
             return each
     if not kept:
-        raise UsageError(
-            f"The run {folder.plan.run} has no trained weights.", "`kit run --profile full` keeps those of each cell."
-        )
-    raise unknown("cell with weights", key, {each.cell.key for each in kept})
+        raise missing_weights(folder, f"The run {folder.plan.run} has no trained weights.", "")
+    error = unknown("cell with weights", key, {each.cell.key for each in kept})
+    raise missing_weights(folder, error.message, error.remedy)
 
 
 def export(weights: TrainedWeights, target: Path, engine: Engine, progress: Progress) -> None:

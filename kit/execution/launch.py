@@ -200,8 +200,6 @@ def log_tail(log: Path, *, identify: bool) -> str:
 def _lay_out(context: RunContext, ready: ReadyLaunch) -> list[str]:
     """Create the folders and files of the launch. Return warnings."""
     scratch = ready.folder.scratch
-    if ready.work.exists():  # left by the search of this cell, which uses the same folder
-        shutil.rmtree(ready.work)
     scratch.mkdir(parents=True)
     kept_files.lend_checkpoints(ready.kept.resumed, scratch)
     write(scratch / REQUEST_FILE, ready.request)

@@ -66,6 +66,16 @@ def require_same_place(folder: RunFolder, engine: str, machine: Machine) -> None
         )
 
 
+def require_same_engine(base: RunFolder, new: RunFolder) -> None:
+    """Raise UsageError if two runs were not measured by the same engine."""
+    if base.plan.engine != new.plan.engine:
+        raise UsageError(
+            f"The run {base.plan.run} was measured with the engine {base.plan.engine}, but {new.plan.run} with "
+            f"{new.plan.engine}.",
+            "Name two runs that were measured with the same engine.",
+        )
+
+
 def require_ok(folder: RunFolder, records: Sequence[Record], keys: Collection[str]) -> None:
     """Raise UsageError if one of these cells has no record. records: see `ok_records`."""
     if missing := sorted({*keys} - {record.key for record in records}):
@@ -122,7 +132,7 @@ def open_pair(folder: RunFolder) -> tuple[RunFolder, RunFolder | None]:
     own = folder.plan
     if own.against is None:
         return folder, None
-    path = folder.path.parent / own.against
+    path = folder.path.resolve().parent / own.against  # the parent of `.` is `.`
     if not (path / PLAN_FILE).exists():
         raise UsageError(
             f"The run {own.run} is measured in the same rounds as {own.against}, but {path} is not a run.",

@@ -9,7 +9,7 @@ from kit.execution.launch_requests import using_weights
 from kit.execution.unmeasured import environments, run_unmeasured, work_folder
 from kit.host.machine import usable_cpus
 from kit.model.environment import Environment
-from kit.model.errors import UsageError, unknown
+from kit.model.errors import unknown
 from kit.model.formatting import format_count
 from kit.model.prediction import PredictedPicture, Predictions
 from kit.model.progress import Outcome, Progress
@@ -18,7 +18,7 @@ from kit.planning.selection import DEFAULT_VARIANT, pick
 from kit.storage.files import disk_errors
 from kit.storage.run_folder import RunFolder
 from kit.storage.safe_read import read_plain, read_untrusted
-from kit.storage.trained_weights import TrainedWeights, find_weights
+from kit.storage.trained_weights import TrainedWeights, find_weights, missing_weights
 from scenarios.catalog import scenario_of
 from scenarios.contract.predictions import Prediction
 from scenarios.contract.reasons import Code, Reason
@@ -27,7 +27,6 @@ from scenarios.contract.result import Result
 from scenarios.spec import DATASETS, Scenario
 
 THUMBNAIL_LIMIT = 1 << 20
-HOW_TO_TRAIN = "`kit run --profile full` keeps the weights of each cell."
 
 
 @dataclass(frozen=True)
@@ -50,10 +49,8 @@ def choose_weights(
     own = [each for each in kept if (each.cell.scenario, each.cell.variant) == (scenario.name, scenario.variant)]
     if not own:
         have = sorted({each.cell.label for each in kept})
-        raise UsageError(
-            f"The run {folder.plan.run} has no trained weights of {scenario.label}.",
-            f"It has those of {', '.join(have)}." if have else HOW_TO_TRAIN,
-        )
+        message = f"The run {folder.plan.run} has no trained weights of {scenario.label}."
+        raise missing_weights(folder, message, f"It has those of {', '.join(have)}." if have else "")
     own.sort(key=lambda each: _unusual(each, scenario))
     known = list(catalog.frameworks())
     trained = [name for name in known if any(each.cell.framework == name for each in own)]

@@ -1,5 +1,6 @@
 """Write the report of a run with its summary, and the index of the folder that contains the run."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -60,7 +61,7 @@ def update_index(run: Path) -> str:
     from kit.report.run_index import write_index
 
     try:
-        write_index(run.absolute().parent)
+        write_index(Path(os.path.normpath(run.absolute())).parent)  # of `..`, too, and without following a link
     except (UsageError, DiskError) as error:
         return f"The index of runs was not written. {error.message} {error.remedy}"
     return ""

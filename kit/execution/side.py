@@ -88,6 +88,8 @@ class Side:
 
         The first launch of a cell does the full proof. If it fails, the next one does.
         """
+        # Only now: of two retries, the first one takes the checkpoints of the failed launch.
+        launch = replace(launch, kept=self.folder.kept(launch.request))
         if launch.request.purpose == "measure":
             cell = launch.request.cell
             scenario = scenario_of(cell, catalog.scenarios())

@@ -24,7 +24,7 @@ from kit.host.paths import cache_folder
 from kit.host.privacy import redact
 from kit.model.environment import Environment
 from kit.model.errors import DataError, DiskError, EngineError, ImageError, KitError, UsageError
-from kit.model.launch import LaunchFolder, Limits
+from kit.model.launch import SIGKILLED, Completion, LaunchFolder, Limits
 from kit.model.progress import Progress
 from kit.planning import catalog
 from kit.storage.files import disk_errors
@@ -38,6 +38,11 @@ Command = Literal["predict", "weights"]  # the kit command that holds the machin
 
 TIMEOUT_S = 1800.0
 WORK = "work-"  # prefix of scratch folders; the identity of the process follows
+# In place of remedies that name options of `kit run`.
+REMEDIES = {
+    Code.DEADLINE: "Close other programs, or use a faster machine. The log shows how far the launch got.",
+    Code.MEMORY_LIMIT: "Close other programs, or use a machine with more memory.",
+}
 DISK_REMEDY = "Set KIT_CACHE_DIR to another folder that you can write to."
 
 
@@ -113,7 +118,11 @@ def run_unmeasured(
         assert found.result is not None
         return found.result
     # The worker knows only the copy. The message may be part of a page, which names no folder of this machine.
-    own = replace(found.reason, message=redact(found.reason.message.replace(WEIGHTS_FILE, weights.file.name)))
+    own = replace(
+        found.reason,
+        message=redact(found.reason.message.replace(WEIGHTS_FILE, weights.file.name)),
+        remedy=_remedy(found.reason, completion),
+    )
     return own if own.code is Code.INVALID_WEIGHTS else _with_log(own, folder.log, request)
 
 
@@ -121,6 +130,12 @@ def as_error(reason: Reason) -> KitError:
     """Return the error for a reason, with its exit code."""
     kinds = {kind.exit_code: kind for kind in (KitError, UsageError, EngineError, ImageError, DataError, DiskError)}
     return kinds[reason.code.exit_code](reason.message, reason.remedy)
+
+
+def _remedy(reason: Reason, completion: Completion) -> str:
+    if reason.code is Code.WORKER_ERROR and completion.exit_code == SIGKILLED:
+        return "If the machine ran out of memory, close other programs."
+    return REMEDIES.get(reason.code, reason.remedy)
 
 
 def _with_log(reason: Reason, log: Path, request: Request) -> Reason:

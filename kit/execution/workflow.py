@@ -18,7 +18,7 @@ from kit.execution.outlook import describe_launches, describe_place
 from kit.execution.reporting import FinishedRun, report, update_index
 from kit.host import machine, machine_lock
 from kit.model.environment import Environment, EnvironmentKey
-from kit.model.errors import DataError, EngineError, KitError
+from kit.model.errors import DataError, EngineError, ImageError, KitError
 from kit.model.formatting import format_about, format_bytes, format_count, format_disk
 from kit.model.machine import Machine
 from kit.model.plan import Plan, PlannedLaunch
@@ -120,6 +120,7 @@ def prepare_again(base: RunFolder, new: RunFolder, keys: Sequence[str], rounds: 
 
     keys: of cells that are `ok` in both runs. Raise as `prepare` does.
     """
+    paired_runs.require_same_engine(base, new)
     interpreter = resume.choose_interpreter(new, "", Silent())
     engine, note = registry.choose(new.plan.engine, interpreter, sources)
     _require_same_place(engine, base, new)
@@ -140,7 +141,11 @@ def prepare_again(base: RunFolder, new: RunFolder, keys: Sequence[str], rounds: 
     )
     plan = _plan_earlier(cells, options, {})
     plans = paired_runs.reusing(plan, new, of_new), paired_runs.reusing(plan, base, of_base)
-    return _prepared(engine, note, *paired_runs.paired(*plans))
+    try:
+        return _prepared(engine, note, *paired_runs.paired(*plans))
+    except ImageError as error:  # its remedy names options of `kit run`
+        remedy = "Build it again with the kit version of that run, or name other runs."
+        raise ImageError(error.message, remedy) from error
 
 
 def _plan_against(selection: Selection, options: Options, engine: Engine, against: RunFolder) -> tuple[Plan, Plan]:
@@ -155,7 +160,8 @@ def _plan_against(selection: Selection, options: Options, engine: Engine, agains
         rounds=find_profile(options.profile).launches if options.rounds is None else options.rounds,
         data=paired_runs.data_of((record for record in records if record.key in keys), options.data),
     )
-    plan = _plan_earlier(cells, fixed, {launch.cell: launch.epochs for launch in against.plan.launches})
+    trained = {launch.cell: launch.epochs_in(against.plan.epochs) for launch in against.plan.launches}
+    plan = _plan_earlier(cells, fixed, trained)
     return paired_runs.paired(plan, paired_runs.reusing(plan, against, records))
 
 
@@ -236,7 +242,7 @@ def resume_run(
     """
     folder, base = paired_runs.open_pair(folder)
     folders = [folder, base] if base else [folder]
-    with _logged(folder, progress) as logged:
+    with _logged(folder, progress, retry_failed=retry_failed) as logged:
         machine.require_supported()
         for each in folders:
             resume.require_known(each)
@@ -256,14 +262,15 @@ def resume_run(
 
 
 @contextmanager
-def _logged(folder: RunFolder, progress: Progress) -> Iterator[Progress]:
+def _logged(folder: RunFolder, progress: Progress, *, retry_failed: bool = False) -> Iterator[Progress]:
     """Show progress, and write it to the log of the run, with the report or the error at its end.
 
-    Raise Interrupted if a signal ends the block, and DiskError for a fault of the disk.
+    retry_failed: see `campaign.run_campaign`. Raise Interrupted if a signal ends the block, and DiskError for a fault
+    of the disk.
     """
     log = PlainProgress(folder.append_progress)
     try:
-        with campaign.resumable(folder):
+        with campaign.resumable(folder, retry_failed=retry_failed):
             yield Tee(log, progress)
     except KitError as error:
         log.line(str(error))

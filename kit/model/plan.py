@@ -42,8 +42,8 @@ class PlannedLaunch(Part):
     """One launch of a plan.
 
     launch: number among the launches of the cell, from 1. named: the user named this device, so a cell that cannot run
-    is an error and not a skipped record. epochs: of the full profile, if a study trains another number than the
-    scenario has; 0 to measure only the speed. Plan.epochs overrides every number but 0.
+    is an error and not a skipped record. epochs: of the full profile, if a study or the run of --against trains
+    another number than the scenario has; 0 to measure only the speed. Plan.epochs overrides every number but 0.
     """
 
     cell: Annotated[Cell, Contract(Cell)]

@@ -50,6 +50,7 @@ def check(file: StudyFile, scenarios: Scenarios, frameworks: Mapping[str, Framew
         _check_published(("published", index), group, file, scenarios)
     found = list(figures(file, scenarios))
     _check_each_once(file, scenarios)
+    _check_values(file, scenarios)
     _check_measurable(file, scenarios, places)
     for index, part in enumerate(file.parts):
         _check_part(("parts", index), part, file, found, places)
@@ -102,18 +103,31 @@ def _check_each_once(file: StudyFile, scenarios: Scenarios) -> None:
     """Raise Fault if two groups have the same figure."""
     seen: set[tuple[object, ...]] = set()
     for index, group in enumerate(file.published):
-        for figure in figures_of(group, group.hardware, scenarios):
+        for figure in figures_of(group, file, scenarios):
             if figure.identity in seen:
                 message = f"A published figure of {figure.measure} is there twice."
                 raise Fault(("published", index), message, "Remove one of both.")
             seen.add(figure.identity)
 
 
+def _check_values(file: StudyFile, scenarios: Scenarios) -> None:
+    """Raise Fault for a range whose ends are in the wrong order, and for a share of more than 1."""
+    for index, group in enumerate(file.published):
+        path = ("published", index, "values" if group.over else "value")
+        for figure in figures_of(group, file, scenarios):
+            if figure.low > figure.high:
+                message = f"A range of {figure.measure} is from {figure.low:g} to {figure.high:g}."
+                raise Fault(path, message, "Give the smaller end first.")
+            if MEASURES[figure.measure].unit in {"share", "accuracy"} and figure.high > 1:
+                message = f"{figure.measure} is {figure.high:g}, but a share is at most 1."
+                raise Fault(path, message, "Give it as a fraction. For example, 90% is 0.9.")
+
+
 def _check_measurable(file: StudyFile, scenarios: Scenarios, places: Places) -> None:
     """Raise Fault for a published figure at a place, or after a number of epochs, that no selection has."""
     own = merged(places.values())
     for index, group in enumerate(file.published):
-        for figure in figures_of(group, group.hardware, scenarios):
+        for figure in figures_of(group, file, scenarios):
             on_gpu = MEASURES[figure.measure].need == "gpu"
             usable = [place for place in own if place.device == "cuda" or not on_gpu]
             at = [own[place] for place in usable if figure.is_on(place)]

@@ -56,12 +56,14 @@ class Figure:
 def figures(file: StudyFile, scenarios: Scenarios) -> Iterator[Figure]:
     """Yield the published figures of a study whose names were checked."""
     for group in file.published:
-        hardware = {"cpu": file.hardware.cpu, "cuda": file.hardware.cuda}.get(group.device or "", "")
-        yield from figures_of(group, group.hardware or hardware, scenarios)
+        yield from figures_of(group, file, scenarios)
 
 
-def figures_of(group: PublishedFigures, hardware: str, scenarios: Scenarios) -> Iterator[Figure]:
-    """Yield the figures of a group whose names were checked."""
+def figures_of(group: PublishedFigures, file: StudyFile, scenarios: Scenarios) -> Iterator[Figure]:
+    """Yield the figures of a group whose names were checked. Their hardware is that of the study if the group names a
+    device, but no hardware."""
+    study_hardware = {"cpu": file.hardware.cpu, "cuda": file.hardware.cuda}.get(group.device or "", "")
+    hardware = group.hardware or study_hardware
     values: Mapping[str, Number | None] = group.values or {"": group.value}
     for name, value in values.items():
         varied: dict[str, Any] = {}

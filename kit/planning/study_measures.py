@@ -44,7 +44,7 @@ class StudyMeasure:
 
     def _with_unit(self, number: str) -> str:
         if self.unit in {"share", "accuracy"}:
-            return f"{number} %"
+            return f"{number}%"
         return f"{number}×" if self.unit == "ratio" else number if self.unit == "loss" else f"{number} {self.unit}"
 
 

@@ -8,6 +8,7 @@ from kit.model.plan import Pins
 from kit.model.run import Run
 from kit.storage.files import disk_errors, write_atomic
 from kit.storage.safe_read import read_plain
+from scenarios.contract.reasons import Status
 
 
 def read_pins(file: Path) -> dict[str, dict[str, str]]:
@@ -18,19 +19,21 @@ def read_pins(file: Path) -> dict[str, dict[str, str]]:
         raise UsageError(f"{file} cannot be read: {error.strerror}.", Pins.remedy) from error
 
 
-def collect_pins(run: Run, resume_command: str) -> Pins:
+def collect_pins(run: Run, retry_command: str) -> Pins:
     """Return the settings of a run's tuned cells: pinned, or found by a search that was complete.
 
-    Raise UsageError if there are none.
+    retry_command: retries the failed launches of the run. Raise UsageError if there are no settings.
     """
     tunings = {record.key: record.tuning for record in run.tunings if record.ok}
     found = {key: tuning.settings for key, tuning in tunings.items() if not tuning.broken} | run.plan.pinned
     if not found:
-        if not any(launch.cell.lane == "tuned" for launch in run.plan.launches):
+        if not (tuned := {launch.key for launch in run.plan.launches if launch.cell.lane == "tuned"}):
             raise UsageError(f"The run {run.plan.run} has no tuned cells.", "Make a run with --lane tuned.")
+        # A run repeats no search that is ok, even if it stopped early.
+        ended = tunings.keys() | {record.key for record in run.records if record.status is Status.SKIPPED}
         raise UsageError(
             f"The run {run.plan.run} has no tuned cell whose search is complete.",
-            f"Continue it: {resume_command} --retry-failed.",
+            f"Continue it with `{retry_command}`." if tuned - ended else "Start a new run, which searches again.",
         )
     return Pins(cells=found)
 

@@ -5,7 +5,7 @@
 <run>/run.log                                      the progress of the run: lines with their times in UTC, appended
 <run>/records/<key with __ for />__<launch>.json   one file per launch of a cell
 <run>/probes/, tuning/                             the same for probes of the ceilings and searches for settings
-<run>/logs/<same name>.log                         the output of each launch
+<run>/logs/<same name>.log                         the output of each launch; of a search, <same name>__tune.log
 <run>/weights/<same name>__last.safetensors        weights after the last epoch, and __best after the best one
 <run>/pictures/<digest>.jpg                        examples of augmented synthetic photos
 <run>/checkpoints/<same name>/                     checkpoints of a launch that did not end ok, for --resume
@@ -57,6 +57,12 @@ UNWRITABLE = "Choose another folder with --out. Nothing was measured."
 def file_stem(key: str, launch: int) -> str:
     """Return the name of a launch's files, for example `mnist-cnn__torch__cpu__stock__fp32__b64__001`."""
     return f"{key.replace('/', '__')}__{launch:03d}"
+
+
+def _stem(request: Request) -> str:
+    """Return the name of a launch's files. A search has the key of its cell, whose launches have files of their own."""
+    stem = file_stem(request.cell.key, request.launch)
+    return f"{stem}__tune" if request.purpose == "tune" else stem
 
 
 def resume_command(path: Path) -> str:
@@ -184,10 +190,19 @@ class RunFolder:
 
     def missing(self) -> list[PlannedLaunch]:
         """Return the planned launches that have no record yet, in order."""
+        return [launch for launch in self.plan.launches if self.lacks(launch)]
+
+    def lacks(self, launch: PlannedLaunch) -> bool:
+        """Return whether a launch has no record yet."""
+        return not (self.path / _record_path("measure", launch.key, launch.launch)).exists()
+
+    def further(self) -> list[PlannedLaunch]:
+        """Return the launches that have a record and follow the planned ones of their cell."""
+        planned = {launch.key: launch for launch in self.plan.launches}
         return [
-            launch
-            for launch in self.plan.launches
-            if not (self.path / _record_path("measure", launch.key, launch.launch)).exists()
+            planned[record.key].model_copy(update={"launch": record.launch})
+            for record in self.records()
+            if record.key in planned and record.launch > planned[record.key].launch
         ]
 
     def retries(self) -> list[PlannedLaunch]:
@@ -211,11 +226,11 @@ class RunFolder:
 
     def work(self, request: Request) -> Path:
         """Return the scratch folder of a launch. It is absolute, because engines pass it to other processes."""
-        return self.path.absolute() / "work" / file_stem(request.cell.key, request.launch)
+        return self.path.absolute() / "work" / _stem(request)
 
     def log(self, request: Request) -> Path:
         """Return the file that keeps the output of a launch."""
-        return self.path / "logs" / f"{file_stem(request.cell.key, request.launch)}.log"
+        return self.path / "logs" / f"{_stem(request)}.log"
 
     def kept(self, request: Request) -> KeptPaths:
         """Return where the files of a launch are kept.
@@ -223,9 +238,10 @@ class RunFolder:
         A launch continues from its own checkpoints. A retry, which the plan does not have, continues from those of a
         failed launch of its cell.
         """
-        key, stem = request.cell.key, file_stem(request.cell.key, request.launch)
+        key, stem = request.cell.key, _stem(request)
         own = resumed = self._checkpoints / stem
-        if not own.exists() and not any((x.key, x.launch) == (key, request.launch) for x in self.plan.launches):
+        planned = _record_path("measure", key, request.launch) in self._planned
+        if request.purpose == "measure" and not planned and not own.exists():
             numbered = re.compile(re.escape(stem[: -len(f"{request.launch:03d}")]) + r"\d{3,}")
             found = (path for path in self._checkpoints.glob("*") if numbered.fullmatch(path.name))
             # A launch without a record continues itself.
@@ -291,6 +307,11 @@ class RunFolder:
     def resume_command(self) -> str:
         """Return the command that continues this run."""
         return resume_command(self.path)
+
+    @property
+    def retry_command(self) -> str:
+        """Return the command that continues this run and retries its failed launches."""
+        return f"{self.resume_command} --retry-failed"
 
 
 def _read_document(kind: type[T], path: Path, name: str) -> T:

@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from kit.model.errors import UsageError
 from kit.storage.kept_files import is_plain
 from kit.storage.run_folder import RunFolder
 from scenarios.contract.cell import Cell
 from scenarios.contract.epochs import KeptWeights
 
 KINDS = ("best", "last")  # in the order in which they are used
+HOW_TO_TRAIN = "`kit run --profile full` keeps the weights of each cell."
 
 
 @dataclass(frozen=True)
@@ -42,3 +44,15 @@ def find_weights(folder: RunFolder) -> list[TrainedWeights]:
         if existing:
             found.append(TrainedWeights(record.cell, record.launch, *existing[0], record.synthetic))
     return found
+
+
+def missing_weights(folder: RunFolder, message: str, others: str) -> UsageError:
+    """Return the error that a run lacks weights. others: says which ones it has, or "".
+
+    A record that cannot be used is named with its remedy, because the weights may be those of its launch.
+    """
+    try:
+        folder.records()
+    except UsageError as error:
+        return UsageError(f"{message} {error.message}", f"{error.remedy} {others}".rstrip())
+    return UsageError(message, others or HOW_TO_TRAIN)

@@ -13,6 +13,7 @@ import pytest
 from kit.model.errors import UsageError
 from kit.planning.selection import Selection
 from kit.storage.pins import collect_pins
+from kit.storage.run_folder import file_stem
 from scenarios.contract import codec
 from scenarios.contract.reasons import Status
 from scenarios.contract.request import RESULT_FILE, Budget
@@ -42,7 +43,7 @@ def test_a_tuned_cell_is_searched_once_and_measured_with_the_result(tmp_path):
     assert (records["stock"].request.settings, records["stock"].request.environment) == ({}, {})
     (search,) = folder.records("tune")
     assert (search.request.budget.seconds, search.request.settings) == (30.0, {})
-    assert collect_pins(folder.read(), "kit run --resume r1").cells == {TUNED_KEY: examples.SETTINGS}
+    assert collect_pins(folder.read(), folder.retry_command).cells == {TUNED_KEY: examples.SETTINGS}
 
     second = fakes.FakeEngine()
     again = new_run(tmp_path / "again", TUNED, tune_s=30.0)
@@ -55,6 +56,25 @@ def test_a_tuned_cell_is_searched_once_and_measured_with_the_result(tmp_path):
     smaller = fakes.FakeEngine()
     execute(new_run(tmp_path / "smaller", TUNED, tune_s=30.0, memory_bytes=2 << 30), smaller)
     assert len(smaller.tuned) == 1, "the settings may not fit into less memory"
+
+
+def test_a_search_and_a_launch_of_its_cell_share_no_file(tmp_path):
+    places = []
+
+    def worker(request, folder):
+        completion = fakes.works(request, folder)
+        folder.log.write_text(request.purpose)
+        if request.cell.lane == "tuned":
+            kept = run.kept(request)
+            places.append((folder.scratch, kept.checkpoints, kept.weights))
+        return completion
+
+    run = new_run(tmp_path / "run", TUNED)
+    execute(run, fakes.FakeEngine(worker))
+    logs = [run.path / "logs" / f"{file_stem(TUNED_KEY, 1)}{suffix}.log" for suffix in ("__tune", "")]
+    assert [log.read_text() for log in logs] == ["tune", "measure"]
+    search, launch = places
+    assert all(one != other for one, other in zip(search, launch, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +132,7 @@ def test_a_cached_search_that_does_not_match_is_repeated(tmp_path, change):
     records = execute(folder, engine)
     assert engine.tuned == [(TUNED_KEY, 1)]
     assert {record.status for record in records} == {Status.OK}
-    assert collect_pins(folder.read(), "kit run --resume r1").cells == {TUNED_KEY: examples.SETTINGS}
+    assert collect_pins(folder.read(), folder.retry_command).cells == {TUNED_KEY: examples.SETTINGS}
 
 
 def test_an_incomplete_search_is_used_but_repeated_in_the_next_run(tmp_path):
@@ -128,9 +148,12 @@ def test_an_incomplete_search_is_used_but_repeated_in_the_next_run(tmp_path):
     assert (records["tuned"].status, records["tuned"].request.settings) == (Status.OK, {})
     (search,) = folder.records("tune")
     assert search.tuning.broken == "~/x crashed.", "the record must not name the user"
-    with pytest.raises(UsageError, match="search is complete"):
-        collect_pins(folder.read(), "kit run --resume r1")
+    with pytest.raises(UsageError, match="search is complete") as caught:
+        collect_pins(folder.read(), folder.retry_command)
+    assert caught.value.remedy == "Start a new run, which searches again."
     engine = fakes.FakeEngine()
+    execute(folder, engine, retry_failed=True)
+    assert engine.tuned == []
     execute(new_run(tmp_path / "again", TUNED), engine)
     assert engine.tuned == [(TUNED_KEY, 1)]
 
@@ -152,6 +175,9 @@ def test_a_failed_search_fails_its_cell_and_is_retried(tmp_path):
     folder = new_run(tmp_path / "run", TUNED)
     statuses = {record.cell.lane: record.status for record in execute(folder, fakes.FakeEngine(fail_searches))}
     assert statuses == {"stock": Status.OK, "tuned": Status.FAILED}
+    with pytest.raises(UsageError) as caught:
+        collect_pins(folder.read(), folder.retry_command)
+    assert caught.value.remedy == f"Continue it with `kit run --resume {folder.path} --retry-failed`."
     engine = fakes.FakeEngine()
     records = execute(folder, engine, retry_failed=True)
     assert engine.tuned == [(TUNED_KEY, 2)]

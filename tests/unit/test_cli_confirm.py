@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -129,12 +130,50 @@ def test_runs_of_another_machine_or_without_their_images_are_not_measured_again(
     engine.gone = {"sha256:0"}
     refused = kit("gate", *runs, "--confirm")
     assert (refused.code, "is gone: sha256:0" in refused.err) == (4, True)
+    assert "or name other runs." in refused.err
+    assert "--env" not in refused.err
     assert "Failed: 1 regression." in refused.out, "the first outcome is shown"
     file = Path("reports", runs[0], "machine.json")
     file.write_text(json.dumps(json.loads(file.read_text()) | {"id": "0123456789abcdef"}))
     refused = kit("gate", *runs, "--confirm")
     assert (refused.code, "Runs from two machines cannot be paired" in refused.err) == (2, True)
     assert engine.launched == []
+
+
+def test_runs_of_two_engines_are_not_measured_again(kit: Kit, engine: fakes.FakeEngine, runs: tuple[str, str]) -> None:
+    file = Path("reports", runs[0], "plan.json")
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"engine": "podman"}))
+    refused = kit("gate", *runs, "--confirm")
+    assert (refused.code, engine.launched) == (2, [])
+    assert f"The run {runs[0]} was measured with the engine podman, but {runs[1]} with fake." in refused.err
+    assert "Name two runs that were measured with the same engine." in refused.err
+
+
+def test_an_interpreter_that_this_user_did_not_name_is_named_with_resume(
+    kit: Kit, engine: fakes.FakeEngine, runs: tuple[str, str]
+) -> None:
+    new = Path("reports", runs[1])
+    file, program = new / "plan.json", sys.executable
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"environment": program}))
+    command = ("run", "--resume", str(new), "--env", program)
+    refused = kit("gate", *runs, "--confirm")
+    assert (refused.code, engine.launched) == (2, [])
+    assert f"If you trust it, name it with `kit {' '.join(command)}`." in refused.err
+    assert kit(*command).code == 0
+    engine.worker = works_at(lambda base: {})
+    assert kit("gate", *runs, "--confirm").code == 0
+
+
+def test_the_fresh_runs_are_next_to_a_run_that_is_named_from_within(
+    kit: Kit, engine: fakes.FakeEngine, runs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.worker = works_at(lambda base: {})
+    reports = Path("reports").absolute()
+    monkeypatch.chdir(reports / runs[1])
+    ended = kit("gate", f"../{runs[0]}", ".", "--confirm")
+    assert ended.code == 0, ended.err
+    assert len([path for path in reports.iterdir() if path.is_dir()]) == 4
+    assert not list((reports / runs[1]).glob("*/plan.json"))
 
 
 def result(*outcomes: GateOutcome) -> GateResult:

@@ -98,7 +98,7 @@ def test_each_framework_with_weights_predicts_each_picture(kit: Kit, engine, pic
     lines = [re.split(r" {2,}", line) for line in called.out.splitlines()]
     assert lines[0] == ["Picture", "Framework", "Class", "Probability"]
     assert lines[1:5] == [
-        [name, title, "dogs", "75.0 %"] for name in ("a.jpg", "b.png") for title in ("ONNX Runtime", "PyTorch")
+        [name, title, "dogs", "75.0%"] for name in ("a.jpg", "b.png") for title in ("ONNX Runtime", "PyTorch")
     ]
     assert "PyTorch used the weights of catdog-cnn/torch/cpu/stock/fp32/b32 (epoch 5)." in called.out
     assert not list((tmp_path / "KIT_CACHE_DIR").glob("work-*"))
@@ -171,6 +171,25 @@ def test_a_framework_that_fails_does_not_stop_the_others(kit: Kit, engine, pictu
     assert f"PyTorch predicted nothing. {file} was altered." in refused.out
 
 
+LATE, FULL, KILLED_WORKER = (
+    Completion(exit_code=None, seconds=1800.0, timed_out=True),
+    Completion(exit_code=137, seconds=1.0, out_of_memory=True),
+    Completion(exit_code=137, seconds=1.0),
+)
+
+
+@pytest.mark.parametrize("completion", [LATE, FULL, KILLED_WORKER])
+def test_remedies_name_no_option_of_another_command(kit: Kit, engine, picture, tmp_path, completion) -> None:
+    run_with_weights(tmp_path / "run", [cell("catdog-cnn")])
+    engine.worker = lambda request, folder: completion
+    predicted = kit("predict", "run", *CATDOG, picture("a.jpg"))
+    exported = kit("weights", "export", "run", cell("catdog-cnn").key, "--onnx", "m.onnx")
+    for called, text in ((predicted, predicted.out), (exported, exported.err)):
+        assert called.code == 1
+        assert "lose other programs" in text
+        assert not {"--timeout", "--memory", "--batch"} & {*re.findall(r"--\w+", text)}
+
+
 def test_a_worker_that_answers_something_else_is_not_believed(kit: Kit, engine, picture, tmp_path) -> None:
     run_with_weights(tmp_path / "run", [cell("catdog-cnn")])
     name = picture("a.jpg")
@@ -192,7 +211,7 @@ def test_the_page_shows_the_pictures_and_escapes_their_names(kit: Kit, engine, p
     assert "&lt;script&gt;alert(1)&lt;.jpg" in page
     assert "b.jpg: It is &lt;b&gt;damaged&lt;/b&gt;." in page
     assert page.count('<img src="data:image/jpeg;base64,/9gg') == 1
-    assert "<b>dogs</b>75.0 %" in page
+    assert "<b>dogs</b>75.0%" in page
     assert kit("predict", "run", *CATDOG, names[0], "--html", "page.html").code == 0, (
         "a page of predictions is replaced"
     )
@@ -235,6 +254,25 @@ def test_weights_that_do_not_exist_are_named(kit: Kit, engine, picture, tmp_path
     called = kit("predict", "run", *arguments, picture("a.jpg"))
     assert (called.code, engine.used) == (2, [])
     assert message in called.err
+
+
+def test_weights_behind_a_damaged_record_are_not_reported_as_missing(kit: Kit, engine, picture, tmp_path) -> None:
+    folder = run_with_weights(tmp_path / "run", [cell("catdog-cnn"), cell("mnist-cnn")])
+    damaged = folder.path / "records/catdog-cnn__torch__cpu__stock__fp32__b32__001.json"
+    damaged.write_text("{")
+    predict = ("predict", "run", *CATDOG, picture("a.jpg"))
+    export = ("weights", "export", "run", cell("catdog-cnn").key, "--onnx", "m.onnx")
+    for others in (True, False):
+        if not others:
+            next(folder.path.glob("records/mnist*")).unlink()
+        for command, have in ((predict, "It has those of mnist-cnn."), (export, f"from: {cell('mnist-cnn').key}.")):
+            called = kit(*command)
+            text = " ".join(called.err.split())
+            assert called.code == 2
+            assert f"{damaged.name} is not a valid record" in text
+            assert "Restore the file." in text
+            assert (have in text) == others
+            assert "--profile full" not in text
 
 
 def test_the_engine_is_the_users_and_not_that_of_the_runs_folder(kit: Kit, engine, picture, tmp_path, monkeypatch):

@@ -94,7 +94,7 @@ def test_resume_does_not_execute_an_interpreter_that_only_the_plan_names(kit: Ki
     assert (refused.code, trace.exists()) == (UsageError.exit_code, False)
     message = " ".join(refused.err.split())
     assert f"plan.json names the interpreter {program}, which you did not name for this run." in message
-    assert f"repeat the command with --env {program}." in message
+    assert f"name it with `kit run --resume {folder.path} --env {program}`." in message
     assert kit("run", "--resume", str(folder.path), "--env", str(program)).code == EngineError.exit_code
     assert trace.exists()
 

@@ -140,6 +140,15 @@ def test_a_retry_continues_from_the_checkpoint_of_the_failed_launch(tmp_path):
     assert kept(folder, "weights") == {f"{file_stem(KEY, 3)}__last.safetensors"}
 
 
+def test_two_retries_continue_from_two_failed_launches(tmp_path):
+    folder, worker = new_full_run(tmp_path, rounds=2), Worker(killed, killed, works("last"), works("last"))
+    run(folder, worker)
+    records = run(folder, worker, retry_failed=True)
+    assert [record.ok for record in records] == [False, False, True, True]
+    assert worker.seen[2:] == [{CHECKPOINT: "of launch 1"}, {CHECKPOINT: "of launch 2"}]
+    assert kept(folder, "checkpoints") == set()
+
+
 def test_a_retry_does_not_continue_a_launch_that_ran_elsewhere(tmp_path):
     def elsewhere(request, folder):
         result = examples.result(request, epochs=7)

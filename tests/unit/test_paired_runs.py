@@ -20,7 +20,7 @@ from kit.execution.paired_runs import open_pair
 from kit.model.errors import DiskError, ImageError, Interrupted, UsageError
 from kit.model.launch import Completion
 from kit.planning.profiles import PROFILES
-from kit.storage.run_folder import PLAN_FILE, RunFolder
+from kit.storage.run_folder import PLAN_FILE, RunFolder, file_stem
 from scenarios.contract import codec
 from scenarios.contract.reasons import Code, Status
 from scenarios.contract.request import RESULT_FILE, Budget
@@ -155,6 +155,23 @@ def test_cells_whose_speed_alone_counted_train_no_epochs_again(kit: Kit, earlier
     for folder in folders(earlier):
         trained = {record.cell.framework: record.request and record.request.budget for record in folder.records()}
         assert trained == {"torch": PROFILES["standard"].budget, "tensorflow": Budget(epochs=3)}
+
+
+def test_the_epochs_of_the_earlier_run_are_trained_again(kit: Kit, earlier: Path) -> None:
+    launches = json.loads((earlier / PLAN_FILE).read_text())["launches"]
+    launches = [launch | {"epochs": 0 if "torch" in str(launch) else None} for launch in launches]
+    edit(earlier / PLAN_FILE, profile="full", epochs=7, launches=launches)
+    again = ("run", "--against", str(earlier), "--rounds", "1", "--data", "synthetic", "--profile", "full")
+    seen = [earlier]
+    for options, epochs in (((), 7), (("--epochs", "4"), 4)):
+        ended = kit(*again, *options)
+        assert ended.code == 0, ended.err
+        made = [path for path in earlier.parent.iterdir() if path.is_dir() and path not in seen]
+        assert len(made) == 2
+        for folder in map(RunFolder.open, made):
+            trained = {record.cell.framework: record.request and record.request.budget for record in folder.records()}
+            assert trained == {"torch": PROFILES["standard"].budget, "tensorflow": Budget(epochs=epochs)}
+        seen += made
 
 
 def test_rounds_are_fixed_also_in_the_standard_profile(kit: Kit, engine: fakes.FakeEngine) -> None:
@@ -300,6 +317,20 @@ def test_a_full_disk_in_the_middle_keeps_both_and_either_name_continues(
     assert fresh <= {record.launch for record in new.records() if record.ok}, "a retry is a pair, too"
 
 
+def test_a_pair_is_resumed_from_within_its_folder(kit: Kit, earlier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kit("run", "--against", str(earlier), "--data", "synthetic", "--profile", "smoke").code == 0
+    new, _ = folders(earlier.absolute())
+    (new.path / "deeper").mkdir()
+    index = new.path.parent / "index.html"
+    for place, name in ((new.path, "."), (new.path / "deeper", "..")):
+        index.unlink()
+        monkeypatch.chdir(place)
+        resumed = kit("run", "--resume", name)
+        assert resumed.code == 0, resumed.err
+        assert index.exists()
+        assert not (new.path / "deeper" / "index.html").exists()
+
+
 def test_one_folder_of_a_pair_cannot_be_resumed_alone(kit: Kit, engine: fakes.FakeEngine, earlier: Path) -> None:
     assert kit("run", "--against", str(earlier), "--data", "synthetic", "--profile", "smoke").code == 0
     new, base = folders(earlier)
@@ -374,6 +405,27 @@ def test_a_failed_launch_is_retried_in_both_runs(tmp_path: Path) -> None:
     engine.launched.clear()
     execute(new, engine, base=base, retry_failed=True)
     assert engine.launched == []
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_retry_that_was_interrupted_in_the_middle_of_a_pair_is_completed(tmp_path: Path) -> None:
+    def fail_one(request: Any, folder: Any) -> Any:
+        broken = of_base(folder) and request.cell.framework == "torch" and request.launch == 1
+        return (fails if broken else fakes.works)(request, folder)
+
+    for last_is_base in (True, False):
+        new, base = new_pair(tmp_path / str(last_is_base), rounds=2)
+        execute(new, fakes.FakeEngine(fail_one), base=base)
+        execute(new, fakes.FakeEngine(), base=base, retry_failed=True)
+        last = base if last_is_base else new
+        (last.path / "records" / f"{file_stem(TORCH, 3)}.json").unlink()  # as if the retry was interrupted before it
+        engine = fakes.FakeEngine()
+        execute(new, engine, base=base, retry_failed=True)
+        assert engine.launched == [(TORCH, 3)]
+        for folder in (new, base):
+            assert [r.launch for r in folder.records() if r.key == TORCH] == [1, 2, 3]
+        execute(new, engine, base=base, retry_failed=True)
+        assert len(engine.launched) == 1
 
 
 def test_a_plan_of_a_stranger_names_no_path() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,23 +13,25 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.datasets.service import ResolvedData
 from kit.execution.campaign import exit_code
-from kit.host import machine_lock
-from kit.model.errors import Interrupted
+from kit.host import gpus, machine_lock
+from kit.model.errors import DiskError, Interrupted
 from kit.model.launch import Completion
 from kit.planning.selection import Selection
 from kit.storage.files import TEMPORARY_SUFFIX
-from kit.storage.run_folder import RunFolder
+from kit.storage.run_folder import RunFolder, file_stem
 from scenarios.contract import codec
 from scenarios.contract.reasons import Status
 from scenarios.contract.request import RESULT_FILE
 from tests import examples, fakes
 from tests.campaigns import NAMES, ONE, execute, fails, identifiers, new_run
+from tests.fakes_nvml import FakeGpu, install
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -126,7 +129,8 @@ def test_a_run_killed_with_sigkill_can_be_resumed(tmp_path):
     command = [sys.executable, "-c", DIE, str(folder.path), str(machine_lock.PATH)]
     assert subprocess.run(command, check=False, cwd=ROOT).returncode == -signal.SIGKILL
     assert len(folder.records()) == 1
-    assert [entry.name for entry in (folder.path / "work").iterdir()] == [folder.work(folder.plan.launches[1]).name]
+    second = folder.plan.launches[1]
+    assert [entry.name for entry in (folder.path / "work").iterdir()] == [file_stem(second.key, second.launch)]
     records = execute(RunFolder.open(folder.path), fakes.FakeEngine())
     assert identifiers(records) == sorted((launch.key, launch.launch) for launch in folder.plan.launches)
     assert list((folder.path / "work").iterdir()) == []
@@ -177,6 +181,25 @@ def test_only_retry_failed_repeats_failed_launches(tmp_path):
     assert execute(folder, engine, retry_failed=True) == records
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), DiskError("The disk is full.", "Free disk space.")])
+def test_an_interrupted_retry_shows_the_command_that_continues_it(kit, engine, tmp_path, error):
+    def stop(name):
+        if name == "launched":
+            raise error
+
+    folder = new_run(tmp_path / "run", ONE, profile="smoke", data="synthetic")
+    command = ("run", "--resume", str(folder.path))
+    engine.worker = fails
+    assert kit(*command).code == 1
+    engine.worker, engine.on_call = fakes.works, stop
+    stopped = kit(*command, "--retry-failed")
+    assert re.search(f"[Cc]ontinue with `kit {' '.join(command)} --retry-failed`.", " ".join(stopped.err.split()))
+    engine.on_call = lambda name: None
+    assert kit(*command).code == 1
+    assert kit(*command, "--retry-failed").code == 0
+    assert len(folder.records()) == 6
+
+
 def test_a_resumed_run_keeps_its_kind_of_data(tmp_path):
     modes = []
 
@@ -223,6 +246,18 @@ def test_scenarios_of_one_data_set_use_the_same_kind_of_data(tmp_path):
     records = execute(folder, engine, resolve)
     assert modes == ["auto"], "the data set must be resolved only once"
     assert {(r.request.data, r.data_note) for r in records} == {("synthetic", "no mirror has it")}
+
+
+def test_a_resumed_run_uses_the_gpu_and_the_memory_that_a_killed_process_held(tmp_path, monkeypatch):
+    engine = fakes.FakeEngine(running=["r1"])  # on the first GPU
+    install(monkeypatch, [FakeGpu("GPU-a"), FakeGpu("GPU-b")])
+    monkeypatch.setattr(gpus, "busy", lambda: [0] if engine.running else [])
+    free = psutil.virtual_memory()._replace(available=4 << 30)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: free._replace(available=1 << 30) if engine.running else free)
+    selection = Selection(scenarios=("mnist-cnn",), frameworks=("torch",), devices=("cuda",))
+    (record,) = execute(new_run(tmp_path / "run", selection, profile="smoke"), engine)
+    assert record.ok
+    assert [(limits.gpus, limits.memory_bytes) for limits in engine.limits] == [(("0",), int(0.9 * (4 << 30)))]
 
 
 def test_containers_and_files_of_a_killed_process_are_removed(tmp_path):

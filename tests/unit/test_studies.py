@@ -97,6 +97,15 @@ BAD = [
     ("value = 1.00", 'over = "variant"\nvalues = { x = 1 }', "Unknown variant of mnist-cnn 'x'.", "default"),
     ("value = 0.404", "value = 0.404\nepoch = 3", "cpu_use has no value for a single epoch.", "epoch_s"),
     ('device = "cuda"\nvalue = 352.21', 'device = "cpu"\nvalue = 3', "of training_s is there twice.", "Remove one"),
+    (
+        'device = "cuda"\nvalue = 352.21',
+        'device = "cpu"\nhardware = "hardware not named"\nvalue = 3',  # that of the study
+        "of training_s is there twice.",
+        "Remove one",
+    ),
+    ("value = 0.404", "value = 40.4", "cpu_use is 40.4, but a share is at most 1.", "90% is 0.9"),
+    ("value = 0.9927", "value = [0.9, 99.27]", "test_accuracy is 99.27, but a share is at most 1.", "90% is 0.9"),
+    ("value = 350.68", "value = [351, 350]", "A range of training_s is from 351 to 350.", "the smaller end first"),
     ('conclusion = "speedup"', 'conclusion = "slow"', "Unknown conclusion 'slow'.", "accuracy, flattening"),
     ('question = "Does', '# question = "Does', "The field question is missing.", "Correct the file."),
 ]
