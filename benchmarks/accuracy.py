@@ -2,7 +2,7 @@
 
 `python -m benchmarks.accuracy` prints one line of JSON for each scenario, framework and precision. It holds the mean
 test accuracies in percent, the standard deviation of stock's accuracy over the seeds, and the mean difference (tuned -
-stock) with its 95 % interval. The settings are searched with the first seed and used with the others.
+stock) with its 95% interval. The settings are searched with the first seed and used with the others.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def comparisons(
 
 
 def difference(tuned: Sequence[float], stock: Sequence[float]) -> dict[str, object]:
-    """Return the fields of a line, in percent. tuned, stock: accuracies (0 to 1) by seed. interval: Student's 95 %
+    """Return the fields of a line, in percent. tuned, stock: accuracies (0 to 1) by seed. interval: Student's 95%
     interval of the mean paired difference."""
     differences = [new - old for new, old in zip(tuned, stock, strict=True)]
     half_width = stats.t.ppf((1 + CONFIDENCE) / 2, len(stock) - 1) * stats.sem(differences)

@@ -1,7 +1,7 @@
 """Compare two runs of the same cells: unchanged (A/A), or with the second run slowed down on purpose.
 
 `python -m benchmarks.against_itself` makes two runs of unchanged cells. It prints how many cells `kit compare` calls a
-tie, and the exit code of `kit gate`. With `--slowed`, the second run's workers lose 10 % of their speed, and each cell
+tie, and the exit code of `kit gate`. With `--slowed`, the second run's workers lose 10% of their speed, and each cell
 has a line. The launches of both runs are interleaved. The run folders are kept for `kit compare` and `kit report`.
 """
 
@@ -76,7 +76,7 @@ def slowed_copy() -> Iterator[Path]:
 def options(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.against_itself", description=__doc__)
-    parser.add_argument("--slowed", action="store_true", help="slow the second run's workers down by 10 %%")
+    parser.add_argument("--slowed", action="store_true", help="slow the second run's workers down by 10%%")
     parser.add_argument("--scenario", action="append", help="default: all")
     parser.add_argument("--framework", action="append", help="default: all")
     parser.add_argument("--profile", choices=PROFILES, default=PROFILES[0], help="quick: shorter launches")

@@ -150,7 +150,7 @@ def line(machine: str, rule: Rule, outcomes: Sequence[Outcome]) -> dict[str, obj
 def power_line(machine: str, rule: Rule, outcomes: Sequence[Outcome]) -> dict[str, object]:
     """Return the line about how often a slower framework is found in POWER_ROUNDS rounds."""
     found = percent(interval.high < 1 for outcome in outcomes for interval in outcome.ratios[:2])
-    return {"bench": "power", "machine": machine, "rule": rule.__name__, "slower_by": "10 %", "found": found}
+    return {"bench": "power", "machine": machine, "rule": rule.__name__, "slower_by": "10%", "found": found}
 
 
 def _by_framework(launches: Launches) -> dict[str, list[float]]:
@@ -175,7 +175,7 @@ def main() -> None:
         for rule in (by_cells, by_blocks):
             generator = np.random.default_rng(SEED)
             print_line(line(name, rule, [rule(simulated(machine, generator)) for _ in range(BLOCKS)]))
-    for name in ("normal, 5 %", "two speeds"):
+    for name in ("normal, 5%", "two speeds"):
         for rule in (by_cells, by_blocks):
             generator = np.random.default_rng(SEED)
             slowed = [rule(simulated(MACHINES[name], generator, SLOWDOWN), POWER_ROUNDS) for _ in range(BLOCKS)]

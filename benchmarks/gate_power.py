@@ -55,7 +55,7 @@ def confirmed(found: Errors, machine: Machine, losses: Errors, generator: np.ran
 
 def line(name: str, rounds: int) -> dict[str, object]:
     """Return the shares of runs with an alarm, in percent; "confirmed": an alarm that fresh rounds confirm. revealed:
-    smallest loss that would have been revealed with a probability of 80 %, median over the runs: of one cell, and of
+    smallest loss that would have been revealed with a probability of 80%, median over the runs: of one cell, and of
     all."""
     machine, generator = MACHINES[name], np.random.default_rng(SEED)
 
@@ -73,10 +73,10 @@ def line(name: str, rounds: int) -> dict[str, object]:
         "rounds": rounds,
         "false_alarms": percent(whole or any(cells) for whole, cells in map(alarms, same)),
         "confirmed_false_alarms": percent(confirmed(found, machine, unchanged, generator) for found in same),
-        "10 % in one cell": percent(cells[0] for _, cells in map(alarms, one_slower)),
-        "10 % in one cell, confirmed": percent(confirmed(found, machine, one, generator) for found in one_slower),
-        "3 % in all": percent(whole for whole, _ in map(alarms, slower)),
-        "3 % in all, confirmed": percent(confirmed(found, machine, all_slower, generator) for found in slower),
+        "10% in one cell": percent(cells[0] for _, cells in map(alarms, one_slower)),
+        "10% in one cell, confirmed": percent(confirmed(found, machine, one, generator) for found in one_slower),
+        "3% in all": percent(whole for whole, _ in map(alarms, slower)),
+        "3% in all, confirmed": percent(confirmed(found, machine, all_slower, generator) for found in slower),
         "revealed_of_one": round(100 * median(losses_of_each(changes)[0].revealed for changes in of_same), 1),
         "revealed_of_all": round(100 * median(loss_of_all(changes).revealed for changes in of_same), 1),
     }

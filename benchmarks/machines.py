@@ -16,7 +16,7 @@ Errors = npt.NDArray[np.float64]
 Machine = Callable[[np.random.Generator, int], Errors]
 
 NOISE = 0.02  # of machines that have another disturbance, too
-SLOW_SHARE, SLOW = 0.1, math.log(0.75)  # one launch in ten is 25 % slower
+SLOW_SHARE, SLOW = 0.1, math.log(0.75)  # one launch in ten is 25% slower
 # A machine with two speeds, a factor of 1.3 apart, that switches every ten launches or so.
 SWITCH, FASTER = 0.1, math.log(1.3)
 AR_SPREAD, AR_LAG_1 = 0.05, 0.8
@@ -60,9 +60,9 @@ def _autoregressive(generator: np.random.Generator, count: int) -> Errors:
 
 
 MACHINES: Mapping[str, Machine] = {
-    "normal, 3 %": normal(0.03),
-    "normal, 5 %": normal(0.05),
-    "normal, 10 %": normal(0.10),
+    "normal, 3%": normal(0.03),
+    "normal, 5%": normal(0.05),
+    "normal, 10%": normal(0.10),
     "skewed": _skewed,
     "heavy tails": _heavy_tails,
     "one in ten slow": _slow_launches,

@@ -87,7 +87,7 @@ def comparisons(scenario: str, framework: str, images: int, side: Callable[..., 
 
 
 def pooled(medians: Sequence[float]) -> dict[str, object]:
-    """Return the fields of the line over scenarios: the geometric mean of their medians, Student's 95 % interval over
+    """Return the fields of the line over scenarios: the geometric mean of their medians, Student's 95% interval over
     the scenarios, and n, their number. Raise ValueError for fewer than two."""
     interval = t_interval(medians)
     if interval is None:

@@ -15,7 +15,7 @@ from scipy.special import bdtr
 from kit.analysis.intervals import CONFIDENCE, Interval
 from kit.model.errors import KitError
 
-MIN_VALUES = 6  # fewer values have no 95 % interval of their median
+MIN_VALUES = 6  # fewer values have no 95% interval of their median
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Subject:
 
 
 def summary(ratios: Sequence[float], pairs: int) -> dict[str, object]:
-    """Return the fields of a line: the median ratio, its 95 % interval, and the number of pairs.
+    """Return the fields of a line: the median ratio, its 95% interval, and the number of pairs.
 
     ratios: speed of our side / speed of the baseline, one value per launch or per pair. A single disturbed value does
     not widen the interval of a median. Raise ValueError for fewer than MIN_VALUES ratios."""

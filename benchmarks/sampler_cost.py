@@ -1,7 +1,7 @@
 """Measure the cost of the host's sampler: a fixed numpy workload on all cores, with and without the sampler in turn.
 
 `python -m benchmarks.sampler_cost` prints one line of JSON. ratio: throughput with the sampler / throughput without it,
-the median of n pairs. interval: 95 %. cpu_share: CPU time of the sampler's thread / wall time, as a share of one CPU.
+the median of n pairs. interval: 95%. cpu_share: CPU time of the sampler's thread / wall time, as a share of one CPU.
 The workload runs in a separate process, like a worker, while this process waits, like the kit.
 """
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-SHARE = 1 / 9  # of a step's time, added as busy waiting: 10 % less speed
+SHARE = 1 / 9  # of a step's time, added as busy waiting: 10% less speed
 
 
 def slow(meter: type[Any]) -> None:

@@ -20,7 +20,7 @@ columns, for people.
 - A missing value is empty in CSV, and null in JSON and Parquet.
 - CSV is UTF-8 with a header. Each text is quoted. A text that a spreadsheet would compute begins with an apostrophe.
 - JSON is a list with one object per row.
-- Parquet needs the package pyarrow: `pip install 'kit[parquet]'`.
+- Parquet needs the package pyarrow, which `make setup` installs. In another environment: `pip install pyarrow`.
 - Markdown has at most {MAX_COMMENT_BYTES:,} bytes, so it fits a comment on a pull request. It says how many rows were
   left out.
 """

@@ -9,7 +9,7 @@ from kit.analysis.diagnosis_rules import CROWDED_SHARE, DECODED_FEEDS, NEAR_SHAR
 from kit.analysis.repeat_command import cell_command
 from kit.model.formatting import format_count, format_number, format_percent
 from kit.model.plan import Plan
-from scenarios.contract.cell import MAX_WORKERS, Cell
+from scenarios.contract.cell import MAX_WORKERS, Cell, Precision
 from scenarios.spec import Scenario, loads_photos
 
 LARGER = 4  # times the batch size that is suggested: three quarters of the fixed cost per image disappear
@@ -22,7 +22,8 @@ class Setup:
 
     plan: of its run. scenario: None if unknown. feed: the setting of that name, or "". workers: threads or processes
     that loaded photos, None if unknown. busy_cpus: CPUs that the cell kept busy, None if unknown. cpus: those that it
-    could use, None if unknown. gpu_slower: whether the same cell is faster on the CPU.
+    could use, None if unknown. gpu_slower: whether the same cell is faster on the CPU. tensor_cores: the precisions of
+    its framework that compute on the tensor cores of the GPU.
     """
 
     plan: Plan
@@ -32,6 +33,7 @@ class Setup:
     busy_cpus: float | None = None
     cpus: int | None = None
     gpu_slower: bool = False
+    tensor_cores: tuple[Precision, ...] = ()
 
     def command(self, cell: Cell) -> str:
         """Return the command that measures a cell in the same conditions."""
@@ -48,15 +50,16 @@ def advice(diagnosis: Diagnosis, cell: Cell, setup: Setup) -> str:
             found = f"Use a larger batch (--batch {LARGER * cell.batch})"
             found += "" if tuned else " or --lane tuned, which tries compiled steps"
             return found + (", or the CPU, which is faster here." if setup.gpu_slower else ".")
-        case Bottleneck.COMPUTE_BOUND if cell.device == "cuda" and cell.precision == "fp32":
-            return "Use --precision tf32 or bf16, which compute on the tensor cores."
+        case Bottleneck.COMPUTE_BOUND if setup.tensor_cores and cell.precision == "fp32":
+            computes = "compute" if len(setup.tensor_cores) > 1 else "computes"
+            return f"Use --precision {' or '.join(setup.tensor_cores)}, which {computes} on the tensor cores."
         case Bottleneck.COMPUTE_BOUND if diagnosis.label == "arithmetic":
             return _arithmetic(diagnosis, tuned=tuned)
         case Bottleneck.COMPUTE_BOUND if not tuned:
             return "Use --lane tuned, which tries other memory layouts, memory allocators and compiled steps."
         case Bottleneck.MEMORY_BOUND if diagnosis.parts and diagnosis.parts.fixed > diagnosis.parts.kernels:
             return f"Use a larger batch (--batch {LARGER * cell.batch}), which needs the same passes over the weights."
-        case Bottleneck.MEMORY_BOUND if cell.precision != "bf16" and cell.device == "cuda":
+        case Bottleneck.MEMORY_BOUND if cell.precision != "bf16" and "bf16" in setup.tensor_cores:
             return "Use --precision bf16, which halves the memory traffic of activations."
     return diagnosis.remedy
 

@@ -16,7 +16,15 @@ from kit.analysis.reliability import unsteady_cells
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary, Contest, contest_noun, contests, networks_of, too_few
 from kit.analysis.uncertainty import uncertainty
-from kit.model.formatting import DEVICES, format_count, format_list, format_number, format_percent
+from kit.model.formatting import (
+    DEVICES,
+    format_count,
+    format_list,
+    format_number,
+    format_percent,
+    format_range,
+    format_ratio,
+)
 from scenarios.contract.cell import Device
 from scenarios.contract.reasons import Status
 
@@ -61,7 +69,7 @@ def _speed(measured: Sequence[CellSummary]) -> Answer:
     low, high = (pick(best, key=lambda cell: cell.images_per_s or 0.0) for pick in (min, max))
     single = any(cell.launches == 1 for cell in best)
     all_single = all(cell.launches == 1 for cell in best)
-    once = "In one launch each, i" if all_single else "I"
+    once = "I" if not all_single else "In one launch, i" if len(best) == 1 else "In one launch each, i"
     within = uncertainty(cell.interval for cell in best)
     least, most = (format_number(cell.images_per_s or 0.0) for cell in (low, high))
     speeds = f"{least} images/s" if least == most else f"{least} to {most} images/s, depending on the network"
@@ -74,7 +82,7 @@ def _speed(measured: Sequence[CellSummary]) -> Answer:
     if single and not all_single:
         details.append("Some of these speeds come from one launch.")
     if latencies := _best_latencies(candidates):
-        between = _between(*(format_number(value, 2) for value in (min(latencies), max(latencies))))
+        between = format_range(*(format_number(value, 2) for value in (min(latencies), max(latencies))))
         several = len({cell.cell.framework for cell in candidates}) > 1
         lowest = ", which is the lowest latency of any framework" if several else ""
         details.append(f"A prediction for one image takes {between} ms on the {DEVICES[device]}{lowest}.")
@@ -199,7 +207,7 @@ def _ranges(found: Sequence[Contest], when: str) -> list[str]:
     if not named:
         return []
     leads, open_count = [second.ratio for second in named], len(found) - len(named)
-    by = _between(*(format_number(end, 3 if end < 1.1 else 2) for end in (min(leads), max(leads))))
+    by = format_range(*(format_ratio(end) for end in (min(leads), max(leads))))
     within = uncertainty(second.interval for second in named)
     sentences = [f"{when}, the winner is {by} times as fast as the second{within}."]
     if open_count:
@@ -215,13 +223,14 @@ def _limit(analysis: RunAnalysis) -> Answer:
     found = on_gpu or known
     if not found:
         timed = any(record.ok and record.result and record.result.step_timing for record in analysis.run.records)
-        why = "the networks have changed since the run" if timed else "this profile does not time the parts of a step"
+        changed = "the networks are unknown to this kit, or have changed since the run"
+        why = changed if timed else "this profile does not time the parts of a step"
         return Answer(LIMIT, State.NOT_MEASURED, f"Not measured: {why}")
     headline = count_limits([(diagnosis.label, cells[diagnosis.key].network) for diagnosis in found])
     shares = [diagnosis.ceiling_share for diagnosis in found if diagnosis.ceiling_share is not None]
     details = []
     if shares:
-        between = _between(*(format_percent(end) for end in (min(shares), max(shares))))
+        between = format_range(*(format_percent(end) for end in (min(shares), max(shares))))
         subject = "cells reach" if len(found) > 1 else "cell reaches"
         device = DEVICES[cells[found[0].key].device]
         details.append(f"The {device} {subject} {between} of the arithmetic that the {device} was measured to do.")
@@ -232,7 +241,3 @@ def _limit(analysis: RunAnalysis) -> Answer:
         details.append(f"{which} {verb} not steady, so take what limits {what} as a hint.")
     headline = f"On the GPU: {headline}" if len(found) < len(known) else headline[0].upper() + headline[1:]
     return Answer(LIMIT, State.MEASURED, headline, tuple(details))
-
-
-def _between(low: str, high: str) -> str:
-    return low if low == high else f"{low} to {high}"

@@ -14,7 +14,7 @@ from kit.analysis.pairing import Measure, rates
 from kit.model.record import Record
 
 MIN_LAUNCHES = 6
-CRITICAL = 1.645  # of the standard normal distribution, one-sided at 5 %
+CRITICAL = 1.645  # of the standard normal distribution, one-sided at 5%
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Correlation:
 
     @property
     def significant(self) -> bool:
-        """Return whether independent launches would have such a value in at most 5 % of runs.
+        """Return whether independent launches would have such a value in at most 5% of runs.
 
         The standard error is 1 / sqrt(n) (M. S. Bartlett, On the Theoretical Specification and Sampling Properties of
         Autocorrelated Time-Series, Suppl. J. R. Statist. Soc. 8, 1946).

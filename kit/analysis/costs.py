@@ -19,7 +19,7 @@ MILLION = 1_000_000
 
 @dataclass(frozen=True)
 class Estimate:
-    """A time in s or an amount of money. low, high: ends of the 95 % interval, None if there is none."""
+    """A time in s or an amount of money. low, high: ends of the 95% interval, None if there is none."""
 
     value: float
     low: float | None = None

@@ -127,9 +127,9 @@ def gate(base: Run, new: Run, max_regression: float, measure: Measure) -> GateRe
     regression if their mean loses more than max_regression / sqrt(n), beyond the noise. The noise of a mean is smaller
     by the same factor.
 
-    On a simulated machine, at most 5 % of unchanged runs raise an alarm if both runs were measured in the same rounds
+    On a simulated machine, at most 5% of unchanged runs raise an alarm if both runs were measured in the same rounds
     (`python -m benchmarks.gate_power`). If they were not, a machine that is slower during one run raises false alarms.
-    This holds for each measure by itself. If training and inference are both judged, at most 10 % raise an alarm.
+    This holds for each measure by itself. If training and inference are both judged, at most 10% raise an alarm.
 
     A cell does not pass if it is refused, has no `ok` launch in the new run, or lacks launches there that the base has.
     Otherwise the gate would pass a run that lost cells. Raise UsageError if the base has no cell with an ok launch.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -12,7 +12,7 @@ from kit.analysis.pairing import Measure, Rates
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary, Ratio, rates_by_round, ratio, too_few
 from kit.analysis.uncertainty import uncertainty
-from kit.model.formatting import format_count, format_number
+from kit.model.formatting import format_count, format_range, format_ratio
 from scenarios.contract.cell import Cell
 from scenarios.contract.reasons import Status
 
@@ -133,22 +133,23 @@ def _as_fast(found: Sequence[NetworkRatio]) -> str:
 
 
 def _range(values: Sequence[float]) -> str:
-    low, high = (_times(end) for end in (min(values), max(values)))
-    return low if low == high else f"{low} to {high}"
+    return format_range(*(_times(end) for end in (min(values), max(values))))
 
 
 def _times(value: float) -> str:
-    return f"{format_number(value, 2)}×"
+    return f"{format_ratio(value)}×"
 
 
-def missing_gpu(analysis: RunAnalysis, measured: Sequence[CellSummary], networks: Collection[str] | None = None) -> str:
+def missing_gpu(
+    analysis: RunAnalysis, measured: Sequence[CellSummary], is_meant: Callable[[Cell], bool] = lambda _: True
+) -> str:
     """Return why there is no network with a speed on both devices.
 
-    measured: the cells that have a training speed. networks: those that the sentence is about, None for all.
+    measured: the cells that have a training speed. is_meant: whether the sentence is about a cell.
     """
 
     def on_the_gpu(cell: Cell) -> bool:
-        return cell.device == "cuda" and (networks is None or cell.network in networks)
+        return cell.device == "cuda" and is_meant(cell)
 
     on_gpu = [record for record in analysis.run.records if on_the_gpu(record.cell)]
     if not on_gpu:

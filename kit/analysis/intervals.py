@@ -14,7 +14,7 @@ no assumption about the distribution, which may have outliers on one side. It as
 `kit.analysis.correlation` tests this.
 
 Launching stops once intervals are narrow. This rule tends to stop too early, when the first launches happen to agree.
-Student's interval at that moment covers less than its nominal 95 % (Y. S. Chow, H. Robbins, On the Asymptotic Theory of
+Student's interval at that moment covers less than its nominal 95% (Y. S. Chow, H. Robbins, On the Asymptotic Theory of
 Fixed-Width Sequential Confidence Intervals for the Mean, Ann. Math. Stat. 36, 1965; N. Starr, The Performance of a
 Sequential Procedure, the same 37, 1966). The deficit falls with one over the number of launches, and a fixed number of
 further launches makes up for it (G. Simons, On the Cost of Not Knowing the Variance, the same 39, 1968). `_widening`
@@ -39,7 +39,7 @@ TARGET = 0.025  # half-width of the interval of a cell, relative to the estimate
 RATIO_TARGET = 0.035  # of a ratio: two independent cells with TARGET
 TIE_WIDTH = 0.1  # half-width of the interval of a ratio; a wider one also contains differences that matter
 
-# Of the interval of a median. With 5 launches, it can only be the range of the values, which has 93.75 %.
+# Of the interval of a median. With 5 launches, it can only be the range of the values, which has 93.75%.
 MEDIAN_CONFIDENCE = 0.93
 
 # Chow and Robbins' rule lacks about this many launches if a cell has many. With few launches the rule has had few
@@ -67,7 +67,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Interval:
-    """A 95 % confidence interval (CONFIDENCE), in images/s or ms for a cell, without unit for a ratio."""
+    """A 95% confidence interval (CONFIDENCE), in images/s or ms for a cell, without unit for a ratio."""
 
     estimate: float
     low: float
@@ -181,8 +181,8 @@ def ratio_interval(numerator: Sequence[float], denominator: Sequence[float]) -> 
     ValueError if a value is not above 0.
 
     The coverage is the nominal one from 5 independent launches on each side on. With 2 launches on one side and many on
-    the other it is below 90 %, because the degrees of freedom are then estimated from 2 values. With 2 on both sides it
-    is 98 %.
+    the other it is below 90%, because the degrees of freedom are then estimated from 2 values. With 2 on both sides it
+    is 98%.
     """
     mean = _welch(numerator, denominator)
     return _interval(mean) if mean else None

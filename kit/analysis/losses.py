@@ -21,7 +21,7 @@ from kit.analysis.intervals import holm
 
 LEVEL = 0.025
 POWER = 0.8  # of the loss that a test would have revealed
-MIN_VARIANCE = 1e-10  # of logarithms: 0.001 %. Equal values would have none.
+MIN_VARIANCE = 1e-10  # of logarithms: 0.001%. Equal values would have none.
 MANY = 1e6  # degrees of freedom that are as good as infinitely many
 
 

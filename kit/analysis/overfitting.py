@@ -6,7 +6,7 @@ relative to this minimum), but only if the loss rises in a trend after it. A los
 minimum also has a lowest value.
 
 The trend is tested with Mann's test for the epochs after the lowest one: Kendall's rank correlation of loss and epoch,
-one-sided, 5 % (H. B. Mann, Nonparametric Tests Against Trend, Econometrica 13, 1945). The lowest epoch itself does not
+one-sided, 5% (H. B. Mann, Nonparametric Tests Against Trend, Econometrica 13, 1945). The lowest epoch itself does not
 count, because it was chosen for its low value. Four epochs that all rise are the fewest that can show a trend. The test
 takes the epochs as independent. Neighbors share their weights, so it finds a trend too often rather than too rarely.
 """

@@ -129,7 +129,8 @@ def _facts(measured: Sequence[CellSummary], unsteady: int, unjudged: int, *, cor
     unsteady, unjudged: numbers of cells. correlated: whether launches are.
     """
     cells, fewest = format_count(len(measured), "cell"), min(cell.launches for cell in measured)
-    facts = [Fact(True, f"{cells}: each computes the same function as a float64 reference")]
+    which = "it" if len(measured) == 1 else "each"
+    facts = [Fact(True, f"{cells}: {which} computes the same function as a float64 reference")]
     if fewest == 1:
         facts.append(
             Fact(False, "Cells with one launch have no interval; another launch may differ by tens of percent")

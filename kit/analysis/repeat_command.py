@@ -13,7 +13,7 @@ from scenarios.catalog import Scenarios, scenario_of
 from scenarios.contract.cell import Cell
 from scenarios.spec import Scenario
 
-COMPARED_ROUNDS = 8  # of two runs; with noise of 5 %, they show a loss of 10 % in one cell (docs/gate-in-ci.md)
+COMPARED_ROUNDS = 8  # of two runs; with noise of 5%, they show a loss of 10% in one cell (docs/gate-in-ci.md)
 NARROWING = {"framework", "device", "lane", "precision"}  # options that narrow a study
 DEFAULT_ENGINES = {"docker"}  # those that --engine auto prefers
 

@@ -19,15 +19,15 @@ def middle_80_percent(values: Sequence[float]) -> Spread | None:
 
 
 def training_spread(launch: MeasuredLaunch) -> Spread | None:
-    """Return the middle 80 % of the images/s of the steady windows, see `MeasuredLaunch.comparable_windows`."""
+    """Return the middle 80% of the images/s of the steady windows, see `MeasuredLaunch.comparable_windows`."""
     return middle_80_percent(launch.steady_rates)
 
 
 def throughput_spread(launch: MeasuredLaunch) -> Spread | None:
-    """Return the middle 80 % of the images/s of the windows of inference at the large batch size."""
+    """Return the middle 80% of the images/s of the windows of inference at the large batch size."""
     return middle_80_percent([w.images / w.seconds for w in launch.inference.windows])
 
 
 def latency_spread(launch: MeasuredLaunch) -> Spread | None:
-    """Return the middle 80 % of the durations of the calls with one image, in ms."""
+    """Return the middle 80% of the durations of the calls with one image, in ms."""
     return middle_80_percent(launch.inference.latency_ms)

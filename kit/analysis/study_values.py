@@ -19,7 +19,7 @@ from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary, ratios
 from scenarios.contract.augmented import AugmentedPicture
 from scenarios.contract.predictions import HeldOutPrediction
-from scenarios.contract.result import Epoch, Result
+from scenarios.contract.result import Epoch, Result, Training
 
 GPU_MEASURES = ("gpu_use", "gpu_power_w", "gpu_temperature_c", "gpu_memory_gib")
 QUALITY: dict[str, Callable[[Epoch], float]] = {
@@ -115,10 +115,10 @@ class StudyValues:
             return _with_interval(summary.images_per_s, summary.interval)
         if measure == "step_ms":
             return _of_speed(1000 * summary.cell.batch / summary.images_per_s, summary.interval)
-        curves = [curve for _, curve in self._epochs(summary)]
+        times = [_epoch_times(result.training) for result in self._results(summary) if result.training]
         if epoch is not None:
-            return _over_launches([curve[epoch - 1].seconds for curve in curves if epoch <= len(curve)])
-        whole = [sum(each.seconds for each in curve[:epochs]) for curve in curves if len(curve) >= epochs]
+            return _over_launches([own[epoch - 1] for own in times if epoch <= len(own)])
+        whole = [sum(own[:epochs]) for own in times if len(own) >= epochs]
         if measure == "training_s" and (found := _over_launches(whole)):
             return found
         count = 1 if measure == "epoch_s" else epochs
@@ -140,6 +140,13 @@ class StudyValues:
         launches = measured_launches([r for r in self._analysis.run.by_cell[summary.key] if r.ok])
         means = [found for launch in launches if (found := gpu_mean(launch, series)) is not None]
         return StudyValue(statistics.median(means)) if means else None
+
+
+def _epoch_times(training: Training) -> list[float]:
+    """Return the time of each whole epoch, in s. After a resume, an epoch includes another warm-up, which no training
+    has that is not interrupted. Such an epoch gets the time of a typical one."""
+    again = {done + 1 for done in training.resumed_from}
+    return [training.epoch_s if epoch.index in again else epoch.seconds for epoch in training.epochs]
 
 
 def _with_interval(value: float, interval: Interval | None) -> StudyValue:

@@ -354,7 +354,7 @@ def short_names(cells: Sequence[Cell]) -> list[str]:
 
 
 def format_accuracy(summary: CellSummary, missing: str) -> str:
-    """Return for example `99.12 %` after whole epochs, `93.1 % after 40,000 images`, or the text `missing`."""
+    """Return for example `99.12%` after whole epochs, `93.1% after 40,000 images`, or the text `missing`."""
     if summary.test_accuracy is not None:
         return format_percent(summary.test_accuracy, 2)
     if summary.early_accuracy is None:

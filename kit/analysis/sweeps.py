@@ -8,7 +8,7 @@ A step is flat if it gains less than GAIN. The flattening point is the smallest 
 are flat. A step leads to the next value that was measured, so the point depends on the values. Each value should be
 about twice the one before.
 
-The point has an interval with a confidence of at least 95 %:
+The point has an interval with a confidence of at least 95%:
 
 - Its end. From the last step backward, each step is tested for a gain of at least GAIN. The first one for which this is
   not rejected ends the search. Such a sequence needs no correction for the number of tests (J. C. Hsu, R. L. Berger,
@@ -17,7 +17,7 @@ The point has an interval with a confidence of at least 95 %:
 - Its start is the value after the last step that certainly gains GAIN or more. Any step could be this one by chance, so
   its p values are adjusted (`holm`).
 
-Each side has a level of 2.5 %. The tests are those of `kit.analysis.intervals.paired_interval`.
+Each side has a level of 2.5%. The tests are those of `kit.analysis.intervals.paired_interval`.
 """
 
 from collections.abc import Iterable, Sequence

@@ -20,30 +20,30 @@ from kit.analysis.robust import (
 )
 from kit.model.formatting import format_percent as percent
 
-# Of the machine's logical CPUs. This is twice the 2.5 % to which intervals are narrowed. A parallel loop waits for its
+# Of the machine's logical CPUs. This is twice the 2.5% to which intervals are narrowed. A parallel loop waits for its
 # slowest thread, so losing this share of one CPU alone is as large as the differences that the interval should show.
 OTHER_LOAD_SHARE = 0.05
 MIN_OTHER_CPUS = 0.2  # less can come from clock ticks, the engine's daemon and the sampler itself
 WHOLE_CPU = 0.9  # on any number of CPUs, a process that occupies one slows the thread that shares it
-WITHHELD_SHARE = 0.02  # of the requested CPU time, by quota or hypervisor: more moves a result out of a 2.5 % interval
+WITHHELD_SHARE = 0.02  # of the requested CPU time, by quota or hypervisor: more moves a result out of a 2.5% interval
 HOT_C = 85.0  # NVIDIA's GPUs lower their clocks from 83 °C (GeForce) to about 90 °C (data center)
 THERMAL = frozenset({"sw_thermal", "hw_thermal"})
 
-# Spread of launches: twice the 2.5 % at which Phoronix Test Suite stops repeating a test.
+# Spread of launches: twice the 2.5% at which Phoronix Test Suite stops repeating a test.
 NOISY_LAUNCHES = 0.05
 MIN_FOR_SPREAD = 3
 # Logarithm of the ratio of two launches. Two normal launches with a standard deviation of NOISY_LAUNCHES are further
-# apart in 1 % of cases: 2.58 * sqrt(2) * 0.05.
+# apart in 1% of cases: 2.58 * sqrt(2) * 0.05.
 MAX_APART = 0.18
 # Spread of windows: at this spread the median of the 24 windows of a quick launch is uncertain by
-# 1.2533 * 0.1 / sqrt(24) = 2.6 % (standard error of the median of a normal sample).
+# 1.2533 * 0.1 / sqrt(24) = 2.6% (standard error of the median of a normal sample).
 NOISY_WINDOWS = 0.10
 MIN_WINDOWS = 8  # also required by the Mann-Kendall test
 # The meter measures a launch for longer to get this many (MIN_STEADY in scenarios.measuring.window_meter).
 MIN_STEADY_WINDOWS = 5
 UNSETTLED_SHARE = 0.48  # of the time after the first step: half of it, less the rounding to windows
 TREND_P = 0.01  # one false alarm in a hundred series of independent values
-# From first to last: two runs of an idle machine differ by 2 to 3 % (faster-cpython, A/A runs).
+# From first to last: two runs of an idle machine differ by 2 to 3% (faster-cpython, A/A runs).
 TREND_CHANGE = 0.03
 JUMP_P = 0.01  # for all launches of a cell together
 JUMP_CHANGE = 0.10  # as NOISY_WINDOWS: a smaller jump is within what the windows of a usable launch differ by
@@ -213,7 +213,7 @@ def noisy(cell: Sequence[MeasuredLaunch]) -> str | None:
 
 
 def slow_first_launch(cell: Sequence[MeasuredLaunch]) -> str | None:
-    """Find a launch 1 that is below the 99 % prediction interval of the other launches.
+    """Find a launch 1 that is below the 99% prediction interval of the other launches.
 
     The interval is mean - t * s * sqrt(1 + 1/n), for a normal distribution of the logarithms.
     """
@@ -225,7 +225,7 @@ def slow_first_launch(cell: Sequence[MeasuredLaunch]) -> str | None:
     if first > mean - max(reach, SLOW_FIRST_CHANGE):
         return None
     slower = percent(1 - math.exp(first - mean))
-    return f"Launch 1 was {slower} slower than the {n} others, outside their 99 % prediction interval."
+    return f"Launch 1 was {slower} slower than the {n} others, outside their 99% prediction interval."
 
 
 def outliers(cell: Sequence[MeasuredLaunch]) -> str | None:

@@ -126,7 +126,7 @@ def report(
     ] = None,
     price: Annotated[
         list[str] | None,
-        typer.Option(metavar="PRICE", help="Price of an hour, as cpu=0.10/h or cuda=0.40EUR/h. Repeatable."),
+        typer.Option(metavar="PRICE", help="Price of an hour: 0.40/h, or cpu=0.10/h and cuda=0.40EUR/h. Repeatable."),
     ] = None,
     prices: Annotated[
         Path | None, typer.Option(metavar="FILE", help="TOML file with prices, their currency, date and source.")

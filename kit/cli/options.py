@@ -83,7 +83,10 @@ class Measuring:
         None
     )
     study: Annotated[
-        list[str] | None, option(SELECT, "NAME", "Cells, chapter and epochs of a published study. Repeatable.")
+        list[str] | None,
+        option(
+            SELECT, "NAME", "Repeat a published study: its cells and epochs. The report gets a chapter. Repeatable."
+        ),
     ] = None
     all_studies: Annotated[bool, option(SELECT, None, "Select all studies.", flag="--all-studies")] = False
     framework: Frameworks = None
@@ -126,7 +129,12 @@ class Measuring:
     ] = None
     budget: Annotated[
         float | None,
-        option(DURATION, "TIME", "Standard profile: time limit. Five launches per cell always run.", parse_duration),
+        option(
+            DURATION,
+            "TIME",
+            "Standard profile: time limit. Five launches per cell always run. Default: 90m, none with --rounds.",
+            parse_duration,
+        ),
     ] = None
     tune: Annotated[
         float | None,
@@ -138,7 +146,13 @@ class Measuring:
         ),
     ] = None
     timeout: Annotated[
-        float | None, option(DURATION, "TIME", "Time limit per launch, for example 90s or 10m.", parse_duration)
+        float | None,
+        option(
+            DURATION,
+            "TIME",
+            "Time limit per launch, for example 90s. Default: from an estimate, more than 10m.",
+            parse_duration,
+        ),
     ] = None
     engine: Engine = DEFAULT_ENGINE
     env: Env = ""
@@ -154,9 +168,10 @@ class Measuring:
     threads: Annotated[int | None, option(MACHINE, "N", "CPUs per launch. Default: all usable CPUs.", parse_whole)] = (
         None
     )
-    memory: Annotated[int | None, option(MACHINE, "SIZE", "Memory limit per launch, for example 4g.", parse_bytes)] = (
-        None
-    )
+    memory: Annotated[
+        int | None,
+        option(MACHINE, "SIZE", "Memory limit per launch, for example 4g. Default: 90% of what is free.", parse_bytes),
+    ] = None
     no_weights: Annotated[
         bool, option(OUTPUT, None, "Full profile: do not keep trained weights.", flag="--no-weights")
     ] = False

@@ -95,7 +95,7 @@ def gate_section(result: GateResult, runs: Sequence[Run]) -> Section:
     """
     names, titles = _names(runs), ("BASE", "NEW")
     lines = _shared_notes([cell.comparison for cell in result.cells], names, titles)
-    allowed = f"{100 * result.max_regression:.3g} %"
+    allowed = f"{100 * result.max_regression:.3g}%"
     lines += _inconclusive(result, names, allowed)
     lines.append(
         f"The gate fails with exit code 1 if a cell loses more than {allowed} of its speed in {result.measure} "
@@ -147,7 +147,7 @@ def _whole(result: GateResult) -> list[str]:
     line = (
         f"All cells together ({whole.cells}): {_number(whole.ratio)} times{slower}. They may lose "
         f"{format_percent(whole.allowed, 1)}. A loss of {format_percent(whole.loss.revealed, 1)} would have been found "
-        "in 80 % of cases."
+        "in 80% of cases."
     )
     return [line]
 
@@ -168,7 +168,7 @@ def _gate_row(cell: JudgedCell, names: Mapping[str, str]) -> list[str]:
 
 
 def _columns(measure: Measure, base: str, new: str, ratio: str, last: str) -> list[Column]:
-    numbers = [Column(title, number=True) for title in (base, new, ratio, "95 %")]
+    numbers = [Column(title, number=True) for title in (base, new, ratio, "95%")]
     return [Column(f"{measure.capitalize()} images/s"), *numbers, Column(last)]
 
 

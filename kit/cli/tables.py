@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kit.analysis.answers import is_ahead, why_no_lead
 from kit.analysis.summaries import ContestState
 from kit.analysis.sweeps import value_of, value_words, values_of, varied_fields
-from kit.model.formatting import DEVICES, format_number, format_percent, printable
+from kit.model.formatting import DEVICES, format_number, format_percent, format_ratio, printable
 from kit.report.marks import sort_key
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _leader(contest: Contest | None, titles: Mapping[str, str], marks: Marks, si
     if contest is None:
         return ""
     name = contest.leader.cell.framework
-    lead = f"{titles.get(name, name)} {format_ratio(contest.second.ratio)}"
+    lead = f"{titles.get(name, name)} {format_ratio(contest.second.ratio)}×"
     match contest.state:
         case ContestState.NAMED:
             return lead
@@ -176,11 +176,6 @@ def _leader(contest: Contest | None, titles: Mapping[str, str], marks: Marks, si
             return lead + single if is_ahead(contest, marks.unsteady) else why_no_lead([contest])
         case state:
             return str(state)
-
-
-def format_ratio(ratio: float) -> str:
-    """Return for example `1.004×`, `1.04×`, `1.4×` or `12×`."""
-    return f"{format_number(ratio, 4 if ratio < 1.01 else 3 if ratio < 1.1 else 2)}×"
 
 
 def _network(cell: Cell) -> Cell:

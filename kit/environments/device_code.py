@@ -32,8 +32,8 @@ PTX, MACHINE_CODE = 1, 2
 VARIANTS = {0x100000: "a", 0x200000: "f"}
 
 # Libraries have fat binaries of single kernels for further architectures, for example PyTorch's for FP8 on sm_89.
-# TensorFlow 2.21 has sm_90 in 18 % of them and cannot run there without PTX. The smallest share of an architecture with
-# the usual kernels is 36 %: sm_75 in ONNX Runtime 1.31.1, whose other fat binaries are kernels for newer GPUs.
+# TensorFlow 2.21 has sm_90 in 18% of them and cannot run there without PTX. The smallest share of an architecture with
+# the usual kernels is 36%: sm_75 in ONNX Runtime 1.31.1, whose other fat binaries are kernels for newer GPUs.
 MIN_SHARE = 0.25
 
 LINE = re.compile(r'^"([\w.-]+)==[^/"]*/([^"]+)" = \[.*\]$', re.MULTILINE)

@@ -51,8 +51,8 @@ def format_disk(count: float) -> str:
 
 
 def format_percent(share: float, decimals: int = 0, *, signed: bool = False) -> str:
-    """Return a share as a percentage: 0.124 as `12 %`, or signed as `+12 %`."""
-    return f"{100 * share:{'+' if signed else ''}.{decimals}f} %"
+    """Return a share as a percentage: 0.124 as `12%`, or signed as `+12%`."""
+    return f"{100 * share:{'+' if signed else ''}.{decimals}f}%"
 
 
 def format_number(value: float, digits: int = 3) -> str:
@@ -62,6 +62,16 @@ def format_number(value: float, digits: int = 3) -> str:
     rounded = float(f"{value:.{digits - 1}e}")  # 9.997 becomes 10, which needs one decimal less
     decimals = digits - 1 - math.floor(math.log10(abs(rounded)))
     return f"{rounded:,.{max(decimals, 0)}f}"
+
+
+def format_ratio(value: float) -> str:
+    """Return a ratio with more digits near 1, where they decide: `2.3`, `0.964`, `1.03` or `1.004`."""
+    return format_number(value, 4 if 1 <= value < 1.02 else 3 if 0.9 < value < 1.1 else 2)
+
+
+def format_range(low: str, high: str) -> str:
+    """Return two ends as a range, or one of them if they look equal."""
+    return low if low == high else f"{low} to {high}"
 
 
 def format_whole(value: float) -> str:

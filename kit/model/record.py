@@ -126,4 +126,7 @@ class Record(Document):
                 raise ValueError("it is ok, but has no request or no result")
             if self.result.status is not Status.OK or (self.result.proof and not self.result.proof.passed):
                 raise ValueError("it is ok, but its result or its proof is not")
+            threads = self.request.settings.get("threads", "1")
+            if not threads.isdecimal() or int(threads) < 1:
+                raise ValueError(f"it is ok, but its setting threads is {threads!r:.100}")
         return self

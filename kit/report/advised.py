@@ -6,6 +6,10 @@ from kit.analysis.advice import Setup, advice
 from kit.analysis.intervals import Verdict
 from kit.report.section import ReportInput
 from scenarios.catalog import scenario_of
+from scenarios.contract.cell import Cell, Precision
+
+AMPERE = (8, 0)  # the first compute capability with tf32 and bf16
+WITHOUT_BF16 = {"onnxruntime"}
 
 
 def advised(source: ReportInput) -> dict[str, str]:
@@ -25,9 +29,18 @@ def advised(source: ReportInput) -> dict[str, str]:
                 busy_cpus=summary.cpu_cores,
                 cpus=cpus.get(cell.key),
                 gpu_slower=cell.key in slower,
+                tensor_cores=_tensor_cores(source, cell),
             )
             found[cell.key] = advice(diagnosis, cell, setup)
     return found
+
+
+def _tensor_cores(source: ReportInput, cell: Cell) -> tuple[Precision, ...]:
+    """Return the precisions that the framework offers and that compute on the tensor cores of all GPUs."""
+    capabilities = [gpu.compute_capability for gpu in source.run.machine.gpus]
+    if cell.device != "cuda" or not all(found and found >= AMPERE for found in capabilities):
+        return ()
+    return ("tf32",) if cell.framework in WITHOUT_BF16 else ("tf32", "bf16")
 
 
 def _workers(source: ReportInput) -> dict[str, int | None]:

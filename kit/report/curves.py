@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kit.analysis.summaries import CellSummary
+from kit.model.formatting import format_range
 from kit.report import text
 from kit.report.elements import Table
 from kit.report.line_charts import LineChart, Series, line_chart
 from kit.report.rows import cell_key, configuration_key, configuration_words
 from kit.report.section import ReportInput
+from scenarios.contract.cell import Cell
 
 MAX_LINES = 12  # of a chart, two for each cell
 MAX_EPOCHS = 30  # rows of a table
@@ -18,7 +20,8 @@ MAX_EPOCHS = 30  # rows of a table
 
 @dataclass(frozen=True)
 class CurveChart:
-    """The lines of one network. table: their values after each epoch, or after some of many."""
+    """The lines of one network in one lane and precision. table: their values after each epoch, or after some of
+    many."""
 
     lines: LineChart
     table: Table
@@ -26,7 +29,7 @@ class CurveChart:
 
 @dataclass(frozen=True)
 class Curves:
-    """One chart for each network.
+    """One chart for each network, lane and precision.
 
     heading: the range of accuracies, also used as the summary of a folded section. omitted: cells that are not drawn.
     """
@@ -45,22 +48,31 @@ def make_curves(source: ReportInput, synthetic: bool) -> Curves | None:
     """Return the learning curves of the cells with this kind of data, or None if there are none."""
     charts, ends, omitted = [], [], 0
     for cells in source.rows.values():
-        own = [c for c in cells if len(c.curve) > 1 and c.synthetic == synthetic]
-        if own:
-            drawn = sorted(own, key=cell_key)[: MAX_LINES // 2]
+        groups: dict[tuple[str, str], list[CellSummary]] = {}
+        for each in sorted(cells, key=cell_key):
+            if len(each.curve) > 1 and each.synthetic == synthetic:
+                groups.setdefault((each.cell.lane, each.cell.precision), []).append(each)
+        for own in groups.values():
+            drawn = own[: MAX_LINES // 2]
             omitted += len(own) - len(drawn)
             charts.append(_chart(source, drawn))
-            ends += [(c.curve[-1][2], source.network(c.cell), c.curve[-1][0]) for c in own]
+            ends += [(c.curve[-1][2], _title(source, c.cell), c.curve[-1][0]) for c in own]
     if not charts:
         return None
     (low, network, _), (high, other, _) = min(ends), max(ends)
     epochs = sorted({count for _, _, count in ends})
-    counted = f"{epochs[0]} epochs" if len(epochs) == 1 else f"{epochs[0]} to {epochs[-1]} epochs"
+    counted = f"{format_range(str(epochs[0]), str(epochs[-1]))} epochs"
     if len(charts) == 1:
-        accuracy = text.percent(high, 1) if low == high else f"{text.percent(low, 1)} to {text.percent(high, 1)}"
+        accuracy = format_range(text.percent(low, 1), text.percent(high, 1))
         return Curves(f"Test accuracy of {accuracy} after {counted} ({network})", tuple(charts), omitted)
     lowest, highest = f"{text.percent(low, 1)} ({network})", f"{text.percent(high, 1)} ({other})"
     return Curves(f"Test accuracy from {lowest} to {highest} after {counted}", tuple(charts), omitted)
+
+
+def _title(source: ReportInput, cell: Cell) -> str:
+    """Return the title of a network, with lane and precision if they are not the usual ones."""
+    unusual = [cell.lane] * (cell.lane != "stock") + [cell.precision] * (cell.precision != "fp32")
+    return ", ".join([source.row_title(cell), *unusual])
 
 
 def _chart(source: ReportInput, cells: Sequence[CellSummary]) -> CurveChart:
@@ -74,7 +86,7 @@ def _chart(source: ReportInput, cells: Sequence[CellSummary]) -> CurveChart:
             points = [(epoch, (test, train)[dash]) for epoch, train, test in summary.curve]
             line = Series(f"{names[-1]}, {part}", points, cell.framework, gpu + dash, device=cell.device, ends=True)
             series.append(line)
-    title = source.network(cells[0].cell)
+    title = _title(source, cells[0].cell)
     lines = line_chart(title, "epochs", series, _percent, zero=False)
     return CurveChart(lines, _table(title, names, cells))
 

@@ -52,7 +52,7 @@ def to_parquet(table: TidyTable) -> bytes:
     if find_spec("pyarrow") is None:
         raise UsageError(
             "Parquet needs the package pyarrow, which is not installed.",
-            "Install it with `pip install 'kit[parquet]'`, or use --to csv.",
+            "Install it in kit's environment with `pip install pyarrow`, or use --to csv.",
         )
     buffer = io.BytesIO()
     table.frame().to_parquet(buffer, engine="pyarrow", index=False)

@@ -41,7 +41,9 @@ def find_failure(source: ReportInput) -> Failure | None:
     command = f"{repeat_command(source.analysis)} --profile {shlex.quote(source.run.plan.profile)}"
     steps.append(again if source.run.not_run else Line("Run it again:", command))
     return Failure(
-        f"Nothing was measured: none of {format_count(len(records), 'launch')} ended well",
+        f"Nothing was measured: none of {len(records)} launches ended well"
+        if len(records) > 1
+        else "Nothing was measured: the launch did not end well",
         (*shown, *([f"{format_count(hidden, 'other reason')}, see “Failed or skipped”"] * bool(hidden))),
         tuple(steps),
     )

@@ -14,7 +14,7 @@ MEANING = (
 def flat_words(own: Sequence[Curve]) -> str:
     """Return where curves over one field are flat, as the end of a sentence about their speed.
 
-    One curve has its interval: `flat from batch 256 on (95 % interval: 128 to 512)`. Several say how many: `flat from
+    One curve has its interval: `flat from batch 256 on (95% interval: 128 to 512)`. Several say how many: `flat from
     batch 128 to 256 on in 2 of 3 curves and not flat up to batch 2048 in 1 of 3 curves`.
     """
     field = own[0].field
@@ -40,6 +40,6 @@ def _interval(curve: Curve) -> str:
     if found.earliest is None or found.latest is None:
         return single_words([curve])
     if found.latest == last:  # a curve that may be steep up to here may be so beyond it
-        return f" (95 % interval: {found.earliest} or more)"
+        return f" (95% interval: {found.earliest} or more)"
     extent = f" to {found.latest}" * (found.latest > found.earliest)
-    return f" (95 % interval: {found.earliest}{extent})"
+    return f" (95% interval: {found.earliest}{extent})"

@@ -9,7 +9,7 @@ from kit.analysis.intervals import Verdict
 from kit.analysis.pairing import Measure
 from kit.analysis.reliability import unsteady_cells
 from kit.analysis.summaries import Contest, contest_noun, networks_of, too_few
-from kit.model.formatting import DEVICES, format_count
+from kit.model.formatting import DEVICES, format_count, format_range
 from kit.report import text
 from kit.report.section import ReportInput
 
@@ -71,8 +71,7 @@ def gpu_heading(source: ReportInput) -> str:
     if not found:
         speeds = [cell for cell in source.measured if cell.images_per_s]
         return f"Not measured: {missing_gpu(source.analysis, speeds)}"
-    low, high = (text.ratio(pick(each.ratio for each in found)) for pick in (min, max))
-    extent = low if low == high else f"{low} to {high}"
+    extent = format_range(*(text.ratio(pick(each.ratio for each in found)) for pick in (min, max)))
     compared = f"Training on the GPU runs at {extent} the speed of the CPU, best cell against best cell"
     if any(each.verdict is Verdict.UNKNOWN for each in found):
         return f"{compared}, {too_few(cell for each in found for cell in (each.numerator, each.denominator))}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kit.analysis.intervals import Interval
 from kit.report.scales import PADDING, Scale, log_scale
-from kit.report.strips import Tick, ticks
+from kit.report.strips import Tick, ticks, whisker_ends
 
 LOG_FROM = 10.0  # times that one speed is of another, from which on a linear axis hides the slope of the lower one
 MAX_VALUES = 12  # ticks of `value_chart`
@@ -153,7 +153,8 @@ def value_chart(
     another one, it is logarithmic, because lines near 0 would look flat. spots: values of x to mark.
     """
     values = sorted({x for one in series for x, _ in one.points})
-    ends = [end for one in series for found in one.intervals if found for end in (found.low, found.high)]
+    found = [(y, interval) for one in series for (_, y), interval in zip(one.points, one.intervals, strict=False)]
+    ends = [end for y, interval in found if interval for end in whisker_ends(y, (interval.low, interval.high))]
     ys = [*(y for one in series for _, y in one.points), *ends]
     if len(values) == 1:
         across = Scale(values[0] - 1, values[0] + 1)
@@ -219,7 +220,7 @@ def _marks(series: Series, across: Scale, up: Scale, y_text: Callable[[float], s
     for (x, y), interval in [*zip(series.points, intervals, strict=True)][-1 if series.ends else 0 :]:
         words = f"{series.name}, {x:,.0f}: {y_text(y)}"
         if interval:
-            words += f", 95 % interval {y_text(interval.low)} to {y_text(interval.high)}"
+            words += f", 95% interval {y_text(interval.low)} to {y_text(interval.high)}"
         whisker = (100 - up.at(interval.high), 100 - up.at(interval.low)) if interval else None
         found.append(PointMark(across.at(x), round(100 - up.at(y), 2), words, whisker))
     return tuple(found)

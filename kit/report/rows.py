@@ -253,7 +253,7 @@ class _Maker:
         interval, spread = self.quantity.interval(summary), self.quantity.spread(summary)
         title = f"{self.source.framework_title(summary.cell.framework)}: {self._number(summary)} {self.quantity.unit}"
         if interval:
-            title += f", 95 % interval {text.number(interval.low)} to {text.number(interval.high)}"
+            title += f", 95% interval {text.number(interval.low)} to {text.number(interval.high)}"
         elif spread:
             title += f", windows {text.number(spread[0])} to {text.number(spread[1])}"
         return Dot(
@@ -274,7 +274,7 @@ def contest_call(contest: Contest, unsteady: Mapping[str, str]) -> Call:
     ahead = text.lead(second.ratio)
     if contest.state is ContestState.NAMED:
         doubt = ", not steady" if contest.leader.key in unsteady else ""
-        small = f"95 %: {text.lead_interval(second.interval)}" if second.interval else ""
+        small = f"95%: {text.lead_interval(second.interval)}" if second.interval else ""
         return Call(f"fastest, {ahead}{doubt}", (leader,), device, named=True, small=small)
     if contest.state is ContestState.UNKNOWN:
         if not is_ahead(contest, unsteady.keys()):
@@ -293,4 +293,4 @@ def _open_interval(contest: Contest) -> str:
     widest = max(intervals, key=lambda interval: interval.half_width, default=None)
     if widest is None or widest.high > text.MAX_SPREAD * widest.low:
         return ""
-    return f"95 %: {text.factor(widest.low)} to {text.factor(widest.high)}"
+    return f"95%: {text.factor(widest.low)} to {text.factor(widest.high)}"

@@ -119,6 +119,12 @@ class ReportInput:
             return f"{scenario.title}, {value_words('hidden_layers', hidden_layers(scenario))}"
         return scenario.title
 
+    def row_title(self, cell: Cell) -> str:
+        """Return the title of a cell's network, with the batch size and the loader workers if they vary in the run."""
+        fields = [field for field in self.varied.get(cell.label, ()) if field != "hidden_layers"]
+        values = (value_words(field, value_of(cell, field, self.analysis.scenarios)) for field in fields)
+        return ", ".join([self.network(cell), *values])
+
     def details(self, cell: Cell, *, batch: bool = True) -> str:
         """Return the id of a cell's network, with the batch size and the loader workers: `catdog-cnn · batch 32`.
 

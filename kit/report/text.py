@@ -8,7 +8,15 @@ from datetime import UTC, datetime
 
 from kit.analysis.intervals import Interval, Verdict
 from kit.analysis.summaries import Ratio
-from kit.model.formatting import format_bytes, format_count, format_list, format_number, format_percent, format_si
+from kit.model.formatting import (
+    format_bytes,
+    format_count,
+    format_list,
+    format_number,
+    format_percent,
+    format_ratio,
+    format_si,
+)
 from kit.model.machine import Machine
 
 MISSING = "–"
@@ -21,9 +29,8 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def unbroken(sentence: str) -> str:
-    """Return a sentence in which no line break can separate a number from its sign or unit: `± 50 %`, `0.64 ms`."""
-    sentence = sentence.replace(" %", f"{NO_BREAK}%").replace("± ", f"±{NO_BREAK}")
-    return BEFORE_UNIT.sub(NO_BREAK, sentence)
+    """Return a sentence in which no line break can separate a number from its sign or unit: `± 50%`, `0.64 ms`."""
+    return BEFORE_UNIT.sub(NO_BREAK, sentence.replace("± ", f"±{NO_BREAK}"))
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -43,7 +50,7 @@ def seconds(value: float | None) -> str:
 
 
 def percent(share: float | None, decimals: int = 0) -> str:
-    """Return a share as a percentage: 0.9912 with two decimals as `99.12 %`."""
+    """Return a share as a percentage: 0.9912 with two decimals as `99.12%`."""
     return MISSING if share is None else format_percent(share, decimals)
 
 
@@ -58,8 +65,8 @@ def rate(value: float, unit: str) -> str:
 
 
 def ratio(value: float) -> str:
-    """Return a speedup, for example `3.1×`."""
-    return f"{number(value, 2)}×"
+    """Return a speedup, for example `3.1×` or `1.03×`."""
+    return f"{factor(value)}×"
 
 
 def lead(value: float) -> str:
@@ -85,8 +92,8 @@ def _lead_digits(value: float) -> int:
 
 
 def factor(value: float) -> str:
-    """Return one end of the interval of a ratio, with one more digit near 1, where it decides: `2.3` or `0.964`."""
-    return number(value, 3 if 0.9 < value < 1.1 else 2)
+    """Return a ratio, or one end of its interval, with more digits near 1, where they decide: `2.3` or `0.964`."""
+    return format_ratio(value) if math.isfinite(value) else MISSING
 
 
 def factors(low: float, high: float) -> str:
@@ -97,12 +104,17 @@ def factors(low: float, high: float) -> str:
     )
 
 
+def ends(found: Interval) -> str:
+    """Return both ends of the interval of a ratio: `1.25 to 1.31`, or `1.004 to 1.05`."""
+    return " to ".join(number(end, 4 if 1 <= end < 1.02 else 3) for end in (found.low, found.high))
+
+
 def interval(ratio: Ratio) -> str:
     """Return the interval of a ratio, and what it says if it contains 1: `0.98 to 1.03, a tie`."""
     if ratio.interval is None:
         return "unknown (one launch)" if ratio.rounds else "unknown (never in the same round)"
     words = open_words(ratio.interval)
-    return f"{number(ratio.interval.low)} to {number(ratio.interval.high)}{f', {words}' if words else ''}"
+    return f"{ends(ratio.interval)}{f', {words}' if words else ''}"
 
 
 def open_words(found: Interval) -> str:
@@ -113,7 +125,7 @@ def open_words(found: Interval) -> str:
 
 
 def half_width(interval: Interval) -> str:
-    """Return the half-width of an interval, for example `± 1.8 %`, or its ends, for example `5,650 to 9,650`.
+    """Return the half-width of an interval, for example `± 1.8%`, or its ends, for example `5,650 to 9,650`.
 
     The half-width is the longer arm relative to the estimate. The ends are shown if ± would mislead. Ends that are more
     than a factor of MAX_SPREAD apart say only that the value is `uncertain`.
@@ -133,7 +145,7 @@ def _needs_ends(interval: Interval) -> bool:
 
 
 def estimate(value: float | None, interval: Interval | None) -> str:
-    """Return a value with its interval: `12,300 ± 1.8 %`, or `6,110 (5,650 to 9,650)` if ± would mislead.
+    """Return a value with its interval: `12,300 ± 1.8%`, or `6,110 (5,650 to 9,650)` if ± would mislead.
 
     Without an interval, return the value alone.
     """

@@ -94,7 +94,7 @@ def _lede(source: ReportInput) -> str:
     lanes = {summary.cell.lane for summary in source.measured}
     settings = {
         frozenset({"stock"}): "with the settings of each framework’s own tutorials",
-        frozenset({"tuned"}): "with settings that the kit tuned on this machine",
+        frozenset({"tuned"}): "with settings that kit tuned on this machine",
     }.get(frozenset(lanes), "with the settings of the tutorials and with tuned ones")
     total = len(source.measured)
     cells = f"{format_count(total, 'cell')}, {'each ' * (total > 1)}a network in one framework on one device"

@@ -284,7 +284,7 @@ def test_a_network_that_is_too_small_is_launch_bound(measure):
     assert verdict == "launch-bound", evidence
     fixed = re.search(r"^A step takes .+ \S+ .?s of the step does not depend on the batch size \((\d+) %", evidence)
     assert fixed
-    assert 35 <= int(fixed[1]) <= 100  # half of the step on loaded data, which is at least 70 % of the whole
+    assert 35 <= int(fixed[1]) <= 100  # half of the step on loaded data, which is at least 70% of the whole
     assert "larger batch" in remedy
 
 

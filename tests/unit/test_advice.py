@@ -10,8 +10,11 @@ import pytest
 from kit.analysis.advice import Setup, advice
 from kit.analysis.diagnosis import Diagnosis
 from kit.analysis.diagnosis_rules import Bottleneck
+from kit.analysis.run_analysis import analyze_run
 from kit.analysis.step_parts import StepParts
 from kit.planning import catalog
+from kit.report import advised as advised_cells
+from kit.report.section import ReportInput
 from scenarios.catalog import scenario_of
 from scenarios.contract.cell import MAX_WORKERS, Cell
 from tests import examples
@@ -79,10 +82,33 @@ def test_batches_that_come_late_get_a_whole_command():
 
 
 @pytest.mark.parametrize(
+    ("framework", "capability", "advised_precisions"),
+    [
+        ("torch", (9, 0), "--precision tf32 or bf16, which compute"),
+        ("onnxruntime", (9, 0), "--precision tf32, which computes"),
+        ("torch", (7, 5), None),
+        ("torch", None, None),
+    ],
+)
+def test_only_precisions_that_framework_and_gpu_have_are_advised(framework, capability, advised_precisions):
+    of = examples.cell("cifar-cnn", framework, "cuda")
+    machine = examples.machine(gpus=[examples.gpu(compute_capability=capability)])
+    analysis = analyze_run(replace(examples.run([examples.record(examples.request(of))]), machine=machine), {})
+    source = ReportInput(analysis, {})
+    for bottleneck in (Bottleneck.COMPUTE_BOUND, Bottleneck.MEMORY_BOUND):
+        found = Diagnosis(of.key, bottleneck, "", "Measure again.", None, None, None, "kernels", None)
+        text = advised_cells.advised(replace(source, analysis=replace(analysis, diagnoses=[found])))[of.key]
+        if advised_precisions is None or (framework, bottleneck) == ("onnxruntime", Bottleneck.MEMORY_BOUND):
+            assert "precision" not in text
+        else:
+            assert (advised_precisions if bottleneck is Bottleneck.COMPUTE_BOUND else "--precision bf16, which") in text
+
+
+@pytest.mark.parametrize(
     ("parts", "share"),
     [
-        (StepParts(1.53, 0.99, 1.16, 0.59), "the largest part of the step (36 %)"),
-        (StepParts(17.0, 18.7, 0.8, 0.0), "47 % of the step"),
+        (StepParts(1.53, 0.99, 1.16, 0.59), "the largest part of the step (36%)"),
+        (StepParts(17.0, 18.7, 0.8, 0.0), "47% of the step"),
     ],
 )
 def test_kernels_far_from_the_ceiling_are_not_called_near(parts, share):

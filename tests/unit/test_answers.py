@@ -195,7 +195,7 @@ def test_the_speed_of_a_sweep_names_the_batch_size():
     speeds = zip(cells, (1000.0, 3000.0), strict=True)
     records = [examples.record(examples.request(each), speed) for each, speed in speeds]
     given = answers(analysis_of(records), TITLES).speed
-    assert given.headline == "In one launch each, it trains mnist-cnn at 3,000 images/s"
+    assert given.headline == "In one launch, it trains mnist-cnn at 3,000 images/s"
     assert given.details[0] == "This is its speed at batch 2,048, the fastest of 2 batch sizes."
     assert not any("batch" in detail for detail in answers(analysis_of(records[:1]), TITLES).speed.details)
 
@@ -245,14 +245,14 @@ def test_details_about_training_say_so():
 def test_the_range_of_the_gpu_is_that_of_the_networks_where_it_is_faster():
     given = answers(analysis_of(one_each(with_gpu(5.0, launches=5), with_gpu(0.5, launches=5))), TITLES).gpu
     assert given.headline == (
-        "For 1 of 2 networks, in training: the best GPU cell trains 5.0× as fast as the best CPU cell (± 0.0 %)"
+        "For 1 of 2 networks, in training: the best GPU cell trains 5.0× as fast as the best CPU cell (± 0.0%)"
     )
     assert given.details[0] == "The GPU is slower for cifar-cnn (0.50×)."
     tied = answers(analysis_of(one_each(with_gpu(1.0, launches=5), with_gpu(0.5, launches=5))), TITLES).gpu
     assert tied.headline == (
-        "No, not in training: the best GPU cell trains 0.50× as fast as the best CPU cell (± 0.0 %), in 1 of 2 networks"
+        "No, not in training: the best GPU cell trains 0.50× as fast as the best CPU cell (± 0.0%), in 1 of 2 networks"
     )
-    assert tied.details[0] == "It ties with the CPU for mnist-cnn (1.0×)."
+    assert tied.details[0] == "It ties with the CPU for mnist-cnn (1.000×)."
     once = answers(analysis_of(one_each(with_gpu(5.0, launches=1), with_gpu(0.5, launches=1))), TITLES).gpu
     assert "trains 5.0× as fast" in once.headline
     assert once.headline.endswith(" in one launch each")
@@ -282,12 +282,11 @@ def test_the_widest_interval_of_each_measure_counts():
     records = with_slow_prediction(measured(LEAD, launches=5, noise=0.001, data="real"), 3.0)
     found = reliability(replace(analysis_of(records, "standard"), warnings=[]))
     assert (
-        Fact(False, "Widest intervals of all cells: training ± 0.1 %, throughput ± 0.1 %, latency ± 100 %")
-        in found.facts
+        Fact(False, "Widest intervals of all cells: training ± 0.1%, throughput ± 0.1%, latency ± 100%") in found.facts
     )
     assert found.level is Level.COMPARISON
     assert found.next
-    assert "this run lacks intervals within ± 5 % (the widest is ± 100 %)" in found.next.note
+    assert "this run lacks intervals within ± 5% (the widest is ± 100%)" in found.next.note
 
 
 def test_a_run_that_used_the_profile_needs_more_rounds_than_it_had():
@@ -297,7 +296,7 @@ def test_a_run_that_used_the_profile_needs_more_rounds_than_it_had():
     assert found.command.endswith(" --profile standard --rounds 12")
     assert found.note.startswith("12 rounds in about ")
     fetch = "on an idle machine; before it, kit data fetch mnist cifar-10"
-    assert f" {fetch}; this run lacks intervals within ± 5 % (the widest is ± " in found.note
+    assert f" {fetch}; this run lacks intervals within ± 5% (the widest is ± " in found.note
     assert found.note.endswith(" and real data")
     quick = reliability(analysis_of(measured(LEAD, launches=6, noise=0.2))).next
     assert quick

@@ -79,7 +79,7 @@ def test_compare_ends_with_the_overall_ratio_and_its_interval_over_cells(kit: Ki
     ("new", "allowed", "code", "words"),
     [
         ({"mnist-cnn": STEADY}, "5%", 0, "Passed: 1 of 1 cell passed."),
-        ({"mnist-cnn": SLOW}, "5 %", 1, "Failed: 1 regression, all cells together."),
+        ({"mnist-cnn": SLOW}, "5%", 1, "Failed: 1 regression, all cells together."),
         ({"mnist-cnn": SLOW}, "0.15", 0, "Passed: 1 of 1 cell passed."),
         ({"cifar-cnn": STEADY}, "5%", 2, "Failed: 1 lost."),
         ({"mnist-cnn": STEADY[:1]}, "5%", 7, "Inconclusive: 0 of 1 cell passed."),
@@ -179,7 +179,7 @@ def test_the_noise_is_the_reason_for_an_inconclusive_cell_with_enough_rounds(kit
     saved("before", {"mnist-cnn": STEADY})
     saved("after", {"mnist-cnn": [500.0, 1500.0, 900.0, 1100.0, 1000.0]})
     judged = " ".join(kit("gate", "before", "after").out.split())
-    assert "inconclusive: the data would not have shown a loss of 5 %." in judged
+    assert "inconclusive: the data would not have shown a loss of 5%." in judged
     assert "is judged from" not in judged
 
 
@@ -208,7 +208,7 @@ def test_a_page_compares_machines_by_their_names_and_prices(kit: Kit) -> None:
     called = kit(*compared)
     assert (called.code, called.err) == (0, "")
     assert called.out.startswith("small  before, quick: Example CPU, 2 CPUs, no NVIDIA GPU\nbig  after, quick: ")
-    assert re.search(r"^Training images/s +small +big +big/small +95 % +Verdict$", called.out, re.MULTILINE)
+    assert re.search(r"^Training images/s +small +big +big/small +95% +Verdict$", called.out, re.MULTILINE)
     assert "Overall: big is 0.900 times as fast as small" in called.out
     assert called.out.endswith("\n\nPage: page.html\n")
     html = Path("page.html").read_text()

@@ -162,7 +162,7 @@ def test_a_quota_that_the_plan_does_not_see_throttles_the_launch(measure):
     assert run.record.request.threads == 1
     verdict, evidence, remedy = run.verdict()
     assert verdict == "throttling"
-    assert evidence == "The CPU quota withheld 50 % of the CPU time that the cell requested while it trained."
+    assert evidence == "The CPU quota withheld 50% of the CPU time that the cell requested while it trained."
     assert run.warning(re.escape(evidence))
     assert remedy == "Raise the CPU quota, or use at most as many --threads as the quota has CPUs."
     assert not run.warning("A CPU quota grants")
@@ -187,7 +187,7 @@ def test_a_network_that_is_too_small_is_launch_bound(measure):
     verdict, evidence, remedy = run.verdict()
     assert verdict == "fixed cost per step"
     assert re.match(
-        r"A step takes 10(\.0+)? ms\. 8(\.0+)? ms of the step does not depend on the batch size \(80 %", evidence
+        r"A step takes 10(\.0+)? ms\. 8(\.0+)? ms of the step does not depend on the batch size \(80%", evidence
     )
     assert "larger batch" in remedy
 
@@ -197,6 +197,6 @@ def test_a_slow_loader_is_input_bound_with_its_share(measure):
     assert run.record.request.cell.batch == 32
     verdict, evidence, remedy = run.verdict()
     assert verdict == "waiting for data"
-    assert ": 50 % of the time goes to loading, shuffling and copying data and to the loop" in evidence
+    assert ": 50% of the time goes to loading, shuffling and copying data and to the loop" in evidence
     assert "so that fewer batches are prepared and copied." in remedy
     assert "If training never waited for data, it would be 2.0× as fast" in remedy

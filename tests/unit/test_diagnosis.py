@@ -85,13 +85,13 @@ def test_a_gpu_does_not_help_a_small_network_because_starting_kernels_takes_long
     found = diagnosed([launch(MNIST_GPU, 950e-6, SMALL_NET_ON_GPU, host_samples=host_samples)], H200)
     assert found.bottleneck is Bottleneck.LAUNCH_BOUND
     # The line through the three times: 762.5 us + 0.42 us an image; half of the time from 762.5 / 0.42 = 1,800 on.
-    assert "762 µs of the step does not depend on the batch size (80 %, as much time as starting 169 empty kernels" in (
+    assert "762 µs of the step does not depend on the batch size (80%, as much time as starting 169 empty kernels" in (
         found.evidence
     )
     assert "empty kernels at 4.5 µs each). At a batch size of about 1,800, the images take half" in found.evidence
     assert "The 985 MFLOP of a batch of 64 would take 21.9 µs at the measured 45 TFLOP/s" in found.evidence
     assert "the GPU mostly waits" in found.evidence
-    assert "35 % of the time" in found.evidence
+    assert "35% of the time" in found.evidence
     assert found.remedy == (
         "The network is too small for this GPU at batch size 64: use a larger batch or graph compilation, or use the "
         "CPU."
@@ -116,7 +116,7 @@ def test_a_slow_loader_is_input_bound():
     cell = examples.cell("catdog-cnn")
     found = diagnosed([launch(cell, 0.200, {8: 0.016, 16: 0.031, 32: 0.060})])
     assert found.bottleneck is Bottleneck.INPUT_BOUND
-    assert "70 % of the time goes to loading" in found.evidence
+    assert "70% of the time goes to loading" in found.evidence
     assert "at full size, and 2 threads decode 1,400. The cell trained on 160 photos/s." in found.evidence
     assert "decoding is not the limit" in found.remedy
     decoding = diagnosed([launch(cell, 0.040, {8: 0.004, 16: 0.008, 32: 0.015})])
@@ -134,7 +134,7 @@ def test_a_small_network_on_a_cpu_is_launch_bound():
     cell = examples.cell("mnist-cnn", "tensorflow")
     found = diagnosed([launch(cell, 0.021, {16: 0.0142, 32: 0.0163, 64: 0.0203})])
     assert found.bottleneck is Bottleneck.LAUNCH_BOUND
-    assert "12.2 ms of the step does not depend on the batch size (58 %, " in found.evidence
+    assert "12.2 ms of the step does not depend on the batch size (58%, " in found.evidence
     assert "GPU" not in found.evidence + found.remedy
 
 
@@ -147,8 +147,8 @@ def test_updating_a_large_mlp_is_memory_traffic_and_not_overhead():
     # The line through the three times: 23.1 ms + 0.109 ms an image. 6.1 million weights, with gradients and Adam's two
     # means, each read and written.
     assert found.evidence == (
-        "A step takes 30 ms: 26.6 ms on loaded data and 3.4 ms (11 %) waiting for data. 23.1 ms of the step does not "
-        "depend on the batch size (77 %). Each step passes over all weights, gradients and optimizer state several "
+        "A step takes 30 ms: 26.6 ms on loaded data and 3.4 ms (11%) waiting for data. 23.1 ms of the step does not "
+        "depend on the batch size (77%). Each step passes over all weights, gradients and optimizer state several "
         "times. One pass moves 196 MB and takes 19.6 ms at the measured 10 GB/s."
     )
     assert "fused optimizer" in found.remedy
@@ -162,8 +162,8 @@ def test_a_deep_network_near_the_ceiling_is_compute_bound():
     cell = examples.cell("catdog-cnn", variant="deep")
     found = diagnosed([launch(cell, 12.6, {8: 3.1, 16: 6.1, 32: 12.0})])
     assert found.bottleneck is Bottleneck.COMPUTE_BOUND
-    assert found.evidence.startswith("A step takes 12.6 s: 12 s on loaded data and 600 ms (5 %) waiting for data. Its ")
-    assert "Its 879 GFLOP take 8.79 s (70 %) at the measured 100 GFLOP/s" in found.evidence
+    assert found.evidence.startswith("A step takes 12.6 s: 12 s on loaded data and 600 ms (5%) waiting for data. Its ")
+    assert "Its 879 GFLOP take 8.79 s (70%) at the measured 100 GFLOP/s" in found.evidence
     assert found.remedy.startswith("The kernels compute near the ceiling of this CPU: ")
     assert found.ceiling_share == pytest.approx(8.79 / 12.6, rel=0.01)
     assert found.peak_share is None
@@ -175,7 +175,7 @@ def test_bf16_halves_the_traffic_of_activations_but_arithmetic_gains_more():
     found = diagnosed([launch(cell, 250e-6, {8: 100e-6, 16: 145e-6, 32: 230e-6})], known)
     assert found.bottleneck is Bottleneck.MEMORY_BOUND
     # 865 MB in fp32, but 13 MB of it (407,745 weights with Adam) stay as they are.
-    assert "439 MB of memory traffic take at least 107 µs (43 %) at the measured 4.1 TB/s (data sheet: 4.8 TB/s)" in (
+    assert "439 MB of memory traffic take at least 107 µs (43%) at the measured 4.1 TB/s (data sheet: 4.8 TB/s)" in (
         found.evidence
     )
     assert found.peak_share == pytest.approx(found.flops_per_s / (989.4 * TERA))
@@ -218,7 +218,7 @@ def test_a_quota_of_half_the_cores_throttles():
     cell = examples.cell("mnist-cnn")
     found = diagnosed([launch(cell, 0.020, {64: 0.018}, cpu_s=10.0, throttled_s=10.0)])
     assert found.bottleneck is Bottleneck.THROTTLED
-    assert "withheld 50 % of the CPU time" in found.evidence
+    assert "withheld 50% of the CPU time" in found.evidence
 
 
 def test_a_gpu_that_lowers_its_clocks_is_throttled():
@@ -254,8 +254,8 @@ def test_slow_kernels_are_compute_bound_far_below_the_ceiling():
     own = measured("cpu", convolution=40 * GIGA)
     found = diagnosed(records, own=own)
     assert found.bottleneck is Bottleneck.COMPUTE_BOUND
-    assert "8.24 ms (20 %) at the measured 100 GFLOP/s (its own framework's kernel: 40 GFLOP/s)" in found.evidence
-    assert "at 21 % of the ceiling of this CPU" in found.remedy
+    assert "8.24 ms (20%) at the measured 100 GFLOP/s (its own framework's kernel: 40 GFLOP/s)" in found.evidence
+    assert "at 21% of the ceiling of this CPU" in found.remedy
     assert "its own" not in diagnosed(records).evidence
     without = diagnosed(records, {})
     assert (without.bottleneck, "ceilings" in without.remedy) == (Bottleneck.UNCLEAR, True)
@@ -277,7 +277,7 @@ def test_arithmetic_at_half_of_the_ceiling_is_not_near_it():
     cell = examples.cell("catdog-cnn", variant="deep")
     found = diagnosed([launch(cell, 18.6, {8: 4.6, 16: 9.1, 32: 18.0})])  # 8.79 s of 18 s
     assert (found.bottleneck, found.label) == (Bottleneck.COMPUTE_BOUND, "arithmetic")
-    assert found.remedy.startswith("The kernels mostly compute, at 49 % of the ceiling of this CPU: ")
+    assert found.remedy.startswith("The kernels mostly compute, at 49% of the ceiling of this CPU: ")
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_step_times_of_a_slower_moment_are_scaled_to_training():
 
 def test_a_step_that_grows_faster_than_its_batch_has_no_fixed_part():
     cell = examples.cell("catdog-cnn", variant="deep")
-    assert "0 s (0 %) do not grow" in diagnosed([launch(cell, 12.6, {8: 2.9, 16: 6.0, 32: 12.4})]).evidence
+    assert "0 s (0%) do not grow" in diagnosed([launch(cell, 12.6, {8: 2.9, 16: 6.0, 32: 12.4})]).evidence
 
 
 def test_the_first_of_several_bottlenecks_is_reported():

@@ -117,7 +117,7 @@ SPOILED: list[tuple[dict[str, Any], dict[str, Level], str]] = [
     (runtime("crun"), {"runtime": WARNED}, "Make runc the default-runtime"),
     (runtime("crun 1.25.1"), {"runtime": WARNED}, "Docker's default runtime is crun 1.25.1. Before 1.26,"),
     (gpus(found=(gpu(), gpu(1, (10, 0)))), {"cuda torch": WARNED}, "GPU 1 (H200) has compute capability 10.0, for"),
-    (gpus(found=(gpu(), gpu(1, limit_w=350.0))), {"gpu power": WARNED}, "GPU 1 to 50 % of its default"),
+    (gpus(found=(gpu(), gpu(1, limit_w=350.0))), {"gpu power": WARNED}, "GPU 1 to 50% of its default"),
     (gpus(busy=(0,)), {"gpu load": WARNED}, "compute on GPU 0 of 1"),
     ({"folders": (replace(FOLDER, writable=False),)}, {"disk out": FAILED}, "Choose another folder with --out."),
     (free(0.1), {"disk out": FAILED}, "102 MiB free at here Runs may need 200 MiB there. Free disk space."),
@@ -133,7 +133,7 @@ SPOILED: list[tuple[dict[str, Any], dict[str, Level], str]] = [
     ({"shm_free_bytes": None}, {"shm": WARNED}, "no /dev/shm"),
     ({"governors": ("performance", "powersave")}, {"governor": WARNED}, "powersave on 1 CPU"),
     ({"load": Load(8, 0.41, 0.0, ("make", "cc1"))}, {"load": WARNED}, "with other programs; busiest: make, cc1"),
-    ({"load": Load(8, 0.2, 0.06, ())}, {"steal": WARNED}, "23 % of the requested CPU time"),
+    ({"load": Load(8, 0.2, 0.06, ())}, {"steal": WARNED}, "23% of the requested CPU time"),
     ({"datasets": (replace(ABSENT, reachable=False),)}, {"data cats-dogs": WARNED}, "kit data add cats-dogs PATH"),
     ({"datasets": (DataSet("m", False, 1, DataError("Torn.", "Mend it.")),)}, {"data m": WARNED}, "Torn. Mend it."),
 ]  # fmt: skip
@@ -152,7 +152,7 @@ NOTHING_WRONG: list[tuple[dict[str, Any], str]] = [
     (images(16), "16 GiB free for Docker"),
     ({"docker": replace(DOCKER, images_free_bytes=GIB, ready=ALL)}, "1.0 GiB free for Docker"),
     (free(0.3), "307 MiB"),
-    ({"load": Load(8, 0.02, 0.02, ())}, "gives 0 % of the requested CPU time"),  # a clock tick
+    ({"load": Load(8, 0.02, 0.02, ())}, "gives 0% of the requested CPU time"),  # a clock tick
     ({"limit_bytes": 5 * GIB}, "limited to 5.0 GiB"),
     ({"cpus": Cpus(8, 8, 8.0)}, "8 of 8"),
     ({"governors": ()}, "The frequency governor of the CPUs is unknown"),

@@ -201,7 +201,7 @@ def test_parquet_without_pyarrow_names_the_package(kit: Kit, tmp_path: Path, mon
     assert (called.code, called.out) == (2, "")
     assert called.err == (
         "Parquet needs the package pyarrow, which is not installed.\n"
-        "Install it with `pip install 'kit[parquet]'`, or use --to csv.\n"
+        "Install it in kit's environment with `pip install pyarrow`, or use --to csv.\n"
     )
     assert not Path("x.parquet").exists()
 

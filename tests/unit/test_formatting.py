@@ -30,7 +30,7 @@ def test_formats() -> None:
         "1 h 01 min",
         "2 h 00 min",
     ]
-    assert [format_percent(0.124), format_percent(-0.124, 1, signed=True)] == ["12 %", "-12.4 %"]
+    assert [format_percent(0.124), format_percent(-0.124, 1, signed=True)] == ["12%", "-12.4%"]
     assert [format_number(12345.6), format_number(0), format_number(0.01234, 2)] == ["12,300", "0", "0.012"]
     assert [format_number(9.997), format_number(99.96), format_number(-0.9999)] == ["10.0", "100", "-1.00"]
     assert [format_si(0.00082, "s"), format_si(999.9e9, "B/s")] == ["820 µs", "1 TB/s"]

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from kit.analysis.answers import answers
+from kit.analysis.reliability import reliability
 from kit.analysis.run_analysis import analyze_run
 from kit.model.plan import PlannedLaunch
 from kit.model.run import Run
@@ -13,6 +15,8 @@ from kit.planning import catalog, studies
 from kit.report import headings
 from kit.report.published import published_speeds
 from kit.report.section import ReportInput
+from kit.report.sections.steadiness import steadiness_heading
+from kit.report.view import make_view
 from tests import examples
 from tests.examples import cell, failed, machine, record, request
 
@@ -100,3 +104,28 @@ def test_published_speeds_belong_to_the_same_network_batch_size_and_device():
     assert swept.images_per_s == pytest.approx(600_000 / 506.80)
     for other in ({"batch": 33}, {"lane": "tuned"}, {"precision": "bf16"}):
         assert not published_speeds(replace(cell("cifar-cnn", device="cuda"), **other), *known)
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ((1, 0, 1), "No: the cell was not steady"),
+        ((1, 0, 3), "No: 1 of 3 cells was not steady"),
+        ((0, 1, 1), "Not known: too little was measured"),
+        ((0, 0, 1), "Yes: in 1 cell the speed was steady"),
+        ((0, 0, 3), "Yes: in each of 3 cells the speed was steady"),
+        ((0, 1, 3), "Yes in 2 cells; too little was measured of 1 more"),
+    ],
+)
+def test_steadiness_is_told_of_one_cell_and_of_several(counts, words):
+    assert steadiness_heading(*counts) == words
+
+
+def test_a_run_of_one_cell_is_described_in_the_singular():
+    one = analyze_run(examples.run([record(request(cell()), 500.0)]), catalog.scenarios())
+    assert reliability(one).facts[0].text == "1 cell: it computes the same function as a float64 reference"
+    assert answers(one, TITLES).speed.headline.startswith("In one launch, it trains mnist-cnn at 500 images/s")
+    bad = analyze_run(examples.run([failed(request(cell()))]), catalog.scenarios())
+    failure = make_view(bad, TITLES).failure
+    assert failure
+    assert failure.headline == "Nothing was measured: the launch did not end well"

@@ -142,7 +142,7 @@ def test_a_ratio_is_narrow_from_the_fifth_round_on_if_its_half_width_is_small():
 
 
 # With this number of blocks, chance changes no share by more than the distance to these limits. Unpaired ratios of
-# cells that stop on their own are covered in 78 % of cases with one slow launch in ten, and in 82 % with two speeds.
+# cells that stop on their own are covered in 78% of cases with one slow launch in ten, and in 82% with two speeds.
 @pytest.mark.parametrize("machine", MACHINES)
 def test_intervals_have_their_coverage_on_every_machine_under_the_stopping_rule(machine):
     generator = np.random.default_rng(1)

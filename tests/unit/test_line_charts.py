@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kit.analysis.intervals import Interval
 from kit.report.line_charts import Series, line_chart, value_chart
 
 
@@ -28,6 +29,17 @@ def test_an_axis_can_have_a_fixed_end():
 def test_a_single_value_of_x_is_in_the_middle(doubling):
     found = value_chart("Speed", "batch size", [Series("PyTorch", [(32.0, 100.0)])], str, doubling=doubling)
     assert found.x_ticks == ((50.0, "32"),)
+
+
+def test_a_wide_interval_does_not_change_the_axis():
+    """Of an interval, an axis has room for a factor of 3. Two launches can have one that is many times wider."""
+    points = [(32.0, 100.0), (64.0, 150.0)]
+    narrow, wide = (
+        value_chart("Speed", "batch size", [Series("PyTorch", points, device="cpu", intervals=own)], str, doubling=True)
+        for own in ([None, Interval(150.0, 40.0, 450.0)], [None, Interval(150.0, 1.0, 20_000.0)])
+    )
+    assert narrow.y_ticks == wide.y_ticks
+    assert wide.lines[0].marks[1].whisker == pytest.approx((0.0, 100.0), abs=0.5)
 
 
 @pytest.mark.parametrize("values", [[-5.0, -3.0], [-5.0], [-1e300, 1e300]])

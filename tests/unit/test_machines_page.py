@@ -555,7 +555,7 @@ def test_a_ratio_has_its_verdict_and_its_break_even_and_the_highest_is_first() -
     values = [value for row in found.rows for value in row.values]
     assert [(value.ratio, value.verdict, value.named, value.speed) for value in values] == [
         ("2.0×", "faster", True, "2,000 images/s"),
-        ("1.00×", "tie", False, "1,000 images/s"),
+        ("1.000×", "tie", False, "1,000 images/s"),
         ("0.50×", "slower", True, "500 images/s"),
     ]
     assert found.heading == "B is faster in 1, slower in 1 and as fast as A within the noise in 1 of 3 cells"
@@ -598,7 +598,7 @@ def test_a_cell_that_a_machine_lacks_has_no_value_there() -> None:
     )
     lacking = [row.values[0] for row in found.rows if not row.details.startswith("mnist-cnn")]
     assert [(value.ratio, value.sort, value.verdict) for value in lacking] == [("–", "", "not in this run")] * 2
-    assert all(row.values[1].ratio == "1.00×" for row in found.rows)
+    assert all(row.values[1].ratio == "1.000×" for row in found.rows)
 
 
 def test_a_machine_says_why_it_has_no_speed_of_a_cell() -> None:
@@ -703,7 +703,7 @@ def test_a_machine_has_two_rows_if_its_fastest_device_is_not_its_cheapest() -> N
 @pytest.mark.parametrize(
     ("of_a", "of_b", "words"),
     [
-        (STEADY, STEADY, "Tie: A is 1.00× as fast as B (0.995 to 1.00)"),
+        (STEADY, STEADY, "Tie: A is 1.000× as fast as B (0.995 to 1.005)"),
         (NOISY, scaled(NOISY, 1.05), "Undecided: B is 1.05× as fast as A (0.70 to 1.6)"),
         (ONCE, scaled(ONCE, 2), "Too few launches: B is 2.0× as fast as A"),
     ],
@@ -754,7 +754,7 @@ def test_speed_and_cost_show_which_machines_are_efficient() -> None:
     assert found is not None
     assert found.heading == "On average, A and B are efficient: nothing else is both faster and cheaper"
     assert found.table.rows == (
-        ("A", "1.00×", "1.00×", "efficient"),
+        ("A", "1.000×", "1.000×", "efficient"),
         ("B", "2.0×", "1.5×", "efficient"),
         ("C", "0.50×", "6.0×", ""),
     )

@@ -118,6 +118,14 @@ def test_an_ok_record_has_every_part(part):
         Record.from_json(json.dumps(document), "x.json")
 
 
+@pytest.mark.parametrize("threads", ["auto", "0", "-1", ""])
+def test_an_ok_record_has_a_number_of_threads(threads):
+    document = json.loads(examples.record().to_json())
+    document["request"]["settings"] = {"threads": threads}
+    with pytest.raises(UsageError, match="it is ok, but its setting threads is"):
+        Record.from_json(json.dumps(document), "x.json")
+
+
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "-1e999", "9223372036854775808", "9" * 400])
 @pytest.mark.parametrize("field", ["memory_bytes", "quota_cpus"])
 def test_a_number_out_of_range_is_refused(field, number):

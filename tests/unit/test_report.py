@@ -151,8 +151,23 @@ def test_learning_curves_end_with_a_mark_and_have_a_table():
     assert chart.table.headers == ("Epoch", "TensorFlow", "PyTorch")
     rows = {row[0]: row[1:] for row in chart.table.rows}
     assert [*rows] == [str(epoch) for epoch in range(1, 71, 3)], "at most 30 rows, with the last epoch"
-    assert rows["1"] == ("79.0 % / 80.0 %", "79.0 % / 80.0 %")
-    assert rows["4"] == ("–", "82.0 % / 83.0 %")
+    assert rows["1"] == ("79.0% / 80.0%", "79.0% / 80.0%")
+    assert rows["4"] == ("–", "82.0% / 83.0%")
+
+
+def test_learning_curves_say_which_values_of_a_sweep_and_which_lane_they_show():
+    def trained(**changes):
+        return record(request(cell(), data="real", **changes), epochs=2)
+
+    curves = data_of(view_of([trained(), trained(batch=2048), trained(batch=2048, lane="tuned", precision="bf16")]))
+    found = curves["curves"]
+    assert [chart.lines.title for chart in found.charts] == [
+        "Small CNN on MNIST, batch 64",
+        "Small CNN on MNIST, batch 2048",
+        "Small CNN on MNIST, batch 2048, tuned, bf16",
+    ]
+    assert all(len({line.dash for line in chart.lines.lines}) == 2 for chart in found.charts)
+    assert len(data_of(view_of([trained()]))["curves"].charts[0].lines.title.split(",")) == 1
 
 
 def test_an_optimizer_has_its_usual_name():
@@ -258,7 +273,7 @@ def test_a_cell_is_the_median_of_its_launches_and_shows_their_spread():
 
 def test_whole_epochs_show_their_accuracy_and_a_learning_curve():
     html = render(view_of([record(request(cell("cifar-cnn")), epochs=6)]))
-    assert "84.00 %" in html
+    assert "84.00%" in html
     assert "≈ 50" not in html
 
 
@@ -482,7 +497,7 @@ def test_files_that_cannot_be_used_are_listed_and_the_rest_is_shown():
     assert [line.text for line in view.notices] == [
         "2 files of records cannot be used, and are missing here. See “Failed or skipped”."
     ]
-    assert ("not readable", lost.error, lost.remedy, "2: records/<b>.json, records/c.json") in data_of(view)[
+    assert ("not readable", lost.error, lost.remedy, "2: records/<b>.json and records/c.json") in data_of(view)[
         "problems"
     ].rows
     assert data_of(view)["problems"].summary == "2 files not readable"
@@ -506,7 +521,7 @@ def test_skipped_cells_take_one_line():
     assert data_of(failure)["problems"].summary == "2 launches skipped, 1 launch failed"
 
 
-def test_no_line_break_separates_a_percentage_in_answers_and_headings():
+def test_no_line_break_separates_a_sign_from_its_number_in_answers_and_headings():
     view = view_of(
         [
             record(request(cell(framework=name), launch=n), 900.0 + 99 * n)
@@ -514,12 +529,10 @@ def test_no_line_break_separates_a_percentage_in_answers_and_headings():
             for n in (1, 2)
         ]
     )
-    plain = f"{view.answers.all} {view.reliability.facts}"
-    assert " %" in plain
+    assert "± " in f"{view.answers.all} {view.reliability.facts}"
     html = render(view)
     top = html[html.index('<div class="answers">') : html.index("</header>")]
-    assert "\u00a0%" in top
-    assert " %" not in top
+    assert "±\u00a0" in top
     assert "± " not in top
 
 
@@ -567,7 +580,7 @@ def test_what_holds_a_cell_back_is_shown_with_the_ceilings():
     ((bar,),) = (network.bars for network in data["steps"].networks)
     ((_, limit, arithmetic, share, *_),) = data["ceilings"].evidence.rows
     assert bar.limit == limit == data["figures"].training.rows[0][6]
-    assert (arithmetic, share) == ("15.4 GFLOP/s", "15.4 %")  # 1,000 images/s of 15.4 MFLOP
+    assert (arithmetic, share) == ("15.4 GFLOP/s", "15.4%")  # 1,000 images/s of 15.4 MFLOP
 
 
 def test_host_samples_become_warnings_charts_and_energy():
@@ -579,8 +592,8 @@ def test_host_samples_become_warnings_charts_and_energy():
     assert [chart.title for chart in machine_data.charts] == ["CPUs busy"]
     assert any("2.1" in group.cause and "Other processes" in group.cause for group in busy["warnings"].groups)
     assert machine_data.energy.headers == ("Cell", "cpu")
-    assert any("Sampling the host took 0.20 % of one CPU" in paragraph for paragraph in busy["method"])
-    assert busy["proof"].launches.rows[0][-1] == "100 % / 50 %"
+    assert any("Sampling the host took 0.20% of one CPU" in paragraph for paragraph in busy["method"])
+    assert busy["proof"].launches.rows[0][-1] == "100% / 50%"
 
 
 def test_what_made_a_tuned_cell_fast_is_shown_with_all_candidates():

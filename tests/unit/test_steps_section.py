@@ -81,7 +81,7 @@ def launches(framework: str, *speeds: float) -> list[Record]:
 
 
 def test_cells_that_differ_only_between_launches_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """95.05 is 4.95 % below 100, but the rule about outliers uses the logarithm of the ratio: 5.08 %."""
+    """95.05 is 4.95% below 100, but the rule about outliers uses the logarithm of the ratio: 5.08%."""
     source = source_of([*launches("torch", 70, 100, 130, 90, 110), *launches("onnxruntime", 100, 100, 100, 100, 95.05)])
     doubts = [
         RunWarning(WarningCode.NOISY, cell().key, "The speed of equal work varies.", "Look."),
@@ -97,7 +97,7 @@ def test_cells_that_differ_only_between_launches_are_named(monkeypatch: pytest.M
     assert (some.selected, some.drawn, some.omitted) == (True, "1 launch of 1 cell", 0)
     assert some.apart == f"{apart}, so it is not drawn: mnist-cnn/torch/cpu."
     (sparks,) = [cells for row in some.rows for cells in row.cells if cells]
-    assert [spark.reasons for spark in sparks] == ["off the median launch by -5 %"]
+    assert [spark.reasons for spark in sparks] == ["off the median launch by -5%"]
     page = Document(render(make_view(source.analysis, TITLES))).text
     assert "Only those that were not steady are drawn: 1 launch of 1 cell." in page
 
@@ -148,7 +148,7 @@ def test_a_long_list_of_cells_is_counted(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_only_launches_that_the_warning_names_are_off_the_median() -> None:
-    """Launches 2 to 6 differ by 10 % among themselves, so only launch 1 is an outlier."""
+    """Launches 2 to 6 differ by 10% among themselves, so only launch 1 is an outlier."""
     source = source_of(launches("torch", 300, 110, 90, 105, 95, 100))
     (warning,) = [each for each in source.analysis.warnings if each.code is WarningCode.OUTLIERS]
     assert "launch 1 (+" in warning.cause

@@ -95,7 +95,7 @@ def test_published_and_measured_figures_stand_next_to_their_ratio():
     assert float(here.removesuffix(" s")) == pytest.approx(torch_s, rel=0.01)
     assert float(ratio.removesuffix("×")) == pytest.approx(torch_s / 350.68, rel=0.01)
     assert rows["GPU over CPU"] == ("1×", *("12.0×", "12×") * 3)
-    assert rows["CPU utilization · CPU"][0] == "40.4 %"
+    assert rows["CPU utilization · CPU"][0] == "40.4%"
     assert shown.heading.startswith("The GPU trains at 12× the speed of the CPU (published: 1×)")
 
 
@@ -144,9 +144,9 @@ def test_the_curve_over_the_batch_size_marks_where_it_flattens():
     assert [line.name for line in on_gpu.lines][3:] == ["published: Tesla P100", "published: 2× Tesla P100"]
     assert all(len(line.marks) == 7 for chart in (time, on_gpu) for line in chart.lines)
     findings = part(shown, "Training time").content.findings
-    assert findings[0] == "TensorFlow, CPU: flat from batch 256 on (95 % interval: 256)."
+    assert findings[0] == "TensorFlow, CPU: flat from batch 256 on (95% interval: 256)."
     assert findings[-1].startswith("A curve is flat from the smallest value on after which no step")
-    assert "gains 5 % or more" in findings[-1]
+    assert "gains 5% or more" in findings[-1]
     rows = {row[0]: row[1:] for row in part(shown, "Training time").figures[0].rows}
     assert rows["2 GPUs · batch 2048"] == ("14.67 s (2× Tesla P100)", *["–"] * 6)
 
@@ -172,6 +172,36 @@ def test_bars_keep_their_length_if_launches_differ_widely():
     (rows,) = part(chapter("mlp-cpu-vs-gpu", replace(run, records=apart)), "Training time of the wide").content
     assert rows.bars
     assert max(dot.at for row in rows.rows for dot in row.strip.dots) > 50
+
+
+def test_an_epoch_after_a_resume_does_not_count_its_warm_up():
+    run, resumed = study_run("mnist-cpu-vs-gpu", frameworks=("torch",), epochs=True, launches=1), []
+    for record in run.records:
+        training = record.result.training
+        epochs = [replace(each, seconds=each.seconds + 50 * (each.index == 4)) for each in training.epochs]
+        changed = replace(record.result, training=replace(training, epochs=epochs, resumed_from=[3]))
+        resumed.append(record.model_copy(update={"result": changed}))
+    times = []
+    for records in (run.records, resumed):
+        analysis = analyze_run(replace(run, records=records), SCENARIOS)
+        times.append(StudyValues(analysis).find(analysis.cells[0], "training_s", 5).value)
+    assert times[1] == pytest.approx(times[0], rel=0.05)
+
+
+def test_a_part_whose_gpu_cells_have_not_run_yet_says_so_although_others_of_its_network_have():
+    run = study_run("catdog-depth", devices=BOTH, frameworks=("torch",))
+    begun = [r for r in run.records if r.cell.device == "cpu" or r.cell.workers is None]
+    lacks = [lack.text for lack in part(chapter("catdog-depth", replace(run, records=begun)), "Loader").lacks]
+    assert "Not measured on a GPU: no launch on the GPU has run yet." in lacks
+
+
+def test_a_profile_of_a_stranger_is_quoted_in_commands():
+    run = study_run("mnist-cpu-vs-gpu", frameworks=("torch",))
+    plan = run.plan.model_copy(update={"profile": "x; rm -rf ~"})
+    lacks = [lack for part in chapter("mnist-cpu-vs-gpu", replace(run, plan=plan)).parts for lack in part.lacks]
+    commands = [lack.command for lack in lacks if "rm" in lack.command]
+    assert commands
+    assert all(command.endswith("--profile 'x; rm -rf ~'") for command in commands)
 
 
 def test_single_launches_have_a_point_without_an_interval():
@@ -224,7 +254,7 @@ def test_a_ratio_to_a_published_range_has_both_ends():
     low, high = (float(end) for end in ratio.removesuffix("×").split(" to "))
     assert (low, high) == (pytest.approx(value / 71, rel=0.05), pytest.approx(value / 45, rel=0.05))
     use = texts(chapter("catdog-depth", devices=BOTH), "How busy")
-    assert use["default · GPU"][:3] == ("0 to 10 % (Tesla V100)", "60 %", "6.0× or more")
+    assert use["default · GPU"][:3] == ("0 to 10% (Tesla V100)", "60%", "6.0× or more")
 
 
 def test_the_heat_map_has_workers_by_batch_size():
@@ -245,13 +275,13 @@ def test_the_ladder_has_one_row_per_variant_with_its_published_accuracy():
     assert [row.label for row in measured] == [
         f"{name} · CPU" for name in ("default", "conv", "conv-dropout", "no-augment", "128")
     ]
-    assert [row.published for row in measured] == ["80 %", "84 %", "90 %", "85 %", "94 %"]
+    assert [row.published for row in measured] == ["80%", "84%", "90%", "85%", "94%"]
     assert [framework for framework, _ in measured[0].values] == ["tensorflow", "onnxruntime", "torch"]
     assert shown.heading == (  # not from cells without epochs; the made-up accuracies are equal
-        "Best validation accuracy from 74.0 % (CNN on photos of cats and dogs) to 74.0 % (CNN on photos of cats and "
+        "Best validation accuracy from 74.0% (CNN on photos of cats and dogs) to 74.0% (CNN on photos of cats and "
         "dogs), means over 3 frameworks; the order of the variants cannot be told from so few trainings (1 seed)"
     )
-    assert measured[0].strip.dots[0].at < measured[0].strip.published[0].at  # 74 % is below the published 80 %
+    assert measured[0].strip.dots[0].at < measured[0].strip.published[0].at  # 74% is below the published 80%
 
 
 def test_synthetic_data_has_curves_but_no_accuracies():
@@ -296,7 +326,7 @@ def test_a_part_that_was_not_measured_shows_what_was_published():
 def test_causes_have_the_shares_that_authors_suspect():
     (table,) = part(chapter("mnist-cpu-vs-gpu", devices=BOTH), "What limits the training").content
     assert table.headers[2:4] == ("Waiting for data", "Fixed cost per step")
-    assert all(share.endswith(" %") for row in table.rows for share in row[2:4])
+    assert all(share.endswith("%") for row in table.rows for share in row[2:4])
 
 
 def test_the_devices_and_the_build_are_those_that_the_framework_reports():
@@ -335,7 +365,7 @@ def test_a_network_that_changed_since_the_run_is_not_compared():
     run = study_run("mnist-cpu-vs-gpu")
     older = [r.model_copy(update={"request": replace(r.request, spec="0" * 64)}) for r in run.records]
     shown = chapter("mnist-cpu-vs-gpu", replace(run, records=older))
-    assert shown.heading == "Not measured: no cell of the study has a result"
+    assert shown.heading == "Not comparable: this kit defines the networks of the study differently"
     assert "Defined differently since the run: mnist-cnn." in [lack.text for lack in shown.parts[0].lacks]
 
 
@@ -470,7 +500,7 @@ def test_the_chapter_shows_augmented_photos_and_only_then_allows_pictures():
     assert "img-src data:" in html.partition("<title>")[0]
     caption = part(chapter("catdog-depth", run), "Examples").content.caption
     assert "64×64 pixels" in caption
-    assert "zoomed by up to 20 %" in caption
+    assert "zoomed by up to 20%" in caption
     assert "sheared by up to 0.2°" in caption
     gone = replace(run, pictures={})
     assert "img-src" not in render(make_view(analyze_run(gone, SCENARIOS), TITLES, STUDIES)).partition("<body>")[0]
@@ -487,8 +517,8 @@ def test_predictions_of_test_photos_have_each_framework_with_probabilities():
     (table,) = shown.content
     assert shown.title.endswith(": default · CPU")
     assert table.headers == ("Index in the test set", "Label", "TensorFlow", "ONNX Runtime", "PyTorch")
-    assert table.rows[0] == ("7", "cats", "cats, 91.0 %", "cats, 83.0 %", "cats, 97.0 %")
-    assert table.rows[4] == ("407", "cats", *(f"dogs, {share}.0 % (wrong)" for share in (91, 83, 97)))
+    assert table.rows[0] == ("7", "cats", "cats, 91.0%", "cats, 83.0%", "cats, 97.0%")
+    assert table.rows[4] == ("407", "cats", *(f"dogs, {share}.0% (wrong)" for share in (91, 83, 97)))
     assert table.rows[10] == ("Correct", "", *["9 of 10"] * 3)
     assert [other.caption for other in shown.figures][:2] == ["default · GPU", "conv · CPU"]
     assert len(shown.figures) == 9  # five variants on two devices

@@ -245,9 +245,9 @@ def test_launches_that_show_nothing_are_no_answer() -> None:
 def test_one_sentence_about_flat_curves_serves_all_charts_and_headings() -> None:
     flat, steep = curve(noisy((100, 200, 300, 306), 0.002, 1)), curve(noisy((100, 200, 300, 400), 0.002, 1))
     open_end = curve(noisy((100, 200, 212, 214), 0.03, seed=1))
-    assert flat_words([flat]) == "flat from batch 128 on (95 % interval: 128)"
-    assert flat_words([steep]) == "not flat up to batch 256 (95 % interval: 256 or more)"
-    assert flat_words([open_end]).endswith(" (95 % interval: 64 or more)")
+    assert flat_words([flat]) == "flat from batch 128 on (95% interval: 128)"
+    assert flat_words([steep]) == "not flat up to batch 256 (95% interval: 256 or more)"
+    assert flat_words([open_end]).endswith(" (95% interval: 64 or more)")
     assert flat_words([flat, steep, flat]) == (
         "flat from batch 128 on in 2 of 3 curves and not flat up to batch 256 in 1 of 3 curves"
     )

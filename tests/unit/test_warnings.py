@@ -110,18 +110,18 @@ CAUSES = {
         None,
         "(2 at once) computed on the cell's GPU (in 1 of 5 launches)",
     ),
-    WarningCode.QUOTA: (launches(telemetry={"throttled_s": 19.0}), None, "withheld 50 %"),
+    WarningCode.QUOTA: (launches(telemetry={"throttled_s": 19.0}), None, "withheld 50%"),
     WarningCode.HOT_GPU: (
         launches(GPU, host_samples=host(gpu0_hw_thermal=0.3, gpu0_temperature_c=88)),
         None,
-        "reached 88 °C (in 5 of 5 launches) and lowered its clocks because of heat in 30 %",
+        "reached 88 °C (in 5 of 5 launches) and lowered its clocks because of heat in 30%",
     ),
     WarningCode.POWER_CAP: (
         launches(GPU, host_samples=host(gpu0_use=0.9)),
         machine(420),
-        "GPU 0 to 420 W, 60 % of its default",
+        "GPU 0 to 420 W, 60% of its default",
     ),
-    WarningCode.STEAL: (launches(host_samples=host(cpu_steal=0.2)), None, "gave 9 % of the requested CPU time"),
+    WarningCode.STEAL: (launches(host_samples=host(cpu_steal=0.2)), None, "gave 9% of the requested CPU time"),
     WarningCode.NO_STEADY_STATE: (launches(steady_from=24), None, "not settled after 8.2 s, the first half"),
     WarningCode.FEW_WINDOWS: (
         with_one(launch(3, windows=STEADY[:4])),
@@ -131,19 +131,19 @@ CAUSES = {
     WarningCode.JUMP: (
         with_one(launch(3, windows=SLOW_END)),
         None,
-        "suddenly fell by 46 % within a launch, after 20.0 s of steady training (in 1 of 5 launches)",
+        "suddenly fell by 46% within a launch, after 20.0 s of steady training (in 1 of 5 launches)",
     ),
-    WarningCode.DRIFT: (launches(windows=FALLING), None, "changed by -12 % from the first to the last steady window"),
+    WarningCode.DRIFT: (launches(windows=FALLING), None, "changed by -12% from the first to the last steady window"),
     WarningCode.NOISY: (
         [launch(n, change=c) for n, c in enumerate([0.1, -0.1, 0.12, -0.08, 0.0], 1)],
         None,
-        "by 10 % between 5 launches",
+        "by 10% between 5 launches",
     ),
-    WarningCode.SLOW_FIRST_LAUNCH: (with_one(launch(1, change=-0.15)), None, "Launch 1 was 15 % slower than the 4"),
+    WarningCode.SLOW_FIRST_LAUNCH: (with_one(launch(1, change=-0.15)), None, "Launch 1 was 15% slower than the 4"),
     WarningCode.OUTLIERS: (
         with_one(launch(4, change=-0.2)),
         None,
-        "Some of 5 launches are far from the median (modified z-score above 3.5): launch 4 (-20 %)",
+        "Some of 5 launches are far from the median (modified z-score above 3.5): launch 4 (-20%)",
     ),
     WarningCode.FEW_LAUNCHES: ([launch()], None, "A single launch has no interval"),
     WarningCode.UNDER_QUOTA: (
@@ -200,9 +200,9 @@ def test_warnings_are_sorted_by_severity_and_name_their_own_cell():
 
 @pytest.mark.parametrize(("slower", "noisy"), [(-0.16, False), (-0.17, True), (-0.5, True)])
 def test_two_launches_that_are_far_apart_are_noise(slower, noisy):
-    """In 1 % of pairs, exp(2.58 * sqrt(2) * 0.05) = 1.20, so the slower launch is 16.7 % slower."""
+    """In 1% of pairs, exp(2.58 * sqrt(2) * 0.05) = 1.20, so the slower launch is 16.7% slower."""
     causes = [warning.cause for warning in found([launch(1), launch(2, change=slower)])]
-    apart = f"varies by {1 / (1 + slower) - 1:.0%} between its two launches.".replace("%", " %")
+    apart = f"varies by {1 / (1 + slower) - 1:.0%} between its two launches."
     assert causes == ([f"The speed of equal work {apart}"] if noisy else [])
 
 
@@ -246,8 +246,8 @@ def test_a_drift_of_the_run_is_found_across_cells_with_few_launches():
     warning, other = found(records, machine=machine())
     assert (warning.code, warning.about) == (WarningCode.DRIFT, "")
     assert other.code is WarningCode.CORRELATED  # a drift is one kind of it
-    # -11 % relative to the first launch is -12 % relative to the median.
-    assert warning.cause.startswith("The speed changed by -12 % over the 12 launches of the run ")
+    # -11% relative to the first launch is -12% relative to the median.
+    assert warning.cause.startswith("The speed changed by -12% over the 12 launches of the run ")
 
 
 def test_a_machine_with_two_speeds_is_found_by_neighbors_with_similar_errors():
@@ -310,7 +310,7 @@ def test_launches_without_a_time_budget_need_no_steady_state():
 
 
 def test_noise_alone_rarely_raises_a_warning():
-    """300 cells of 6 launches (standard deviation 2 %) with 40 windows each (4 %), all independent and normal."""
+    """300 cells of 6 launches (standard deviation 2%) with 40 windows each (4%), all independent and normal."""
     draw = random.Random(7)
     raised = 0
     for _ in range(300):
@@ -333,7 +333,7 @@ def correlated(draw: random.Random, count: int, rho: float, deviation: float) ->
 @pytest.mark.parametrize("count", [12, 24, 80])
 @pytest.mark.parametrize(("rho", "allowed"), [(0.0, 0.01), (0.3, 0.03), (0.6, 0.04), (0.8, 0.08)])
 def test_trends_and_jumps_are_rarely_found_in_windows_that_only_vary(count, rho, allowed):
-    """800 launches, a standard deviation of 5 % within each. Without a correction, up to 40 % of them raise an alarm.
+    """800 launches, a standard deviation of 5% within each. Without a correction, up to 40% of them raise an alarm.
 
     Twice the standard error of a share of 800 is added to the allowed share.
     """
@@ -353,7 +353,7 @@ def jump_of(series: Sequence[float]) -> str | None:
 
 @pytest.mark.parametrize(("count", "slow"), [(12, 3), (12, 6), (24, 4), (24, 12), (80, 5), (80, 40)])
 def test_jumps_are_found_wherever_they_are(count, slow):
-    """The windows at the end are 45 % slower. The standard deviation is 3 %, as on a quiet machine."""
+    """The windows at the end are 45% slower. The standard deviation is 3%, as on a quiet machine."""
     draw = random.Random(f"{count} {slow}")
     found_in = 0
     for _ in range(100):

@@ -121,7 +121,7 @@ def test_windows_follow_each_other_without_a_gap_and_contain_all_images_of_all_e
 @pytest.mark.parametrize("epoch_s", [0.03, 0.4, 1.0, 2.9, 3.1, 4.0, 40.0])
 @pytest.mark.parametrize("boundary_s", [0.0, 0.4])
 def test_the_speed_is_that_of_whole_epochs_however_long_they_are(epoch_s, boundary_s):
-    """A sum over the steady windows would be up to 13 % too fast or too slow, and windows within epochs 50 %."""
+    """A sum over the steady windows would be up to 13% too fast or too slow, and windows within epochs 50%."""
     clock, steps = Clock(), round(epoch_s / 0.01)
     meter = WindowMeter(Budget(seconds=3.0), steps, clock)
     train(meter, clock, steps, 0.01, boundary_s=boundary_s)

@@ -165,7 +165,7 @@ def _row(source: MachinesInput, scale: Scale, key: str, found: Sequence[Comparis
             continue
         ends = (each.interval.low, each.interval.high) if each.interval else None
         shown = f"{label}: {text.factor(each.ratio)}× the speed of {source.base.label}"
-        shown += f", 95 % interval {text.factors(*ends)}" if ends else ", no interval"
+        shown += f", 95% interval {text.factors(*ends)}" if ends else ", no interval"
         whisker = span(scale, ends) if ends else None
         dots.append(Dot(label, each.cell.device, scale.at(each.ratio), dot_y(len(dots)), shown, whisker))
         even = versus.break_even(each.cell)
@@ -210,7 +210,7 @@ def _notes(source: MachinesInput, compared: Sequence[Comparison]) -> list[str]:
     if any(each.interval for each in compared):
         kinds = {f"over {'launches' if each.pairs is None else 'common rounds'}" for each in compared if each.interval}
         notes.append(
-            f"The line through a mark is the 95 % interval {' or '.join(sorted(kinds))}. A short one is hidden behind "
+            f"The line through a mark is the 95% interval {' or '.join(sorted(kinds))}. A short one is hidden behind "
             "the mark. If it contains 1×, the result is a tie."
         )
     if any(each.interval and each.launches < MIN_LAUNCHES for each in compared):

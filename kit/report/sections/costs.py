@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kit.analysis.costs import Times, times_of
 from kit.analysis.pairing import Measure
 from kit.analysis.summaries import CellSummary
-from kit.model.formatting import format_count
+from kit.model.formatting import format_count, format_range
 from kit.model.tariff import Tariff
 from kit.report import amounts, text
 from kit.report.elements import Table
@@ -57,9 +57,9 @@ def _heading(tariff: Tariff, found: list[tuple[CellSummary, Times, float]]) -> s
     if not found:
         return "No cell with a price was measured"
     if not lowest:
-        return "The cost of a trained model is unknown: the networks have changed since the run"
-    low, high = (text.number(end) for end in (min(lowest.values()), max(lowest.values())))
-    extent = low if low == high else f"{low} to {high}"
+        why = "the networks are unknown to this kit, or have changed since the run"
+        return f"The cost of a trained model is unknown: {why}"
+    extent = format_range(*(text.number(end) for end in (min(lowest.values()), max(lowest.values()))))
     unit, networks = amounts.unit(tariff.currency), format_count(len(lowest), "network")
     return f"A trained model costs {extent}{unit} with the cheapest framework and device ({networks})"
 

@@ -113,7 +113,7 @@ def _notes(source: ReportInput, cells: list[CellSummary]) -> list[str]:
         ),
         (
             any(c.interval for c in cells),
-            "± The longer arm of the 95 % interval, relative to the value, or both ends if the arms differ much.",
+            "± The longer arm of the 95% interval, relative to the value, or both ends if the arms differ much.",
         ),
         (
             bool(unsteady_cells(source.analysis)),
@@ -145,7 +145,7 @@ def _networks(source: ReportInput) -> Table:
 
 def _facts(scenario: Scenario | None) -> tuple[str, str, str]:
     if scenario is None:
-        return ("changed since the run", "", "")
+        return ("unknown to this kit, or changed since the run", "", "")
     optimizer, name = scenario.optimizer, type(scenario.optimizer).__name__
     dataset = DATASETS[scenario.dataset]
     scaled = f", photos scaled by {SCALING[scenario.scaling]}" if dataset.shape is None else ""

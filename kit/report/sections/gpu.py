@@ -25,7 +25,7 @@ from kit.report.rows import (
 )
 from kit.report.scales import Scale, log_scale
 from kit.report.section import ReportInput, Section
-from kit.report.strips import Dot, Strip, dot_y, span, strip_height, ticks
+from kit.report.strips import Dot, Strip, dot_y, span, strip_height, ticks, whisker_ends
 
 WORDS = {Measure.TRAINING: "Training", Measure.INFERENCE: "Throughput", Measure.LATENCY: "Latency"}
 NARROW = 0.7  # a scale starts at most here, so that a tick and the zone left of 1 are visible
@@ -55,7 +55,8 @@ def _rows(source: ReportInput, measures: Sequence[Measure], busy: Mapping[str, f
     every = [ratio for ratios in pairs.values() for ratio in ratios]
     if not every:
         return None
-    ends = [end for r in every for end in ((r.interval.low, r.interval.high) if r.interval else (r.ratio,))]
+    ends = [r.ratio for r in every]
+    ends += [end for r in every if r.interval for end in whisker_ends(r.ratio, (r.interval.low, r.interval.high))]
     maker = _Maker(
         source,
         tuple(sorted({ratio.numerator.cell.framework for ratio in every}, key=sort_key)),
@@ -139,7 +140,7 @@ class _Maker:
     def _dot(self, index: int, ratio: Ratio) -> Dot:
         title = f"{self.source.framework_title(ratio.numerator.cell.framework)}: {text.ratio(ratio.ratio)}"
         few = too_few((ratio.numerator, ratio.denominator))
-        extent = f"95 % interval {text.interval(ratio)}" if ratio.interval else few
+        extent = f"95% interval {text.interval(ratio)}" if ratio.interval else few
         return Dot(
             framework=ratio.numerator.cell.framework,
             device="cuda",
@@ -155,7 +156,7 @@ def _interval(ratio: Ratio) -> list[str]:
     if ratio.interval is None:
         return []
     words = text.open_words(ratio.interval)
-    return [f"{text.number(ratio.interval.low)} to {text.number(ratio.interval.high)}", *([words] if words else [])]
+    return [text.ends(ratio.interval), *([words] if words else [])]
 
 
 SECTION = Section(40, "gpu", "CPU or GPU", _data, "gpu.html", question="Is the GPU worth it?")

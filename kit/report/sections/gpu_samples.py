@@ -15,7 +15,7 @@ from kit.report.line_charts import LineChart
 from kit.report.section import ReportInput, Section
 
 CHARTS = (
-    HostChart("Utilization, % of the time with a kernel", {"gpu#_use": "GPU #"}, lambda v: f"{100 * v:.0f} %", top=1.0),
+    HostChart("Utilization, % of the time with a kernel", {"gpu#_use": "GPU #"}, lambda v: f"{100 * v:.0f}%", top=1.0),
     HostChart("Power, W", {"gpu#_power_w": "GPU #"}, lambda v: f"{v:,.0f} W"),
     HostChart("Temperature, °C", {"gpu#_temperature_c": "GPU #"}, lambda v: f"{v:.0f} °C"),
     HostChart("Clock, MHz", {"gpu#_sm_mhz": "GPU #"}, lambda v: f"{v:,.0f}"),
@@ -46,7 +46,7 @@ def _data(source: ReportInput) -> GpuData | None:
         return None
     networks: dict[str, list[MeasuredLaunch]] = {}
     for launch in measured_launches(records):
-        networks.setdefault(source.network(launch.request.cell), []).append(launch)
+        networks.setdefault(source.row_title(launch.request.cell), []).append(launch)
     return GpuData(gpu_heading(_busy(networks)), charts, _means(networks))
 
 

@@ -23,7 +23,7 @@ METHOD = (
     (
         "Training starts from weights that are equal in all frameworks. They are read back and compared by hash. The "
         "stock lane follows the framework's own tutorials. ONNX Runtime has no trainer: it runs one graph with forward "
-        "pass, backward pass and update, which the kit makes (“kit step graph”)."
+        "pass, backward pass and update, which kit makes (“kit step graph”)."
     ),
     (
         "Time is measured in windows of about a quarter of a second. The device is synchronized at the end of a "
@@ -32,11 +32,11 @@ METHOD = (
         "epochs. The samples decide where the steady state begins (MSER, White 1997)."
     ),
     (
-        "The value of a cell is the median of its launches. Its 95 % interval is computed from the launches alone "
+        "The value of a cell is the median of its launches. Its 95% interval is computed from the launches alone "
         "(order statistics, or Student's t on logarithms for fewer than five launches). Training, throughput and p50 "
         "have such an interval. The ratio of two cells is the geometric mean of their ratios in each round, with "
         "Student's interval on logarithms. It is widened, because rounds are added until it is narrow enough. If it "
-        "contains 1, the result is a tie, or undecided if the interval is wider than ± 10 %. A winner is ahead of each "
+        "contains 1, the result is a tie, or undecided if the interval is wider than ± 10%. A winner is ahead of each "
         "other framework with p < 0.05, after a correction for several comparisons (Holm)."
     ),
     (
@@ -70,7 +70,7 @@ TUNED = (
     "The tuned lane computes the same function at the same batch size, with the settings that are fastest on this "
     "machine. A search alternates between stock, the best settings so far and a candidate, for a tenth of a second "
     "each. The leading candidate must agree with the reference. It is chosen if it is faster than stock in more turns "
-    "than chance explains (sign test, 5 %)."
+    "than chance explains (sign test, 5%)."
 )
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from kit.model.formatting import format_count
+from kit.report import text
 from kit.report.elements import Table
 from kit.report.section import ReportInput, Section
 
@@ -39,8 +40,7 @@ def _data(source: ReportInput) -> Table | None:
 
 
 def _named(launches: list[str]) -> str:
-    more = f" and {len(launches) - MAX_LAUNCHES} others" if len(launches) > MAX_LAUNCHES else ""
-    return f"{len(launches)}: {', '.join(launches[:MAX_LAUNCHES])}{more}"
+    return f"{len(launches)}: {text.listed(launches, MAX_LAUNCHES)}"
 
 
 SECTION = Section(105, "problems", "Failed or skipped", _data)

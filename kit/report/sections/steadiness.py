@@ -96,6 +96,8 @@ def steadiness_heading(unsteady: int, unjudged: int, cells: int) -> str:
     unsteady: number of cells whose speed was not steady. unjudged: number of cells with too few measurements to tell.
     cells: number of all cells.
     """
+    if unsteady == cells == 1:
+        return "No: the cell was not steady"
     if unsteady:
         return f"No: {unsteady} of {format_count(cells, 'cell')} {'was' if unsteady == 1 else 'were'} not steady"
     if unjudged == cells:

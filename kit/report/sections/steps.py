@@ -158,7 +158,7 @@ def _load(summary: CellSummary, diagnosis: Diagnosis) -> str:
 
 
 def bar_parts(parts: StepParts) -> tuple[Part, ...]:
-    """Return the parts of a bar that are not empty, from 0 to 100 percent. Their labels add up to 100 %."""
+    """Return the parts of a bar that are not empty, from 0 to 100 percent. Their labels add up to 100%."""
     shares = {kind: parts.share(kind) for kind in LABELS if parts.share(kind) > 0}
     whole = {kind: math.floor(100 * share) for kind, share in shares.items()}
     by_rest = sorted(shares, key=lambda kind: 100 * shares[kind] - whole[kind], reverse=True)
@@ -166,7 +166,7 @@ def bar_parts(parts: StepParts) -> tuple[Part, ...]:
         whole[kind] += 1
     found, at = [], 0.0
     for kind, share in shares.items():
-        label = f"{whole[kind]} %" if whole[kind] else "<1 %"
+        label = f"{whole[kind]}%" if whole[kind] else "<1%"
         size = "wide" if share >= 3 * LABELED else "tight" if share >= LABELED else ""
         seconds = text.seconds(getattr(parts, kind))
         found.append(

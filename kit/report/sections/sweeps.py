@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kit.analysis.sweeps import Curve, curves, value_of, value_words
+from kit.model.formatting import format_range
 from kit.model.swept import SWEPT, TITLES, SweptField
 from kit.report import text
 from kit.report.elements import Table
@@ -148,9 +149,8 @@ def _heading(shown: Sequence[Curve]) -> str:
 def _slower(own: Sequence[Curve]) -> str:
     fewest, most = min(curve.values[0] for curve in own), max(curve.values[-1] for curve in own)
     ratios = [curve.whole.ratio for curve in own]
-    low, high = f"{text.number(min(ratios), 2)}", text.ratio(max(ratios))
-    extent = high if text.ratio(min(ratios)) == high else f"{low} to {high}"
-    words = f"with {value_words('hidden_layers', most)}, training runs at {extent} the speed with {fewest:,}"
+    extent = format_range(text.factor(min(ratios)), text.factor(max(ratios)))
+    words = f"with {value_words('hidden_layers', most)}, training runs at {extent}× the speed with {fewest:,}"
     return words + single_words(own)
 
 

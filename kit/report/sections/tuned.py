@@ -36,7 +36,7 @@ def _data(source: ReportInput) -> dict[str, Table | str] | None:
                 "Found by",
                 "Gain in the search",
                 "Speedup over stock",
-                "95 % interval",
+                "95% interval",
             ),
             rows=tuple(
                 (

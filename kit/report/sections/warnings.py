@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kit.analysis.warnings import RunWarning, WarningCode
 from kit.model.formatting import format_count
+from kit.report import text
 from kit.report.section import ReportInput, Section
 
 MAX_CELLS = 12  # named in a row
@@ -80,13 +81,10 @@ def _group(source: ReportInput, code: WarningCode, remedy: str, warnings: list[R
     names = [source.name(warning.about) for warning in warnings if warning.about]
     causes = {warning.cause for warning in warnings}
     figures = [(source.name(w.about) or "the whole run", w.cause) for w in warnings] if len(causes) > 1 else []
-    cells = ", ".join(names[:MAX_CELLS])
-    if len(names) > MAX_CELLS:
-        cells += f" and {len(names) - MAX_CELLS} others"
     return WarningGroup(
         title=TITLES[code],
         where=format_count(len(set(names)), "cell") if names else "the whole run",
-        cells=cells,
+        cells=text.listed(names, MAX_CELLS),
         cause=causes.pop() if len(causes) == 1 else "",
         figures=tuple(figures[:MAX_FIGURES]),
         more=max(0, len(figures) - MAX_FIGURES),

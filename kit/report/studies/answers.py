@@ -9,7 +9,7 @@ from kit.analysis.overfitting import MIN_EPOCHS, overfitting_epoch
 from kit.analysis.study_speedup import judge_speedups
 from kit.analysis.study_values import StudyValues
 from kit.analysis.sweeps import curves
-from kit.model.formatting import DEVICES, format_count
+from kit.model.formatting import DEVICES, format_count, format_range
 from kit.model.swept import SweptField
 from kit.planning.studies import Study
 from kit.planning.study_files import Conclusion, StudyPart
@@ -28,7 +28,11 @@ def answer(source: ReportInput, study: Study, values: StudyValues) -> str:
     measure, sentence = ANSWERS[study.file.conclusion]
     part = StudyPart(kind="table", title=study.name, measures=[measure], published=True)
     found = PartSource(source, study, part, values)
-    return sentence(found) if found.summaries else "Not measured: no cell of the study has a result"
+    if found.summaries:
+        return sentence(found)
+    if found.changed:
+        return "Not comparable: this kit defines the networks of the study differently"
+    return "Not measured: no cell of the study has a result"
 
 
 def _speedup(part: PartSource) -> str:
@@ -38,8 +42,7 @@ def _speedup(part: PartSource) -> str:
         return _cpu_time(part)
     keys = {s.key for s in part.summaries if s.cell.device == "cuda"}
     found = judge_speedups(speedups, [d for d in part.source.analysis.diagnoses if d.key in keys])
-    low, high = text.ratio(found.low), text.ratio(found.high)
-    extent = low if low == high else f"{low} to {high}"
+    extent = format_range(text.ratio(found.low), text.ratio(found.high))
     start = "A tie: the" if found.tied else "The"
     slower = f", slower in {found.slower} of {len(speedups)} cells" if found.slower else ""
     limit = f"; most of its cells are limited by {found.limit}" if found.limit else ""
@@ -97,15 +100,12 @@ def _overfitting(part: PartSource) -> str:
         epochs = sorted(epoch for losses in own if (epoch := overfitting_epoch(losses)))
         share = f" in {len(epochs)} of {len(own)} curves" if len(epochs) < len(own) else ""
         never = f"not on the {device} within {max(map(len, own))} epochs"
-        parts.append(f"on the {device} after epoch {_extent(epochs)}{share}" if epochs else never)
+        extent = format_range(str(epochs[0]), str(epochs[-1])) if epochs else ""
+        parts.append(f"on the {device} after epoch {extent}{share}" if epochs else never)
         begun |= bool(epochs)
     if not begun:
         return f"No overfitting shows: {text.listed(parts)}"
     return f"Overfitting begins {text.listed(parts)}, where the validation loss is lowest"
-
-
-def _extent(epochs: list[int]) -> str:
-    return str(epochs[0]) if epochs[0] == epochs[-1] else f"{epochs[0]} to {epochs[-1]}"
 
 
 def _accuracy(part: PartSource) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -195,11 +196,11 @@ def _command_for(part: PartSource, missing: Sequence[Cell], *more: str) -> str:
     """
     plan, left = part.source.run.plan, {place_of(planned.cell) for planned in part.source.run.not_run}
     enough = "epochs" not in part.part.needs or plan.profile == "full"
-    return f"kit run --resume {plan.run}" if enough and left.issuperset(missing) else _command(part, *more)
+    return f"kit run --resume {shlex.quote(plan.run)}" if enough and left.issuperset(missing) else _command(part, *more)
 
 
 def _command(part: PartSource, *more: str) -> str:
     """Return the command that measures the part, in the full profile if it needs whole epochs."""
     profile = "full" if "epochs" in part.part.needs else part.source.run.plan.profile
     usual = profile in {"smoke", "quick"}  # a smoke run measures too little for a study
-    return " ".join([part.study.command, *more, *([] if usual else ["--profile", profile])])
+    return " ".join([part.study.command, *more, *([] if usual else ["--profile", shlex.quote(profile)])])

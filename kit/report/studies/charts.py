@@ -147,13 +147,14 @@ def learning_charts(part: PartSource) -> StudyCharts | None:
         ]
         findings += [spot.text for spot in spots]
         real = [s for _, s, _ in trained if not s.synthetic]
+        styles = list(dict.fromkeys((one.lane, one.precision) for one, _, _ in trained))
         for kind, measures in LEARNING.items():
             series = [
                 Series(
                     name=f"{one.title}, {words}",
                     points=[(e.index, QUALITY[measure](e)) for e in curve],
                     framework=one.framework,
-                    dash=dash,
+                    dash=(2 * styles.index((one.lane, one.precision)) + dash) % 4,
                     device="cuda",  # filled: measured
                     ends=True,
                 )

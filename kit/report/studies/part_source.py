@@ -69,7 +69,7 @@ class PartSource:
     @property
     def missing_gpu(self) -> str:
         """Return why the part has no network with a speed on both devices."""
-        return missing_gpu(self.source.analysis, self.summaries, {place.network for place in self.places})
+        return missing_gpu(self.source.analysis, self.summaries, lambda cell: place_of(cell) in self.places)
 
     @cached_property
     def changed(self) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kit.model.formatting import DEVICES
+from kit.analysis.study_values import GPU_MEASURES
+from kit.model.formatting import DEVICES, format_range
 from kit.planning.study_figures import Figure
 from kit.planning.study_measures import MEASURES
 from kit.report import text
@@ -13,7 +14,6 @@ from kit.report.studies.part_source import PartSource, value_text
 from scenarios.contract.cell import Cell
 
 FEW_PLACES = 4  # CPU and GPU of two networks
-GPU_MEASURES = ("gpu_use", "gpu_power_w", "gpu_temperature_c", "gpu_memory_gib")
 
 
 def figures_tables(part: PartSource) -> tuple[Table, ...]:
@@ -102,7 +102,7 @@ def ratio_text(value: float, figure: Figure) -> str:
     if figure.low <= 0:
         return f"{low}× or more"
     high = text.factor(value / figure.low)
-    return f"{low}×" if low == high else f"{low} to {high}×"
+    return f"{format_range(low, high)}×"
 
 
 def causes_table(part: PartSource) -> tuple[Table, ...]:

@@ -54,7 +54,7 @@ class Runtime:
 
         plan_memory: ONNX Runtime's default. The second run at a batch size then lays out all tensors in one new block,
         and the memory of the first run is kept. With it, a training step of the deep network held 2.85 GB instead of
-        1.5 GB, and no network was more than 3 % faster.
+        1.5 GB, and no network was more than 3% faster.
         captured: whether runs with a `gpu_graph_id` become CUDA graphs (see `capture.py`). Without effect on the CPU.
         prefer_nhwc: whether convolutions and pooling use the layout NHWC, whatever the settings say. Without effect on
         the CPU.

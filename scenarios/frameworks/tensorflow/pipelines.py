@@ -40,7 +40,7 @@ def read_photo(path: Any, size: tuple[int, int]) -> Any:
     """Decode one JPEG file as RGB, and scale it by nearest neighbor: (H, W, 3) bytes.
 
     The accurate cosine transform gives the pixels of Pillow and OpenCV, which the other frameworks' loaders use.
-    TensorFlow's faster default differs from it by up to 4 % of full scale.
+    TensorFlow's faster default differs from it by up to 4% of full scale.
     """
     pixels = tf.io.decode_jpeg(tf.io.read_file(path), channels=3, dct_method="INTEGER_ACCURATE")
     return scale(pixels, size)

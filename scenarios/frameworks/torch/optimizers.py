@@ -64,5 +64,5 @@ class FusedAdam(torch.optim.Optimizer):  # type: ignore[misc]
             maximize=False,
         )
 
-    # Otherwise PyTorch would wrap `step` for hooks and its profiler, which takes 2 % of a step of `fashion-mlp`.
+    # Otherwise PyTorch would wrap `step` for hooks and its profiler, which takes 2% of a step of `fashion-mlp`.
     step.hooked = True

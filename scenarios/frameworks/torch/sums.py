@@ -12,7 +12,7 @@ class RunningSums:
     """Loss in float64 and correct predictions in int64, on the device, because reading them would wait for it.
 
     One call copies the outcome of a step to preallocated memory, and SUMMED_STEPS outcomes are summed at once. On a
-    CPU, a few small operations at each step took up to 1 % of a small net's step: several times their own duration,
+    CPU, a few small operations at each step took up to 1% of a small net's step: several times their own duration,
     since training has evicted their code from the caches. A tensor that is held from one step to the next would also
     lie among the activations, in the way of the next step's.
     """
