@@ -90,7 +90,7 @@ bench-aa: setup ## compare kit with itself, also slowed down (hours)
 	$(BIN)/python -m benchmarks.against_itself
 	$(BIN)/python -m benchmarks.against_itself --slowed --scenario mnist-cnn-dropout --framework tensorflow
 
-sample: setup ## measure reports/sample, and draw README's pictures (1 to 2 hours)
+sample: setup ## measure reports/sample, and draw README's pictures (1 to 2 h)
 	$(BIN)/python -m benchmarks.sample
 
 lint: setup ## check formatting, ruff, mypy --strict and the import rules

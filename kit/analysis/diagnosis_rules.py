@@ -247,13 +247,11 @@ def _roofline(step: Step) -> Finding:
             f"another memory layout, graph compilation or another framework may come closer to it."
         )
         return bottleneck, evidence, remedy
-    narrow = step.request.cell.precision == "bf16"
+    # Not every framework and device has a lower precision. `kit.analysis.advice` names those that exist.
     if bottleneck is Bottleneck.COMPUTE_BOUND:
-        lower = "" if narrow else "a lower precision or "
-        remedy = f"The kernels compute near the ceiling of this {step.device_name}: {lower}a faster device helps most."
+        remedy = f"The kernels compute near the ceiling of this {step.device_name}: a faster device helps most."
         return bottleneck, evidence, remedy
-    lower = "" if narrow else "bf16, "
-    remedy = f"The kernels wait for memory: use {lower}graph compilation (it fuses operations) or faster memory."
+    remedy = "The kernels wait for memory: use graph compilation (it fuses operations) or faster memory."
     return bottleneck, evidence, remedy
 
 

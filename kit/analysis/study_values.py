@@ -32,7 +32,7 @@ QUALITY: dict[str, Callable[[Epoch], float]] = {
 
 @dataclass(frozen=True)
 class StudyValue:
-    """A measured value. low, high: ends of its 95 % interval over launches, None if there is none.
+    """A measured value. low, high: ends of its 95% interval over launches, None if there is none.
 
     projected: computed from the steady speed, because fewer whole epochs were trained. epochs: the number after which
     an accuracy or loss was measured, if it is smaller than that of the study; else None.
@@ -144,9 +144,9 @@ class StudyValues:
 
 def _epoch_times(training: Training) -> list[float]:
     """Return the time of each whole epoch, in s. After a resume, an epoch includes another warm-up, which no training
-    has that is not interrupted. Such an epoch gets the time of a typical one."""
+    has that is not interrupted. Such an epoch gets the time that its images take in steady training."""
     again = {done + 1 for done in training.resumed_from}
-    return [training.epoch_s if epoch.index in again else epoch.seconds for epoch in training.epochs]
+    return [e.images / training.images_per_s if e.index in again else e.seconds for e in training.epochs]
 
 
 def _with_interval(value: float, interval: Interval | None) -> StudyValue:

@@ -185,11 +185,12 @@ def _confirm(
 def _measure_again(names: tuple[str, str], keys: Sequence[str], rounds: int, *, quiet: bool) -> tuple[Run, Run]:
     """Measure cells of two runs in fresh rounds, and return these runs. They are next to the second one."""
     from kit.execution import workflow
+    from kit.storage.run_folder import parent_of
 
     base, new = map(options.open_run, names)
     prepared = workflow.prepare_again(base, new, keys, rounds, options.Packages().sources())
     with show_progress(quiet=quiet) as progress:
-        outcome = workflow.start(prepared, new.path.resolve().parent, progress)  # the parent of `.` is `.`
+        outcome = workflow.start(prepared, parent_of(new.path), progress)
     assert outcome.base is not None
     return outcome.base.analysis.run, outcome.analysis.run
 

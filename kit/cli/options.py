@@ -132,7 +132,8 @@ class Measuring:
         option(
             DURATION,
             "TIME",
-            "Standard profile: time limit. Five launches per cell always run. Default: 90m, none with --rounds.",
+            "Standard profile: time limit. Five launches per cell always run. Default: 90m, or none with --rounds or "
+            "--against.",
             parse_duration,
         ),
     ] = None

@@ -152,7 +152,7 @@ def _table(
     label = ""
     for network, values in rows.items():
         if set(values.values()) == {MISSING}:
-            continue  # its speed alone counts, or its data are synthetic
+            continue  # no framework has an accuracy: only the speed was measured, or the data are synthetic
         if network.label != label and names.varied[network.label]:
             shown.append((printable(network.label), ("",) * len(frameworks), ""))
         label = network.label

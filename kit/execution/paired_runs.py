@@ -15,7 +15,7 @@ from kit.model.errors import UsageError
 from kit.model.machine import Machine
 from kit.model.plan import Plan
 from kit.model.record import Record
-from kit.storage.run_folder import PLAN_FILE, RunFolder
+from kit.storage.run_folder import PLAN_FILE, RunFolder, parent_of
 from scenarios.contract.cell import Cell
 
 BASE_SUFFIX = "-base"
@@ -132,7 +132,7 @@ def open_pair(folder: RunFolder) -> tuple[RunFolder, RunFolder | None]:
     own = folder.plan
     if own.against is None:
         return folder, None
-    path = folder.path.resolve().parent / own.against  # the parent of `.` is `.`
+    path = parent_of(folder.path) / own.against
     if not (path / PLAN_FILE).exists():
         raise UsageError(
             f"The run {own.run} is measured in the same rounds as {own.against}, but {path} is not a run.",

@@ -1,6 +1,5 @@
 """Write the report of a run with its summary, and the index of the folder that contains the run."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -11,7 +10,7 @@ from kit.model.errors import DiskError, UsageError
 from kit.model.progress import Progress
 from kit.model.tariff import Tariff
 from kit.planning import catalog
-from kit.storage.run_folder import RunFolder
+from kit.storage.run_folder import RunFolder, parent_of
 from kit.storage.run_list import list_runs, save_summary
 
 # The modules of kit.report take seconds to import, which `kit plan` does not need.
@@ -61,7 +60,7 @@ def update_index(run: Path) -> str:
     from kit.report.run_index import write_index
 
     try:
-        write_index(Path(os.path.normpath(run.absolute())).parent)  # of `..`, too, and without following a link
+        write_index(parent_of(run))
     except (UsageError, DiskError) as error:
         return f"The index of runs was not written. {error.message} {error.remedy}"
     return ""

@@ -88,7 +88,8 @@ def choose_interpreter(folder: RunFolder, given: str, progress: Progress) -> str
     if plan.environment and plan.environment != chosen_interpreters.recall(plan.run):
         raise UsageError(
             f"{folder.path / PLAN_FILE} names the interpreter {plan.environment}, which you did not name for this run.",
-            f"If you trust it, name it with `{folder.resume_command} --env {shlex.quote(plan.environment)}`.",
+            f"If you trust it, name it with `{folder.resume_command} --env {shlex.quote(plan.environment)}`. Then "
+            "repeat your command.",
         )
     return plan.environment
 

@@ -145,7 +145,7 @@ class Side:
             data_note=data.note if data else "",
             work=self.folder.work(request),
             log=self.folder.log(request),
-            kept=self.folder.kept(request),
+            kept=self.folder.kept(request),  # `run` looks again
         )
 
     def _request(self, launch: ResolvedLaunch, settings: Mapping[str, str]) -> Request:

@@ -19,7 +19,8 @@ from scenarios.contract.ranges import MAX_INT, Range
 
 CONTRACT = "contract"  # in the metadata of a schema: the type that the codec validates there
 NAME_END = re.compile(rb'"\s*:')
-# The slow reader refuses whole numbers above MAX_INT, also where a field is a float.
+# The slow reader refuses whole numbers above MAX_INT, also where a field is a float. As a float, MAX_INT would be
+# rounded up, so the limit is the next lower power of 2.
 LARGEST = {"int": MAX_INT, "float": 2.0**62}
 # Else pydantic takes the existing validators of nested models, which validate the types of the contract in Python.
 NO_PREBUILT = {"_use_prebuilt": False} if "_use_prebuilt" in (SchemaValidator.__text_signature__ or "") else {}

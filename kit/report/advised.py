@@ -38,7 +38,7 @@ def advised(source: ReportInput) -> dict[str, str]:
 def _tensor_cores(source: ReportInput, cell: Cell) -> tuple[Precision, ...]:
     """Return the precisions that the framework offers and that compute on the tensor cores of all GPUs."""
     capabilities = [gpu.compute_capability for gpu in source.run.machine.gpus]
-    if cell.device != "cuda" or not all(found and found >= AMPERE for found in capabilities):
+    if cell.device != "cuda" or not capabilities or not all(found and found >= AMPERE for found in capabilities):
         return ()
     return ("tf32",) if cell.framework in WITHOUT_BF16 else ("tf32", "bf16")
 

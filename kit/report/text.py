@@ -16,6 +16,7 @@ from kit.model.formatting import (
     format_percent,
     format_ratio,
     format_si,
+    ratio_digits,
 )
 from kit.model.machine import Machine
 
@@ -106,7 +107,7 @@ def factors(low: float, high: float) -> str:
 
 def ends(found: Interval) -> str:
     """Return both ends of the interval of a ratio: `1.25 to 1.31`, or `1.004 to 1.05`."""
-    return " to ".join(number(end, 4 if 1 <= end < 1.02 else 3) for end in (found.low, found.high))
+    return " to ".join(number(end, max(3, ratio_digits(end))) for end in (found.low, found.high))
 
 
 def interval(ratio: Ratio) -> str:

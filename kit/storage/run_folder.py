@@ -70,6 +70,11 @@ def resume_command(path: Path) -> str:
     return f"{program.called()} run --resume {shlex.quote(str(path))}"
 
 
+def parent_of(run: Path) -> Path:
+    """Return the folder that contains a run. The parent of `.` is `.`, and a link may lead to another folder."""
+    return Path(os.path.normpath(run.absolute())).parent
+
+
 def _record_path(purpose: Purpose, key: str, launch: int) -> Path:
     """Return the path of a record within the folder of the run."""
     return Path(RECORDS[purpose], f"{file_stem(key, launch)}.json")

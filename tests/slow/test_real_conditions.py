@@ -282,7 +282,7 @@ def test_a_network_that_is_too_small_is_launch_bound(measure):
     run = in_peace(lambda: measure(FEW_UNITS, batch=4, threads=1))
     verdict, evidence, remedy = run.verdict()
     assert verdict == "launch-bound", evidence
-    fixed = re.search(r"^A step takes .+ \S+ .?s of the step does not depend on the batch size \((\d+) %", evidence)
+    fixed = re.search(r"^A step takes .+ \S+ .?s of the step does not depend on the batch size \((\d+)%", evidence)
     assert fixed
     assert 35 <= int(fixed[1]) <= 100  # half of the step on loaded data, which is at least 70% of the whole
     assert "larger batch" in remedy
@@ -292,7 +292,7 @@ def test_a_loader_that_is_too_slow_is_reported_with_its_share(measure):
     run = in_peace(lambda: measure(TINY, framework="late"))
     verdict, evidence, remedy = run.verdict()
     assert verdict == "input-bound", evidence
-    share = re.search(r": (\d+) % of the time goes to loading, shuffling and copying data and to the loop", evidence)
+    share = re.search(r": (\d+)% of the time goes to loading, shuffling and copying data and to the loop", evidence)
     assert share
     step_s = run.record.request.cell.batch / run.record.result.training.images_per_s
     # At least the time that the loader slept, within noise. There is no upper bound: a step takes longer on a CPU that

@@ -88,11 +88,12 @@ def test_batches_that_come_late_get_a_whole_command():
         ("onnxruntime", (9, 0), "--precision tf32, which computes"),
         ("torch", (7, 5), None),
         ("torch", None, None),
+        ("torch", "no GPU", None),
     ],
 )
 def test_only_precisions_that_framework_and_gpu_have_are_advised(framework, capability, advised_precisions):
     of = examples.cell("cifar-cnn", framework, "cuda")
-    machine = examples.machine(gpus=[examples.gpu(compute_capability=capability)])
+    machine = examples.machine(gpus=[examples.gpu(compute_capability=capability)] if capability != "no GPU" else [])
     analysis = analyze_run(replace(examples.run([examples.record(examples.request(of))]), machine=machine), {})
     source = ReportInput(analysis, {})
     for bottleneck in (Bottleneck.COMPUTE_BOUND, Bottleneck.MEMORY_BOUND):

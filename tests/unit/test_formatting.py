@@ -6,6 +6,8 @@ from kit.model.formatting import (
     format_duration,
     format_number,
     format_percent,
+    format_range,
+    format_ratio,
     format_si,
     format_whole,
     printable,
@@ -31,6 +33,11 @@ def test_formats() -> None:
         "2 h 00 min",
     ]
     assert [format_percent(0.124), format_percent(-0.124, 1, signed=True)] == ["12%", "-12.4%"]
+    ratios = (0.5, 0.964, 0.9994, 0.9996, 1.0003, 1.019, 1.02, 1.099, 1.1, 12.34)
+    assert [format_ratio(ratio) for ratio in ratios] == [
+        *("0.50", "0.964", "0.999", "0.9996", "1.000", "1.019", "1.02", "1.10", "1.1", "12")
+    ]
+    assert [format_range("1.0", "1.0"), format_range("1.0", "2.0")] == ["1.0", "1.0 to 2.0"]
     assert [format_number(12345.6), format_number(0), format_number(0.01234, 2)] == ["12,300", "0", "0.012"]
     assert [format_number(9.997), format_number(99.96), format_number(-0.9999)] == ["10.0", "100", "-1.00"]
     assert [format_si(0.00082, "s"), format_si(999.9e9, "B/s")] == ["820 µs", "1 TB/s"]

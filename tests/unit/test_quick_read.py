@@ -49,6 +49,15 @@ def test_unusual_numbers_are_left_to_the_slow_reader(field, value):
         read(Machine, text)
 
 
+def test_a_float_that_is_a_whole_number_above_the_largest_one_is_left_to_the_slow_reader():
+    text = RUN.records[0].to_json()
+    loss = f'"final_loss": {RUN.records[0].result.training.final_loss}'
+    assert loss in text
+    assert read(Record, text.replace(loss, '"final_loss": 1e18'))
+    with pytest.raises(quick_read.Unreadable):
+        read(Record, text.replace(loss, '"final_loss": 9223372036854775808'))
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -170,6 +170,14 @@ def test_learning_curves_say_which_values_of_a_sweep_and_which_lane_they_show():
     assert len(data_of(view_of([trained()]))["curves"].charts[0].lines.title.split(",")) == 1
 
 
+def test_the_means_of_a_gpu_are_those_of_each_batch_size():
+    series = {"gpu0_use": [0.5] * 40}
+    samples = HostSamples(at=[0.5 * i for i in range(40)], series=series, core_busy=[], cost_s=0.0)
+    sizes = [record(request(cell(device="cuda"), batch=batch), host_samples=samples) for batch in (32, 2048)]
+    means = data_of(view_of(sizes))["gpu-samples"].means
+    assert [row[0] for row in means.rows] == ["Small CNN on MNIST, batch 32", "Small CNN on MNIST, batch 2048"]
+
+
 def test_an_optimizer_has_its_usual_name():
     (row,) = data_of(view_of([record(request(cell("cifar-mlp")))]))["figures"].networks.rows
     assert row[5] == "SGD, learning rate 0.01"

@@ -141,7 +141,7 @@ def _causes(launches: Sequence[LaunchWindows]) -> str:
 
 def _kind(reason: str) -> str:
     """Return a reason without its figures."""
-    words = [word for word in reason.split() if not any(c.isdigit() for c in word) and word not in ("%", "CPUs", "°C")]
+    words = [word for word in reason.split() if not any(c.isdigit() for c in word) and word not in ("CPUs", "°C")]
     while words and words[-1] in ("of", "by", "at", "used", "withheld"):
         words.pop()
     return " ".join(words)

@@ -196,7 +196,7 @@ def _command_for(part: PartSource, missing: Sequence[Cell], *more: str) -> str:
     """
     plan, left = part.source.run.plan, {place_of(planned.cell) for planned in part.source.run.not_run}
     enough = "epochs" not in part.part.needs or plan.profile == "full"
-    return f"kit run --resume {shlex.quote(plan.run)}" if enough and left.issuperset(missing) else _command(part, *more)
+    return f"kit run --resume {plan.run}" if enough and left.issuperset(missing) else _command(part, *more)
 
 
 def _command(part: PartSource, *more: str) -> str:
