@@ -16,7 +16,7 @@ from scenarios.contract.reasons import Status
 SAMPLE = Path(__file__).parents[2] / "reports/sample"
 FOLDERS = [SAMPLE, *sorted(entry for entry in SAMPLE.iterdir() if entry.is_dir())]  # of all scenarios, of studies
 MISSING = {
-    "catdog-depth": {"catdog-cnn+deep", "catdog-cnn", "cifar-cnn"}
+    "catdog-depth-frameworks": {"catdog-cnn+deep", "catdog-cnn", "cifar-cnn"}
 }  # networks with launches that did not run yet
 
 
