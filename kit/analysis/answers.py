@@ -16,6 +16,7 @@ from kit.analysis.reliability import unsteady_cells
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary, Contest, contest_noun, contests, networks_of, too_few
 from kit.analysis.uncertainty import uncertainty
+from kit.analysis.warnings import WarningCode
 from kit.model.formatting import (
     DEVICES,
     format_count,
@@ -234,6 +235,8 @@ def _limit(analysis: RunAnalysis) -> Answer:
         subject = "cells reach" if len(found) > 1 else "cell reaches"
         device = DEVICES[cells[found[0].key].device]
         details.append(f"The {device} {subject} {between} of the arithmetic that the {device} was measured to do.")
+    if any(warning.code is WarningCode.LOW_CEILING for warning in analysis.warnings):
+        details.append("A cell exceeds a measured ceiling, which is therefore too low: take all limits as a hint.")
     doubtful = len(unsteady_cells(analysis).keys() & {diagnosis.key for diagnosis in found})
     if doubtful:
         verb, what = ("was", "it") if doubtful == 1 else ("were", "them")

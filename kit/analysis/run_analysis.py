@@ -36,7 +36,8 @@ def analyze_run(run: Run, catalog: Scenarios, frameworks: Collection[str] = ()) 
     scenarios = unchanged(catalog, run.records)
     ceilings = best_ceilings(run.probes)
     diagnoses = diagnose_all(run, scenarios, ceilings)
-    return RunAnalysis(run, scenarios, summarize(run), ceilings, find_warnings(run), diagnoses, frameworks)
+    shares = {each.key: each.ceiling_share for each in diagnoses if each.ceiling_share is not None}
+    return RunAnalysis(run, scenarios, summarize(run), ceilings, find_warnings(run, shares), diagnoses, frameworks)
 
 
 def unchanged(catalog: Scenarios, records: Sequence[Record]) -> Scenarios:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import itemgetter
+from types import MappingProxyType
 
 from kit.analysis import warning_rules
 from kit.analysis.correlation import correlation, speeds_in_time
@@ -46,6 +47,7 @@ class WarningCode(StrEnum):
     SYNTHETIC_DATA = "synthetic_data"
     DIFFERENT_LIBRARIES = "different_libraries"
     OLD_DRIVER = "old_driver"
+    LOW_CEILING = "low_ceiling"
     NO_CEILING = "no_ceiling"
     IGNORED_CHECKPOINT = "ignored_checkpoint"
     ENGINE_REMARK = "engine_remark"
@@ -64,6 +66,7 @@ class RunWarning:
     remedy: str
 
 
+MAX_CEILING_SHARE = 1.1  # of the measured ceiling: training and probe both vary by a few percent
 CUDA_13_DRIVER = 580  # NVIDIA, CUDA Toolkit release notes: minimum driver for CUDA 13 on Linux
 
 REMEDIES: Mapping[WarningCode, str] = {
@@ -87,6 +90,8 @@ REMEDIES: Mapping[WarningCode, str] = {
     WarningCode.SYNTHETIC_DATA: "Download the real data with kit data, then measure again. Speeds are estimates.",
     WarningCode.DIFFERENT_LIBRARIES: "Treat the results as those of software stacks, not of frameworks alone.",
     WarningCode.OLD_DRIVER: f"Update the NVIDIA driver to {CUDA_13_DRIVER} or newer.",
+    WarningCode.LOW_CEILING: "Do not rely on shares of the ceilings, or on what limits a cell. Measure again while no "
+    "other program runs.",
     WarningCode.IGNORED_CHECKPOINT: "The results are right, but took longer. To continue a training, resume it on the "
     "same machine and GPU, with the same kit and packages.",
     WarningCode.ENGINE_REMARK: "Make sure that this does not affect the results. The launch's log may have details.",
@@ -113,8 +118,10 @@ CELL_RULES: Mapping[WarningCode, Callable[[Sequence[MeasuredLaunch]], str | None
 LIBRARIES = {"CUDA": r"cuda|nvidia-cuda-runtime(-cu\d+)?", "cuDNN": r"cudnn|nvidia-cudnn(-cu\d+)?"}
 
 
-def find_warnings(run: Run) -> list[RunWarning]:
+def find_warnings(run: Run, ceiling_shares: Mapping[str, float] = MappingProxyType({})) -> list[RunWarning]:
     """Return all warnings of a run, the most serious first.
+
+    ceiling_shares: which share of the ceiling of arithmetic each cell reaches, by its key.
 
     There is one warning for each cause and cell, and one for the whole run if a cause is the same in all cells.
     """
@@ -122,7 +129,7 @@ def find_warnings(run: Run) -> list[RunWarning]:
     cells: dict[str, list[MeasuredLaunch]] = {}
     for launch in sorted(launches, key=lambda launch: launch.record.launch):
         cells.setdefault(launch.record.key, []).append(launch)
-    found = list(_of_run(run, launches, cells))
+    found = list(_of_run(run, launches, cells, ceiling_shares))
     planned = Counter(launch.key for launch in run.plan.launches)
     for key, cell in cells.items():
         found += [*_of_cell(key, cell), *_few_launches(run.plan.run, key, len(cell), planned[key])]
@@ -131,7 +138,10 @@ def find_warnings(run: Run) -> list[RunWarning]:
 
 
 def _of_run(
-    run: Run, launches: Sequence[MeasuredLaunch], cells: Mapping[str, Sequence[MeasuredLaunch]]
+    run: Run,
+    launches: Sequence[MeasuredLaunch],
+    cells: Mapping[str, Sequence[MeasuredLaunch]],
+    ceiling_shares: Mapping[str, float],
 ) -> Iterator[RunWarning]:
     causes = [
         (WarningCode.MIXED_VERSIONS, _other_machine(run)),
@@ -140,6 +150,7 @@ def _of_run(
         (WarningCode.CORRELATED, _correlated(run.records)),
         (WarningCode.UNDER_QUOTA, _under_quota(run.machine, launches)),
         (WarningCode.OLD_DRIVER, _old_driver(run.machine, launches)),
+        (WarningCode.LOW_CEILING, _low_ceiling(ceiling_shares)),
         *((WarningCode.DIFFERENT_LIBRARIES, cause) for cause in _different_libraries(launches)),
     ]
     yield from (RunWarning(code, "", cause, REMEDIES[code]) for code, cause in causes if cause)
@@ -241,6 +252,19 @@ def _old_driver(machine: Machine, launches: Sequence[MeasuredLaunch]) -> str | N
         return None
     frameworks = ", ".join(sorted(newer))
     return f"The NVIDIA driver is {machine.driver}, but {frameworks} ran CUDA 13, which needs {CUDA_13_DRIVER}."
+
+
+def _low_ceiling(shares: Mapping[str, float]) -> str | None:
+    """Find a ceiling that a cell exceeds: the machine was slower while it was measured."""
+    above = {key: share for key, share in shares.items() if share > MAX_CEILING_SHARE}
+    if not above:
+        return None
+    key = max(above, key=above.__getitem__)
+    others = f" (and {len(above) - 1} more)" if len(above) > 1 else ""
+    return (
+        f"{key}{others} trained at {percent(above[key])} of the measured ceiling, so this ceiling is too low: the "
+        f"machine was slower while the ceilings were measured."
+    )
 
 
 def _different_libraries(launches: Sequence[MeasuredLaunch]) -> Iterator[str]:

@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.analysis import ceilings
+from kit.analysis.answers import answers
 from kit.analysis.diagnosis import Diagnosis, diagnose, diagnose_all
 from kit.analysis.diagnosis_rules import Bottleneck
+from kit.analysis.run_analysis import analyze_run
+from kit.analysis.warnings import WarningCode
 from kit.model.formatting import format_percent, format_si
 from kit.model.machine import Machine
 from kit.model.record import HostSamples, Record
@@ -416,3 +419,21 @@ def test_a_cell_is_also_compared_with_the_ceilings_of_its_own_framework():
     run = replace(examples.run([slow]), probes=probes)
     (found,) = diagnose_all(run, catalog.scenarios(), ceilings.best_ceilings(probes))
     assert "at the measured 100 GFLOP/s (its own framework's kernel: 40 GFLOP/s)" in found.evidence
+
+
+@pytest.mark.parametrize(("ceiling_share", "warned"), [(1.05, False), (1.2, True)])
+def test_a_cell_that_exceeds_a_ceiling_makes_the_limits_doubtful(ceiling_share: float, warned: bool) -> None:
+    cell = examples.cell("cifar-cnn")
+    fast = examples.record(examples.request(cell), 1000.0)
+    flops = diagnose_all(examples.run([fast]), catalog.scenarios(), {})[0].flops_per_s
+    assert flops
+    probes = [probe("torch", ceiling("convolution", flops / ceiling_share, "fp32"))]
+    analysis = analyze_run(replace(examples.run([fast]), probes=probes), catalog.scenarios())
+    low = [warning for warning in analysis.warnings if warning.code is WarningCode.LOW_CEILING]
+    doubt = "A cell exceeds a measured ceiling, which is therefore too low: take all limits as a hint."
+    assert (doubt in answers(analysis, {}).limit.details) is warned
+    assert len(low) == warned
+    for warning in low:
+        assert warning.cause.startswith(
+            f"{cell.key} trained at 120% of the measured ceiling, so this ceiling is too low"
+        )

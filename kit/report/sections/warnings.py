@@ -33,6 +33,7 @@ TITLES: Mapping[WarningCode, str] = {
     WarningCode.SYNTHETIC_DATA: "Synthetic data",
     WarningCode.DIFFERENT_LIBRARIES: "Frameworks use different libraries",
     WarningCode.OLD_DRIVER: "The NVIDIA driver is old",
+    WarningCode.LOW_CEILING: "A ceiling is too low",
     WarningCode.NO_CEILING: "A ceiling was not measured",
     WarningCode.IGNORED_CHECKPOINT: "A checkpoint was not continued",
     WarningCode.ENGINE_REMARK: "Remark of the engine",
