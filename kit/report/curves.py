@@ -10,7 +10,7 @@ from kit.model.formatting import format_range
 from kit.report import text
 from kit.report.elements import Table
 from kit.report.line_charts import LineChart, Series, line_chart
-from kit.report.rows import cell_key, configuration_key, configuration_words
+from kit.report.rows import cell_key, configuration_key, configuration_words, unusual_words
 from kit.report.section import ReportInput
 from scenarios.contract.cell import Cell
 
@@ -71,8 +71,7 @@ def make_curves(source: ReportInput, synthetic: bool) -> Curves | None:
 
 def _title(source: ReportInput, cell: Cell) -> str:
     """Return the title of a network, with lane and precision if they are not the usual ones."""
-    unusual = [cell.lane] * (cell.lane != "stock") + [cell.precision] * (cell.precision != "fp32")
-    return ", ".join([source.row_title(cell), *unusual])
+    return ", ".join([source.row_title(cell), *unusual_words(cell)])
 
 
 def _chart(source: ReportInput, cells: Sequence[CellSummary]) -> CurveChart:

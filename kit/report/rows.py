@@ -142,7 +142,12 @@ def configuration_words(cell: Cell) -> str:
     """Return the device of a cell in words, with lane and precision if they are not the usual ones: `2 GPUs tuned`."""
     device = DEVICES.get(cell.device, cell.device)
     counted = device if cell.devices == 1 else f"{cell.devices} {device}s"
-    return " ".join([counted] + [cell.lane] * (cell.lane != "stock") + [cell.precision] * (cell.precision != "fp32"))
+    return " ".join([counted, *unusual_words(cell)])
+
+
+def unusual_words(cell: Cell) -> list[str]:
+    """Return the lane and the precision of a cell, without the usual ones."""
+    return [cell.lane] * (cell.lane != "stock") + [cell.precision] * (cell.precision != "fp32")
 
 
 def configuration_key(cell: Cell) -> tuple[object, ...]:

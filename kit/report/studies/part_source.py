@@ -19,7 +19,7 @@ from kit.planning.study_figures import Figure
 from kit.planning.study_files import StudyPart
 from kit.planning.study_measures import MEASURES, StudyMeasure
 from kit.report.marks import sort_key
-from kit.report.rows import configuration_words
+from kit.report.rows import configuration_words, unusual_words
 from kit.report.section import ReportInput
 from scenarios.catalog import scenario_of
 from scenarios.contract.cell import Cell, Lane, Precision
@@ -89,8 +89,7 @@ class PartSource:
         found = {}
         for summary in self.summaries:
             cell = summary.cell
-            words = [cell.lane] * (cell.lane != "stock") + [cell.precision] * (cell.precision != "fp32")
-            title = " ".join([self.source.framework_title(cell.framework), *words])
+            title = " ".join([self.source.framework_title(cell.framework), *unusual_words(cell)])
             found[cell.framework, cell.lane, cell.precision] = SeriesKey(
                 cell.framework, cell.lane, cell.precision, title
             )
