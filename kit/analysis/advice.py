@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kit.analysis.diagnosis import Diagnosis
 from kit.analysis.diagnosis_rules import CROWDED_SHARE, DECODED_FEEDS, NEAR_SHARE, Bottleneck
 from kit.analysis.repeat_command import cell_command
-from kit.model.formatting import format_count, format_number, format_percent
+from kit.model.formatting import format_count, format_percent
 from kit.model.plan import Plan
 from scenarios.contract.cell import MAX_WORKERS, Cell, Precision
 from scenarios.spec import Scenario, loads_photos
@@ -23,7 +24,8 @@ class Setup:
     plan: of its run. scenario: None if unknown. feed: the setting of that name, or "". workers: threads or processes
     that loaded photos, None if unknown. busy_cpus: CPUs that the cell kept busy, None if unknown. cpus: those that it
     could use, None if unknown. gpu_slower: whether the same cell is faster on the CPU. tensor_cores: the precisions of
-    its framework that compute on the tensor cores of the GPU.
+    its framework that compute on the tensor cores of the GPU. synthetic: whether its data were. steady: whether its
+    speed was, so that the parts of its step are reliable. frameworks: those of the commands, none for all of them.
     """
 
     plan: Plan
@@ -34,22 +36,43 @@ class Setup:
     cpus: int | None = None
     gpu_slower: bool = False
     tensor_cores: tuple[Precision, ...] = ()
+    synthetic: bool = False
+    steady: bool = True
+    frameworks: Sequence[str] = ()
 
     def command(self, cell: Cell) -> str:
         """Return the command that measures a cell in the same conditions."""
-        return f"`{cell_command(cell, self.scenario, self.plan)}`"
+        return f"`{cell_command(cell, self.scenario, self.plan, self.frameworks)}`"
 
 
-def advice(diagnosis: Diagnosis, cell: Cell, setup: Setup) -> str:
-    """Return what to change, in a few sentences. Commands are in backticks."""
+@dataclass(frozen=True)
+class Advice:
+    """What to change about a cell.
+
+    text: a few sentences that are the same for each framework, with commands in backticks. gain: how many times as fast
+    training would be without waiting for data, if this is known and the cell waits. use: how the CPUs were used, for
+    example `2 workers, 1.6 of 2 CPUs busy`, or "".
+    """
+
+    text: str
+    gain: float | None = None
+    use: str = ""
+
+
+def advice(diagnosis: Diagnosis, cell: Cell, setup: Setup) -> Advice:
+    """Return what to change about a cell."""
+    if diagnosis.bottleneck is Bottleneck.INPUT_BOUND:
+        return Advice(_feed(cell, setup), _gain(diagnosis) if setup.steady else None, _use(setup))
+    return Advice(_change(diagnosis, cell, setup))
+
+
+def _change(diagnosis: Diagnosis, cell: Cell, setup: Setup) -> str:
     tuned = cell.lane == "tuned"
     match diagnosis.bottleneck:
-        case Bottleneck.INPUT_BOUND:
-            return _feed(cell, setup) + _gain(diagnosis)
         case Bottleneck.LAUNCH_BOUND:
             found = f"Use a larger batch (--batch {LARGER * cell.batch})"
             found += "" if tuned else " or --lane tuned, which tries compiled steps"
-            return found + (", or the CPU, which is faster here." if setup.gpu_slower else ".")
+            return found + (", or the CPU, which is faster at this batch size." if setup.gpu_slower else ".")
         case Bottleneck.COMPUTE_BOUND if setup.tensor_cores and cell.precision == "fp32":
             computes = "compute" if len(setup.tensor_cores) > 1 else "computes"
             return f"Use --precision {' or '.join(setup.tensor_cores)}, which {computes} on the tensor cores."
@@ -76,13 +99,9 @@ def _arithmetic(diagnosis: Diagnosis, *, tuned: bool) -> str:
     return f"Arithmetic at the measured ceiling is {what}. The kernels still run below this ceiling. {change}"
 
 
-def _gain(diagnosis: Diagnosis) -> str:
-    """Return how much faster training would be without waiting for data, as a sentence after a space, or ""."""
+def _gain(diagnosis: Diagnosis) -> float | None:
     parts = diagnosis.parts
-    if not parts or parts.waiting >= parts.total:
-        return ""
-    gain = format_number(parts.total / (parts.total - parts.waiting), 2)
-    return f" If training never waited for data, it would be {gain}× as fast: no feed can bring more."
+    return parts.total / (parts.total - parts.waiting) if parts and parts.waiting < parts.total else None
 
 
 def _feed(cell: Cell, setup: Setup) -> str:
@@ -90,7 +109,7 @@ def _feed(cell: Cell, setup: Setup) -> str:
         return _photo_feed(cell, setup)
     if cell.framework == "torch" and cell.lane != "tuned":
         tuned = setup.command(replace(cell, lane="tuned"))
-        return f"Try {tuned}, which tries batches in pinned memory and data that stay on the device."
+        return f"Try batches in pinned memory and data that stay on the device: {tuned}"
     return f"Use a larger batch (--batch {LARGER * cell.batch}), so that fewer batches are prepared and copied."
 
 
@@ -105,21 +124,20 @@ def _photo_feed(cell: Cell, setup: Setup) -> str:
     busy = setup.busy_cpus / setup.cpus if setup.busy_cpus is not None and setup.cpus else None
     idle = busy is None or busy < CROWDED_SHARE
     useless = "More workers would not help, because the CPUs were busy."
-    more_workers = f"more workers{'' if busy is None else ', because CPUs were idle'}: {more}."
+    made = " The photos were synthetic: real ones can take another time to decode." if setup.synthetic else ""
+    more_workers = f"more workers{'' if busy is None else ', because CPUs were idle'}: {more}"
     if setup.feed in DECODED_FEEDS or cell.lane == "tuned":
         remedy = f"Try {more_workers}" if idle else useless
-        return f"Photos are {prepared} on the CPU.{_use(setup)} {remedy}"
+        return f"Photos are {prepared} on the CPU. {remedy}{made}"
     tuned = setup.command(replace(cell, lane="tuned"))
-    first = f"First try {tuned}, which tries feeds that decode each photo once."
+    first = f"First try feeds that decode each photo once: {tuned}"
     then = f"Then try {more_workers}" if idle else useless
-    return f"In each epoch, all photos are {every_epoch} on the CPU.{_use(setup)} {first} {then}"
+    return f"In each epoch, all photos are {every_epoch} on the CPU. {first} {then}{made}"
 
 
 def _use(setup: Setup) -> str:
-    """Return how many workers loaded photos and how busy the CPUs were, as a sentence after a space, or ""."""
-    known = []
-    if setup.workers is not None:
-        known.append(f"had {format_count(setup.workers, 'worker')}")
+    """Return how many workers loaded photos, and how busy the CPUs were."""
+    known = [format_count(setup.workers, "worker")] if setup.workers is not None else []
     if setup.busy_cpus is not None and setup.cpus is not None:
-        known.append(f"kept {setup.busy_cpus:.1f} of {format_count(setup.cpus, 'CPU')} busy")
-    return f" The cell {' and '.join(known)}." if known else ""
+        known.append(f"{setup.busy_cpus:.1f} of {format_count(setup.cpus, 'CPU')} busy")
+    return ", ".join(known)

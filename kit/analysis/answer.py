@@ -75,12 +75,17 @@ class Fact:
 class NextLevel:
     """What leads to the next level.
 
-    command: for a shell. note: what it adds and its time, or what the run lacks, without a period.
+    command: for a shell. note: what it adds and its time, without a period. fetch: the command to run before it, or "".
+    lacks: what the run lacks for this level, after `this run lacks`, or "". caveat: why the command may not be enough,
+    as a sentence, or "".
     """
 
     level: Level
     command: str
     note: str
+    fetch: str = ""
+    lacks: str = ""
+    caveat: str = ""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from kit.analysis.pairing import Measure
 from kit.analysis.reliability import unsteady_cells
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary, Contest, contest_noun, contests, networks_of, too_few
-from kit.analysis.uncertainty import uncertainty
+from kit.analysis.uncertainty import WIDE, uncertainty
 from kit.analysis.warnings import WarningCode
 from kit.model.formatting import (
     DEVICES,
@@ -85,7 +85,7 @@ def _speed(measured: Sequence[CellSummary]) -> Answer:
     if latencies := _best_latencies(candidates):
         between = format_range(*(format_number(value, 2) for value in (min(latencies), max(latencies))))
         several = len({cell.cell.framework for cell in candidates}) > 1
-        lowest = ", which is the lowest latency of any framework" if several else ""
+        lowest = ", the lowest latency of each network" if several else ""
         details.append(f"A prediction for one image takes {between} ms on the {DEVICES[device]}{lowest}.")
     return Answer(SPEED, State.SINGLE if single else State.MEASURED, headline, tuple(details))
 
@@ -117,8 +117,10 @@ def _framework(analysis: RunAnalysis, measured: Sequence[CellSummary], titles: M
     if not devices:
         return Answer(FRAMEWORK, State.NOT_MEASURED, "Not compared: no network was measured in two frameworks")
     device: Device = "cuda" if "cuda" in devices else "cpu"
-    of_latency = contests(measured, analysis.run.records, Measure.LATENCY)
-    training, latency = ([c for c in found if c.leader.cell.device == device] for found in (of_training, of_latency))
+    of_serving = (contests(measured, analysis.run.records, each) for each in (Measure.LATENCY, Measure.INFERENCE))
+    training, latency, throughput = (
+        [contest for contest in found if contest.leader.cell.device == device] for found in (of_training, *of_serving)
+    )
     unsteady = unsteady_cells(analysis).keys()
     to_train, to_serve = (_winners(found, titles, unsteady) for found in (training, latency))
     headline = f"To train, {to_train}; to serve one image at a time, {to_serve}"
@@ -131,6 +133,9 @@ def _framework(analysis: RunAnalysis, measured: Sequence[CellSummary], titles: M
         *_doubtful(analysis, training, where),
         *_ranges(latency, f"In inference with one image at a time{where}"),
     ]
+    if throughput:
+        winners = f"In inference with large batches{where}, {_winners(throughput, titles, unsteady)}"
+        details.append(", ".join([winners, *_leads(throughput)]) + ".")
     if on_cpu := [contest for contest in of_training if contest.leader.cell.device != device]:
         details.append(f"In training on the CPU: {_winners(on_cpu, titles, unsteady)}.")
     return Answer(FRAMEWORK, _state(training), headline, (*details, *_step_graphs(of_training, titles)))
@@ -204,17 +209,28 @@ def _ranges(found: Sequence[Contest], when: str) -> list[str]:
 
     when: the measure, with the device if there are several.
     """
-    named = [contest.second for contest in found if contest.named]
-    if not named:
-        return []
-    leads, open_count = [second.ratio for second in named], len(found) - len(named)
-    by = format_range(*(format_ratio(end) for end in (min(leads), max(leads))))
-    within = uncertainty(second.interval for second in named)
-    sentences = [f"{when}, the winner is {by} times as fast as the second{within}."]
-    if open_count:
+    sentences = [f"{when}, the winner is {lead}." for lead in _leads(found)]
+    open_count = sum(not contest.named for contest in found)
+    if sentences and open_count:
         networks = format_count(open_count, contest_noun(networks_of(found)))
         sentences.append(f"{when}, {networks} {'has' if open_count == 1 else 'have'} no clear winner.")
     return sentences
+
+
+def _leads(found: Sequence[Contest]) -> list[str]:
+    """Return how far the winners of contests are ahead, in words, or nothing if there is no winner."""
+    named = [contest.second for contest in found if contest.named]
+    if not named:
+        return []
+    leads = [second.ratio for second in named]
+    intervals = [second.interval for second in named if second.interval]
+    by = format_range(*(format_ratio(end) for end in (min(leads), max(leads))))
+    if any(interval.half_width >= WIDE for interval in intervals):
+        least = f"at least {format_ratio(min(interval.low for interval in intervals))} times"
+        within = f" ({least}{' in each network' if len(named) > 1 else ''})"
+    else:
+        within = uncertainty(intervals)
+    return [f"{by} times as fast as the second{within}"]
 
 
 def _limit(analysis: RunAnalysis) -> Answer:
@@ -230,6 +246,9 @@ def _limit(analysis: RunAnalysis) -> Answer:
     headline = count_limits([(diagnosis.label, cells[diagnosis.key].network) for diagnosis in found])
     shares = [diagnosis.ceiling_share for diagnosis in found if diagnosis.ceiling_share is not None]
     details = []
+    if busy := [diagnosis.gpu_use for diagnosis in found if diagnosis.gpu_use is not None]:
+        between = format_range(*(format_percent(end) for end in (min(busy), max(busy))))
+        details.append(f"The GPU was busy during {between} of the training time.")
     if shares:
         between = format_range(*(format_percent(end) for end in (min(shares), max(shares))))
         subject = "cells reach" if len(found) > 1 else "cell reaches"

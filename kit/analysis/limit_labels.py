@@ -11,6 +11,7 @@ from kit.analysis.diagnosis_rules import (
     ROOF_SHARE,
     THREADS_SHARE,
     THROTTLED_SHARE,
+    WEIGHTS_SHARE,
     Bottleneck,
 )
 from kit.analysis.step_breakdown import Step
@@ -34,14 +35,20 @@ LIMIT_RULES = (
         LABELS[Bottleneck.THROTTLED],
         f"a CPU quota, or lower clocks of the GPU, cost more than {percent(THROTTLED_SHARE)} of the time.",
     ),
-    (LABELS[Bottleneck.STARVED_OF_THREADS], "other programs use the CPUs that the cell needs."),
+    (LABELS[Bottleneck.STARVED_OF_THREADS], "on the CPU, other programs use the CPUs that the cell needs."),
     (LABELS[Bottleneck.INPUT_BOUND], f"it is more than {percent(INPUT_SHARE)} of the step."),
     (
         LABELS[Bottleneck.MEMORY_BOUND],
-        f"more than {percent(FIXED_SHARE)} of the rest is the same at each batch size: passes over the weights.",
+        (
+            f"more than {percent(FIXED_SHARE)} of the rest is the same at each batch size, and one pass over the "
+            f"weights takes {percent(WEIGHTS_SHARE, 1)} of this part or more. A step makes several passes."
+        ),
     ),
-    (LABELS[Bottleneck.LAUNCH_BOUND], f"more than {percent(FIXED_SHARE)} of the rest is the same at each batch size."),
-    (LABELS[Bottleneck.STARVED_OF_THREADS], f"less than {percent(THREADS_SHARE)} of the threads are busy."),
+    (
+        LABELS[Bottleneck.LAUNCH_BOUND],
+        f"more than {percent(FIXED_SHARE)} of the rest is the same at each batch size, for other reasons.",
+    ),
+    (LABELS[Bottleneck.STARVED_OF_THREADS], f"on the CPU, less than {percent(THREADS_SHARE)} of the threads are busy."),
     (LABELS[Bottleneck.UNCLEAR], f"the part that grows is less than {percent(KERNELS_SHARE)} of the step."),
     (LABELS[Bottleneck.UNCLEAR], f"the rest reaches less than {percent(MIN_ROOF_SHARE)} of every measured ceiling."),
     (LABELS[Bottleneck.MEMORY_BOUND], "the rest is nearer to the ceiling of memory than to that of arithmetic."),

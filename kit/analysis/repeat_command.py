@@ -35,13 +35,14 @@ def repeat_command(analysis: RunAnalysis, *, real_data: bool = False) -> str:
     return " ".join(["kit run", *["--all"] * everything, *_options(chosen)])
 
 
-def cell_command(cell: Cell, scenario: Scenario | None, plan: Plan) -> str:
-    """Return the command for one cell, in the conditions of a run. scenario: that of the cell, or None if unknown."""
+def cell_command(cell: Cell, scenario: Scenario | None, plan: Plan, frameworks: Sequence[str]) -> str:
+    """Return the command for a cell in these frameworks, in the conditions of a run.
+
+    scenario: that of the cell, or None if unknown. frameworks: none for all of them.
+    """
     changed = scenario is None or cell.batch != scenario.batch
-    parts: dict[str, str | int | None] = {
-        "scenario": cell.scenario,
-        "variant": cell.variant or None,
-        "framework": cell.framework,
+    network: dict[str, str | int | None] = {"scenario": cell.scenario, "variant": cell.variant or None}
+    setup: dict[str, str | int | None] = {
         "device": cell.device,
         "lane": cell.lane if cell.lane != "stock" else None,
         "precision": cell.precision if cell.precision != "fp32" else None,
@@ -49,7 +50,8 @@ def cell_command(cell: Cell, scenario: Scenario | None, plan: Plan) -> str:
         "workers": cell.workers,
         "hidden-layers": cell.hidden_layers,
     }
-    selection = [(name, str(value)) for name, value in parts.items() if value is not None]
+    parts = [*network.items(), *(("framework", name) for name in frameworks), *setup.items()]
+    selection = [(name, str(value)) for name, value in parts if value is not None]
     conditions = [each for each in _conditions(plan) if each[0] != "settings" or cell.key in plan.pinned]
     return " ".join(["kit run", *_options([*selection, *conditions])])
 

@@ -16,5 +16,7 @@ def uncertainty(intervals: Iterable[Interval | None]) -> str:
     if not found or len(widths) < len(found):
         return ""
     if (widest := max(widths)) >= WIDE:
-        return f" (uncertain by more than ± {format_percent(WIDE)}, because launches differ)"
+        wide = sum(width >= WIDE for width in widths)
+        where = f" in {wide} of {len(widths)}" if wide < len(widths) else ""
+        return f" (uncertain by more than ± {format_percent(WIDE)}{where}, because launches differ)"
     return f" (± {format_percent(widest, 1 if widest < SMALL else 0)}{' or less' * (len(widths) > 1)})"

@@ -152,7 +152,12 @@ def _next(outcome: FinishedRun) -> list[tuple[str, str, str]]:
     if outcome.exit_code:
         return [("To repeat:", f"{command} --retry-failed", "(the launches that failed)")]
     better = reliability(outcome.analysis).next
-    return [("To be sure:", program.as_called(better.command), f"({better.note})")] if better else []
+    if not better:
+        return []
+    fetch = [f"before it, {program.as_called(better.fetch)}"] if better.fetch else []
+    lacks = [f"this run lacks {better.lacks}"] if better.lacks else []
+    note = "; ".join([better.note, *fetch, *lacks])
+    return [("To be sure:", program.as_called(better.command), f"({note})")]
 
 
 def warned(warnings: Sequence[RunWarning]) -> list[str]:

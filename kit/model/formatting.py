@@ -66,12 +66,8 @@ def format_number(value: float, digits: int = 3) -> str:
 
 def format_ratio(value: float) -> str:
     """Return a ratio with more digits near 1, where they decide: `2.3`, `0.964`, `1.03` or `1.004`."""
-    return format_number(value, ratio_digits(value))
-
-
-def ratio_digits(value: float) -> int:
-    """Return the number of significant digits of a ratio."""
-    return 4 if 0.9995 <= value < 1.02 else 3 if 0.9 < value < 1.1 else 2  # from 0.9995 on, 3 digits would be 1.00
+    digits = 4 if 0.9995 <= value < 1.02 else 3 if 0.9 < value < 1.1 else 2  # from 0.9995 on, 3 would be 1.00
+    return format_number(value, digits)
 
 
 def format_range(low: str, high: str) -> str:

@@ -172,7 +172,10 @@ def quantity_rows(source: ReportInput, quantity: Quantity, call: str) -> Rows:
     frameworks = tuple(sorted({summary.cell.framework for summary in shown}, key=sort_key))
     scale = log_scale(_extent(shown, quantity))
     unsteady = unsteady_cells(source.analysis, quantity.measure)
-    calls = {contest.leader.key: contest_call(contest, unsteady) for contest in source.contests[quantity.measure]}
+    calls = {
+        contest.leader.key: contest_call(contest, unsteady, source.titles)
+        for contest in source.contests[quantity.measure]
+    }
     maker = _Maker(source, quantity, frameworks, scale, calls, unsteady)
     return Rows(
         caption=f"{quantity.words} of each network in each framework, {quantity.unit}",
@@ -272,15 +275,19 @@ class _Maker:
         )
 
 
-def contest_call(contest: Contest, unsteady: Mapping[str, str]) -> Call:
-    """Return the verdict of a contest. A single launch names no winner. unsteady: by the key of each unsteady cell."""
+def contest_call(contest: Contest, unsteady: Mapping[str, str], titles: Mapping[str, str]) -> Call:
+    """Return the verdict of a contest. A single launch names no winner.
+
+    unsteady: by the key of each unsteady cell. titles: by the name of each framework.
+    """
     leader, device = contest.leader.cell.framework, contest.leader.cell.device
     second = contest.second
-    ahead = text.lead(second.ratio)
+    behind = second.denominator.cell.framework
+    ahead = f"{text.lead(second.ratio)} {titles.get(behind, behind)}"
     if contest.state is ContestState.NAMED:
-        doubt = ", not steady" if contest.leader.key in unsteady else ""
+        doubt = " but not steady" if contest.leader.key in unsteady else ""
         small = f"95%: {text.lead_interval(second.interval)}" if second.interval else ""
-        return Call(f"fastest, {ahead}{doubt}", (leader,), device, named=True, small=small)
+        return Call(f"fastest{doubt}, {ahead}", (leader,), device, named=True, small=small)
     if contest.state is ContestState.UNKNOWN:
         if not is_ahead(contest, unsteady.keys()):
             return Call(why_no_lead([contest]))
@@ -298,4 +305,4 @@ def _open_interval(contest: Contest) -> str:
     widest = max(intervals, key=lambda interval: interval.half_width, default=None)
     if widest is None or widest.high > text.MAX_SPREAD * widest.low:
         return ""
-    return f"95%: {text.factor(widest.low)} to {text.factor(widest.high)}"
+    return f"95%: {text.ends(widest)}"

@@ -16,7 +16,6 @@ from kit.model.formatting import (
     format_percent,
     format_ratio,
     format_si,
-    ratio_digits,
 )
 from kit.model.machine import Machine
 
@@ -71,8 +70,8 @@ def ratio(value: float) -> str:
 
 
 def lead(value: float) -> str:
-    """Return by how much something is ahead of the second: `1.05× the second`, or `5.4× the second`."""
-    return f"{number(value, _lead_digits(value))}× the second"
+    """Return by how much something is ahead of the second: `1.05×`, or `5.4×`."""
+    return f"{number(value, _lead_digits(value))}×"
 
 
 def lead_interval(interval: Interval) -> str:
@@ -97,17 +96,21 @@ def factor(value: float) -> str:
     return format_ratio(value) if math.isfinite(value) else MISSING
 
 
-def factors(low: float, high: float) -> str:
-    """Return both ends of the interval of a ratio, with more digits if they would look equal: `2.1 to 2.3`."""
-    shown = [factor(end) for end in (low, high)]
-    return " to ".join(
-        shown if shown[0] != shown[1] else [number(end, 4 if 0.9 < end < 1.1 else 3) for end in (low, high)]
-    )
+def ends(found: Interval, digits: int = 3) -> str:
+    """Return both ends of the interval of a ratio with equally many decimals: `0.92 to 1.10`, `28.5 to 30.9`.
 
-
-def ends(found: Interval) -> str:
-    """Return both ends of the interval of a ratio: `1.25 to 1.31`, or `1.004 to 1.05`."""
-    return " to ".join(number(end, max(3, ratio_digits(end))) for end in (found.low, found.high))
+    digits: significant digits of the higher end. There are more decimals if an end is near 1, where they decide, or if
+    both ends would look equal. Ends that are more than a factor of MAX_SPREAD apart have their own digits.
+    """
+    both = found.low, found.high
+    if not (all(map(math.isfinite, both)) and 0 < found.high <= MAX_SPREAD * found.low):
+        return " to ".join(map(factor, both))
+    near = any(0.9 < end < 1.1 for end in both)
+    decimals = max(2 if near else 0, digits - 1 - math.floor(math.log10(found.high)))
+    shown = [f"{end:,.{decimals}f}" for end in both]
+    if shown[0] == shown[1] or any(round(end, decimals) == 1 != end for end in both):
+        shown = [f"{end:,.{decimals + 1}f}" for end in both]
+    return " to ".join(shown)
 
 
 def interval(ratio: Ratio) -> str:

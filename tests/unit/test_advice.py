@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kit.analysis.advice import Setup, advice
+from kit.analysis.advice import Advice, Setup, advice
 from kit.analysis.diagnosis import Diagnosis
 from kit.analysis.diagnosis_rules import Bottleneck
 from kit.analysis.run_analysis import analyze_run
@@ -22,37 +22,54 @@ from tests import examples
 PLAN = examples.plan([]).model_copy(update={"engine": "docker"})
 PHOTOS = examples.cell("catdog-cnn", device="cuda")
 COMMAND = "kit run --scenario catdog-cnn --framework torch --device cuda"
+OWN = (PHOTOS.framework,)
 WAITING = StepParts(arithmetic=0.1, kernels=0.4, fixed=0.5, waiting=6.1)
-GAIN = "If training never waited for data, it would be 7.1× as fast: no feed can bring more."
 
 
-def advised(cell: Cell, bottleneck: Bottleneck, label: str, parts: StepParts, **setup: Any) -> str:
+def advised(cell: Cell, bottleneck: Bottleneck, label: str, parts: StepParts, **setup: Any) -> Advice:
     """Return the advice for a cell. setup: what is known about how it ran."""
     found = Diagnosis(cell.key, bottleneck, "", "", None, None, None, label, parts)
-    return advice(found, cell, Setup(PLAN, scenario_of(cell, catalog.scenarios()), **setup))
+    return advice(found, cell, Setup(PLAN, scenario_of(cell, catalog.scenarios()), **{"frameworks": OWN} | setup))
 
 
 def waiting(cell: Cell, **setup: Any) -> str:
+    return starved(cell, **setup).text
+
+
+def starved(cell: Cell, **setup: Any) -> Advice:
     return advised(cell, Bottleneck.INPUT_BOUND, "waiting for data", WAITING, **setup)
 
 
 def arithmetic(parts: StepParts, **changes: Any) -> str:
     cell = replace(examples.cell("cifar-cnn"), **changes)
-    return advised(cell, Bottleneck.COMPUTE_BOUND, "arithmetic", parts)
+    return advised(cell, Bottleneck.COMPUTE_BOUND, "arithmetic", parts).text
 
 
 def test_a_starved_network_gets_whole_commands_and_its_own_figures():
-    assert waiting(PHOTOS, workers=2, busy_cpus=1.0, cpus=2) == (
-        "In each epoch, all photos are decoded, resized and augmented on the CPU. The cell had 2 workers and kept 1.0 "
-        f"of 2 CPUs busy. First try `{COMMAND} --lane tuned`, which tries feeds that decode each photo once. Then try "
-        f"more workers, because CPUs were idle: `{COMMAND} --workers 4`. {GAIN}"
+    found = starved(PHOTOS, workers=2, busy_cpus=1.0, cpus=2)
+    assert found.text == (
+        "In each epoch, all photos are decoded, resized and augmented on the CPU. First try feeds that decode each "
+        f"photo once: `{COMMAND} --lane tuned` Then try more workers, because CPUs were idle: `{COMMAND} --workers 4`"
     )
+    assert found.use == "2 workers, 1.0 of 2 CPUs busy"
+    assert found.gain == pytest.approx(7.1)
+
+
+def test_an_unsteady_step_promises_no_gain():
+    assert starved(PHOTOS, steady=False).gain is None
+
+
+def test_the_time_that_synthetic_photos_take_to_decode_is_called_another():
+    doubt = "The photos were synthetic: real ones can take another time to decode."
+    tuned = replace(PHOTOS, lane="tuned")
+    assert all(waiting(cell, synthetic=True, feed="cached").endswith(doubt) for cell in (PHOTOS, tuned))
+    assert doubt not in waiting(PHOTOS)
 
 
 def test_more_workers_are_advised_only_if_a_cpu_is_idle():
     busy = waiting(PHOTOS, workers=2, busy_cpus=1.9, cpus=2)
     assert "--workers" not in busy
-    assert "decode each photo once. More workers would not help, because the CPUs were busy." in busy
+    assert "--lane tuned` More workers would not help, because the CPUs were busy." in busy
     tuned = replace(PHOTOS, lane="tuned")
     assert f"`{COMMAND} --lane tuned --workers 6`" in waiting(tuned, feed="cached", workers=3, busy_cpus=1.0, cpus=4)
     assert "More workers would not help" in waiting(tuned, feed="cached", workers=3, busy_cpus=4.0, cpus=4)
@@ -68,17 +85,17 @@ def test_only_augmented_photos_are_called_augmented():
 
 
 def test_figures_that_are_not_known_are_left_out():
-    nothing = waiting(PHOTOS)
-    assert "The cell" not in nothing
-    assert f"`{COMMAND} --workers 2`" in nothing
-    assert "The cell kept 1.0 of 4 CPUs busy. " in waiting(PHOTOS, busy_cpus=1.0, cpus=4)
+    nothing = starved(PHOTOS)
+    assert nothing.use == ""
+    assert f"`{COMMAND} --workers 2`" in nothing.text
+    assert starved(PHOTOS, busy_cpus=1.0, cpus=4).use == "1.0 of 4 CPUs busy"
     assert f"--workers {MAX_WORKERS}`" in waiting(PHOTOS, workers=MAX_WORKERS - 1)
 
 
 def test_batches_that_come_late_get_a_whole_command():
     found = waiting(examples.cell("fashion-mlp"))
-    assert found.startswith("Try `kit run --scenario fashion-mlp --framework torch --device cpu --lane tuned`, which")
-    assert found.endswith(GAIN)
+    assert found.startswith("Try batches in pinned memory")
+    assert found.endswith(": `kit run --scenario fashion-mlp --framework torch --device cpu --lane tuned`")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +115,7 @@ def test_only_precisions_that_framework_and_gpu_have_are_advised(framework, capa
     source = ReportInput(analysis, {})
     for bottleneck in (Bottleneck.COMPUTE_BOUND, Bottleneck.MEMORY_BOUND):
         found = Diagnosis(of.key, bottleneck, "", "Measure again.", None, None, None, "kernels", None)
-        text = advised_cells.advised(replace(source, analysis=replace(analysis, diagnoses=[found])))[of.key]
+        text = advised_cells.advised(replace(source, analysis=replace(analysis, diagnoses=[found])))[of.key].text
         if advised_precisions is None or (framework, bottleneck) == ("onnxruntime", Bottleneck.MEMORY_BOUND):
             assert "precision" not in text
         else:

@@ -286,7 +286,8 @@ def test_the_widest_interval_of_each_measure_counts():
     )
     assert found.level is Level.COMPARISON
     assert found.next
-    assert "this run lacks intervals within ± 5% (the widest is ± 100%)" in found.next.note
+    assert found.next.lacks == "intervals within ± 5% (1 of 18 is wider: ± 100%)"
+    assert found.next.caveat.startswith("Twice as many rounds narrow an interval by only about 30%")
 
 
 def test_a_run_that_used_the_profile_needs_more_rounds_than_it_had():
@@ -295,9 +296,10 @@ def test_a_run_that_used_the_profile_needs_more_rounds_than_it_had():
     assert found.level is Level.PUBLICATION
     assert found.command.endswith(" --profile standard --rounds 12")
     assert found.note.startswith("12 rounds in about ")
-    fetch = "on an idle machine; before it, kit data fetch mnist cifar-10"
-    assert f" {fetch}; this run lacks intervals within ± 5% (the widest is ± " in found.note
-    assert found.note.endswith(" and real data")
+    assert found.note.endswith(" on an idle machine")
+    assert found.fetch == "kit data fetch mnist cifar-10"
+    assert found.lacks.startswith("intervals within ± 5% (8 of 18 are wider, up to ± ")
+    assert found.lacks.endswith(" and real data")
     quick = reliability(analysis_of(measured(LEAD, launches=6, noise=0.2))).next
     assert quick
     assert quick.command.endswith(" --profile standard")
@@ -333,17 +335,15 @@ def test_a_run_with_narrow_intervals_is_told_only_what_it_lacks():
     found = reliability(analysis).next
     assert found
     assert found.command.endswith(" --profile standard")
-    took, _, lack = found.note.partition("; ")
-    assert took.startswith("about ")
-    assert took.endswith(" or more")
-    assert lack == "before it, kit data fetch cifar-10; this run lacks real data for cifar-cnn"
+    assert found.note.startswith("about ")
+    assert found.note.endswith(" or more")
+    assert (found.fetch, found.lacks) == ("kit data fetch cifar-10", "real data for cifar-cnn")
+    assert found.caveat == ""
     jump = RunWarning(WarningCode.JUMP, examples.cell(NETWORKS[0], "torch").key, "It jumped.", "Look.")
     unsteady = reliability(replace(analysis, warnings=[jump])).next
     assert unsteady
-    assert (
-        " on an idle machine; before it, kit data fetch cifar-10; this run lacks a steady machine (in training, "
-        "1 of 6 cells was not steady)"
-    ) in unsteady.note
+    assert unsteady.note.endswith(" on an idle machine")
+    assert unsteady.lacks.startswith("a steady machine (in training, 1 of 6 cells was not steady)")
     chosen = analysis.run.plan.model_copy(update={"data": "synthetic"})
     again = reliability(replace(analysis, run=replace(analysis.run, plan=chosen))).next
     assert again

@@ -77,7 +77,7 @@ def cells_of(command: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
 )
 def test_the_command_of_a_cell_selects_it_alone(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     cell = replace(examples.cell(framework="tensorflow"), **changes)
-    command = cell_command(cell, scenario_of(cell, catalog.scenarios()), plan_of(Selection()))
+    command = cell_command(cell, scenario_of(cell, catalog.scenarios()), plan_of(Selection()), ["tensorflow"])
     assert cells_of(command, monkeypatch) == {cell.key}
     assert ("--batch" in command) == (changes.get("batch") == 16)
 
@@ -88,8 +88,18 @@ def test_the_command_of_a_cell_repeats_the_conditions_of_its_run() -> None:
     plan = plan_of(Selection(), threads=1, engine="podman", pinned={tuned.key: {}})
     scenario = scenario_of(cell, catalog.scenarios())
     start = "kit run --scenario catdog-cnn --framework torch --device cuda"
-    assert cell_command(cell, scenario, plan) == f"{start} --engine podman --threads 1"
-    assert cell_command(tuned, scenario, plan) == f"{start} --lane tuned --settings FILE --engine podman --threads 1"
+    own, end = [cell.framework], "--engine podman --threads 1"
+    assert cell_command(cell, scenario, plan, own) == f"{start} {end}"
+    assert cell_command(tuned, scenario, plan, own) == f"{start} --lane tuned --settings FILE {end}"
+
+
+def test_the_command_of_a_cell_names_the_frameworks_that_share_it() -> None:
+    cell, plan = examples.cell("catdog-cnn"), plan_of(Selection())
+    scenario = scenario_of(cell, catalog.scenarios())
+    start, end = "kit run --scenario catdog-cnn", "--device cpu"
+    two = cell_command(cell, scenario, plan, ["torch", "tensorflow"])
+    assert two == f"{start} --framework torch --framework tensorflow {end}"
+    assert cell_command(cell, scenario, plan, ()) == f"{start} {end}"
 
 
 def test_real_data_need_no_option() -> None:

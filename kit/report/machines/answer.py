@@ -103,7 +103,7 @@ def _hedged(state: State, sentence: str) -> str:
 
 def _extent(mean: Overall, noun: str) -> str:
     """Return the interval of a mean, and the number of what it is over."""
-    ends = f"{text.factors(mean.interval.low, mean.interval.high)}, " if mean.interval else ""
+    ends = f"{text.ends(mean.interval, 2)}, " if mean.interval else ""
     return ends + format_count(mean.cells, noun)
 
 

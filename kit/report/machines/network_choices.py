@@ -158,9 +158,8 @@ def _best(
     verb, than = around
     leader, second = ranking.leader, ranking.second
     ahead = f"{text.factor(ranking.ratio)}× {than} {second.label}"
-    ends = ranking.interval
-    if ends:
-        ahead += f" ({text.factors(ends.low, ends.high)})"
+    if ranking.interval:
+        ahead += f" ({text.ends(ranking.interval, 2)})"
     words = {
         ContestState.NAMED: ahead,
         ContestState.TIE: f"Tie: {leader.label} {verb} {ahead}",

@@ -163,10 +163,9 @@ def _row(source: MachinesInput, scale: Scale, key: str, found: Sequence[Comparis
         values.append(_value(source, versus.other, each))
         if each.ratio is None:
             continue
-        ends = (each.interval.low, each.interval.high) if each.interval else None
         shown = f"{label}: {text.factor(each.ratio)}× the speed of {source.base.label}"
-        shown += f", 95% interval {text.factors(*ends)}" if ends else ", no interval"
-        whisker = span(scale, ends) if ends else None
+        shown += f", 95% interval {text.ends(each.interval, 2)}" if each.interval else ", no interval"
+        whisker = span(scale, (each.interval.low, each.interval.high)) if each.interval else None
         dots.append(Dot(label, each.cell.device, scale.at(each.ratio), dot_y(len(dots)), shown, whisker))
         even = versus.break_even(each.cell)
         if even:
@@ -191,7 +190,7 @@ def _value(source: MachinesInput, other: Contender, each: Comparison) -> RatioVa
         lacks = each.verdict is Verdict.MISSING and not each.new.speeds
         verdict = source.lack(other, each.cell, each.new.failures) if lacks else VERDICTS[each.verdict]
         return RatioValue(label, text.MISSING, "", "", "", verdict, named=False)
-    ends = text.factors(each.interval.low, each.interval.high) if each.interval else ""
+    ends = text.ends(each.interval, 2) if each.interval else ""
     flag = " !" if each.flagged else ""
     return RatioValue(
         label=label,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kit.model.formatting import DEVICES
 from kit.report import text
-from kit.report.advised import advised
+from kit.report.advised import advised, without_waiting
 from kit.report.elements import Table
 from kit.report.roofline import Roofline, roofline
 from kit.report.section import ReportInput, Section
@@ -70,8 +70,18 @@ def _evidence(source: ReportInput) -> Table:
     changes, rows = advised(source), []
     for d in diagnoses:
         shares = [text.percent(d.ceiling_share, 1)] + [text.percent(d.peak_share, 1)] * has_peak
+        change = changes.get(d.key)
         arithmetic = text.rate(d.flops_per_s, "FLOP/s") if d.flops_per_s else text.MISSING
-        rows.append((source.name(d.key), d.label, arithmetic, *shares, d.evidence, changes.get(d.key, d.remedy)))
+        rows.append(
+            (
+                source.name(d.key),
+                d.label,
+                arithmetic,
+                *shares,
+                d.evidence,
+                f"{change.text}{without_waiting([('', change)])}" if change else d.remedy,
+            )
+        )
     share_headers = ("Share of the measured ceiling",) + ("Share of the data sheet’s peak",) * has_peak
     return Table(
         caption="Why a cell is limited",

@@ -130,7 +130,9 @@ class _Maker:
         return Value(cell.framework, cell.device, text.ratio(ratio.ratio), tuple(small), self._doubt(ratio))
 
     def _best(self, ratio: Ratio) -> Call:
-        return Call(text.ratio(ratio.ratio), small=", ".join(_interval(ratio)), unsteady=self._doubt(ratio))
+        certain = ratio.interval is not None and not text.open_words(ratio.interval)
+        small = ", ".join(_interval(ratio))
+        return Call(text.ratio(ratio.ratio), small=small, named=certain, unsteady=self._doubt(ratio))
 
     def _doubt(self, ratio: Ratio) -> str:
         """Return why a ratio is doubtful, or ""."""

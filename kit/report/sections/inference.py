@@ -1,10 +1,10 @@
 """Throughput and latency of inference of each network in each framework."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kit.analysis.measured_launch import MeasuredLaunch
-from kit.analysis.pairing import Measure
+from kit.analysis.pairing import Measure, calls_per_s
 from kit.analysis.spread import Spread, latency_spread, throughput_spread
 from kit.analysis.summaries import CellSummary
 from kit.report.headings import inference_heading
@@ -12,13 +12,15 @@ from kit.report.rows import Quantity, Rows, quantity_rows
 from kit.report.section import ReportInput, Section
 from kit.report.text import listed
 
+MAX_NAMED = 6  # cells in a sentence
+
 
 @dataclass(frozen=True)
 class InferenceData:
     """The heading and the tables. batch: images per call of the throughput, as words.
 
     led: whether verdicts say how far a framework leads over several launches. served_by: whether the records say what
-    was called.
+    was called. faster_alone: the cells that predict more images/s with one image per call, as words, or "".
     """
 
     heading: str
@@ -27,6 +29,7 @@ class InferenceData:
     batch: str
     led: bool
     served_by: bool
+    faster_alone: str
 
 
 def _data(source: ReportInput) -> InferenceData | None:
@@ -60,7 +63,20 @@ def _data(source: ReportInput) -> InferenceData | None:
         batch=listed([str(batch) for batch in batches]),
         led=not single and any(table.call for table in tables),
         served_by=any(result.evidence and result.evidence.placement.serving for _, result in source.results),
+        faster_alone=_faster_alone(source, served),
     )
+
+
+def _faster_alone(source: ReportInput, served: Sequence[CellSummary]) -> str:
+    """Return the cells whose intervals show that one image per call gives more images/s than many, or ""."""
+    found = [
+        source.name(cell.key)
+        for cell in served
+        if cell.p50_interval
+        and cell.inference_interval
+        and calls_per_s(cell.p50_interval.high) > cell.inference_interval.high
+    ]
+    return listed(found, MAX_NAMED)
 
 
 def _spread(

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from kit.analysis.advice import Advice
 from kit.analysis.diagnosis import Diagnosis
 from kit.analysis.diagnosis_rules import BUSY_SHARE
 from kit.analysis.limit_labels import LIMIT_RULES, count_limits
@@ -14,7 +15,7 @@ from kit.analysis.step_parts import LABELS, StepParts
 from kit.analysis.summaries import CellSummary
 from kit.model.formatting import DEVICES
 from kit.report import text
-from kit.report.advised import advised
+from kit.report.advised import advised, without_waiting
 from kit.report.rows import cell_key, configuration_words
 from kit.report.section import ReportInput, Section
 
@@ -153,7 +154,7 @@ def _load(summary: CellSummary, diagnosis: Diagnosis) -> str:
     """Return how busy GPU and CPUs were in a cell on the GPU, or "" if this is not known."""
     if diagnosis.gpu_use is None:
         return ""
-    cpus = f", CPUs {text.number(summary.cpu_cores, 2)}" if summary.cpu_cores else ""
+    cpus = f", {text.number(summary.cpu_cores, 2)} CPUs" if summary.cpu_cores else ""
     return f"busy: GPU {text.percent(diagnosis.gpu_use)}{cpus}"
 
 
@@ -177,25 +178,25 @@ def bar_parts(parts: StepParts) -> tuple[Part, ...]:
 
 
 def _changes(
-    source: ReportInput, cells: Sequence[CellSummary], diagnoses: Mapping[str, Diagnosis], changes: Mapping[str, str]
+    source: ReportInput, cells: Sequence[CellSummary], diagnoses: Mapping[str, Diagnosis], changes: Mapping[str, Advice]
 ) -> tuple[tuple[str, str], ...]:
     """Return pairs of the cells that a change is about, for example `GPU, PyTorch`, and what to change.
 
     Cells with the same label and the same advice are one pair.
     """
-    groups: dict[tuple[str, str, str], list[str]] = {}
+    groups: dict[tuple[str, str, str], list[tuple[str, Advice]]] = {}
     for summary in cells:
-        cell = summary.cell
+        cell, change = summary.cell, changes[summary.key]
         device = DEVICES.get(cell.device, cell.device)
-        groups.setdefault((device, diagnoses[summary.key].label, changes[summary.key]), []).append(
-            source.framework_title(cell.framework)
-        )
+        own = source.framework_title(cell.framework), change
+        groups.setdefault((device, diagnoses[summary.key].label, change.text), []).append(own)
     several = len({device for device, _, _ in groups}) > 1
     found = []
-    for (device, label, words), names in groups.items():
+    for (device, label, words), members in groups.items():
         alone = len([1 for other, _, _ in groups if other == device]) == 1
-        about = [device] * several + [text.listed(list(dict.fromkeys(names)))] * (not alone) + [label]
-        found.append((", ".join(about), words))
+        names = list(dict.fromkeys(name for name, _ in members))
+        about = [device] * several + [text.listed(names)] * (not alone) + [label]
+        found.append((", ".join(about), f"{words}{without_waiting(members)}"))
     return tuple(found)
 
 
