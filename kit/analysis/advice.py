@@ -24,8 +24,8 @@ class Setup:
     plan: of its run. scenario: None if unknown. feed: the setting of that name, or "". workers: threads or processes
     that loaded photos, None if unknown. busy_cpus: CPUs that the cell kept busy, None if unknown. cpus: those that it
     could use, None if unknown. gpu_slower: whether the same cell is faster on the CPU. tensor_cores: the precisions of
-    its framework that compute on the tensor cores of the GPU. synthetic: whether its data were. steady: whether its
-    speed was, so that the parts of its step are reliable. frameworks: those of the commands, none for all of them.
+    its framework that compute on the tensor cores of the GPU. synthetic: whether its data were synthetic. steady:
+    whether its speed was steady, so that the parts of its step are reliable.
     """
 
     plan: Plan
@@ -38,20 +38,24 @@ class Setup:
     tensor_cores: tuple[Precision, ...] = ()
     synthetic: bool = False
     steady: bool = True
-    frameworks: Sequence[str] = ()
 
-    def command(self, cell: Cell) -> str:
-        """Return the command that measures a cell in the same conditions."""
-        return f"`{cell_command(cell, self.scenario, self.plan, self.frameworks)}`"
+    @property
+    def photos(self) -> bool:
+        """Return whether the network gets photos from a loader."""
+        return self.scenario is not None and loads_photos(self.scenario)
+
+    def command(self, cell: Cell, frameworks: Sequence[str]) -> str:
+        """Return the command that measures a cell in these frameworks, in the same conditions."""
+        return f"`{cell_command(cell, self.scenario, self.plan, frameworks)}`"
 
 
 @dataclass(frozen=True)
 class Advice:
     """What to change about a cell.
 
-    text: a few sentences that are the same for each framework, with commands in backticks. gain: how many times as fast
-    training would be without waiting for data, if this is known and the cell waits. use: how the CPUs were used, for
-    example `2 workers, 1.6 of 2 CPUs busy`, or "".
+    text: a few sentences, with commands in backticks. Only the commands name frameworks. gain: how many times as fast
+    training would be without waiting for data, if this is known and the cell waits. use: how the loader used the CPUs,
+    for example `2 workers, 1.6 of 2 CPUs busy`, or "".
     """
 
     text: str
@@ -59,10 +63,11 @@ class Advice:
     use: str = ""
 
 
-def advice(diagnosis: Diagnosis, cell: Cell, setup: Setup) -> Advice:
-    """Return what to change about a cell."""
+def advice(diagnosis: Diagnosis, cell: Cell, setup: Setup, frameworks: Sequence[str]) -> Advice:
+    """Return what to change about a cell. frameworks: those of the commands, none for all of them."""
     if diagnosis.bottleneck is Bottleneck.INPUT_BOUND:
-        return Advice(_feed(cell, setup), _gain(diagnosis) if setup.steady else None, _use(setup))
+        gain = _gain(diagnosis) if setup.steady else None
+        return Advice(_feed(cell, setup, frameworks), gain, _use(setup) if setup.photos else "")
     return Advice(_change(diagnosis, cell, setup))
 
 
@@ -104,32 +109,32 @@ def _gain(diagnosis: Diagnosis) -> float | None:
     return parts.total / (parts.total - parts.waiting) if parts and parts.waiting < parts.total else None
 
 
-def _feed(cell: Cell, setup: Setup) -> str:
-    if setup.scenario is not None and loads_photos(setup.scenario):
-        return _photo_feed(cell, setup)
+def _feed(cell: Cell, setup: Setup, frameworks: Sequence[str]) -> str:
+    if setup.photos:
+        return _photo_feed(cell, setup, frameworks)
     if cell.framework == "torch" and cell.lane != "tuned":
-        tuned = setup.command(replace(cell, lane="tuned"))
+        tuned = setup.command(replace(cell, lane="tuned"), frameworks)
         return f"Try batches in pinned memory and data that stay on the device: {tuned}"
     return f"Use a larger batch (--batch {LARGER * cell.batch}), so that fewer batches are prepared and copied."
 
 
-def _photo_feed(cell: Cell, setup: Setup) -> str:
+def _photo_feed(cell: Cell, setup: Setup, frameworks: Sequence[str]) -> str:
     augmented = setup.scenario is not None and setup.scenario.augment is not None
     prepared = "resized and augmented" if augmented else "resized"
     every_epoch = "decoded, resized and augmented" if augmented else "decoded and resized"
     if setup.feed == "resident":
         return f"Use more --threads if CPUs are idle, because photos are {prepared} on the CPU."
     workers = min(MAX_WORKERS, MORE_WORKERS * (setup.workers or setup.cpus or 1))
-    more = setup.command(replace(cell, workers=workers))
+    more = setup.command(replace(cell, workers=workers), frameworks)
     busy = setup.busy_cpus / setup.cpus if setup.busy_cpus is not None and setup.cpus else None
     idle = busy is None or busy < CROWDED_SHARE
     useless = "More workers would not help, because the CPUs were busy."
-    made = " The photos were synthetic: real ones can take another time to decode." if setup.synthetic else ""
     more_workers = f"more workers{'' if busy is None else ', because CPUs were idle'}: {more}"
     if setup.feed in DECODED_FEEDS or cell.lane == "tuned":
         remedy = f"Try {more_workers}" if idle else useless
-        return f"Photos are {prepared} on the CPU. {remedy}{made}"
-    tuned = setup.command(replace(cell, lane="tuned"))
+        return f"Photos are {prepared} on the CPU. {remedy}"
+    tuned = setup.command(replace(cell, lane="tuned"), frameworks)
+    made = " The photos were synthetic. Decoding real ones can take a different time." if setup.synthetic else ""
     first = f"First try feeds that decode each photo once: {tuned}"
     then = f"Then try {more_workers}" if idle else useless
     return f"In each epoch, all photos are {every_epoch} on the CPU. {first} {then}{made}"
@@ -137,7 +142,7 @@ def _photo_feed(cell: Cell, setup: Setup) -> str:
 
 def _use(setup: Setup) -> str:
     """Return how many workers loaded photos, and how busy the CPUs were."""
-    known = [format_count(setup.workers, "worker")] if setup.workers is not None else []
+    known = [format_count(setup.workers, "worker")] if setup.workers else []  # a resident feed has none
     if setup.busy_cpus is not None and setup.cpus is not None:
         known.append(f"{setup.busy_cpus:.1f} of {format_count(setup.cpus, 'CPU')} busy")
     return ", ".join(known)

@@ -77,7 +77,7 @@ class NextLevel:
 
     command: for a shell. note: what it adds and its time, without a period. fetch: the command to run before it, or "".
     lacks: what the run lacks for this level, after `this run lacks`, or "". caveat: why the command may not be enough,
-    as a sentence, or "".
+    as a sentence for the report, or "".
     """
 
     level: Level

@@ -85,7 +85,8 @@ def _speed(measured: Sequence[CellSummary]) -> Answer:
     if latencies := _best_latencies(candidates):
         between = format_range(*(format_number(value, 2) for value in (min(latencies), max(latencies))))
         several = len({cell.cell.framework for cell in candidates}) > 1
-        lowest = ", the lowest latency of each network" if several else ""
+        of = "of any framework" if len(latencies) == 1 else "of each network"
+        lowest = f", the lowest latency {of}" if several else ""
         details.append(f"A prediction for one image takes {between} ms on the {DEVICES[device]}{lowest}.")
     return Answer(SPEED, State.SINGLE if single else State.MEASURED, headline, tuple(details))
 
@@ -117,12 +118,13 @@ def _framework(analysis: RunAnalysis, measured: Sequence[CellSummary], titles: M
     if not devices:
         return Answer(FRAMEWORK, State.NOT_MEASURED, "Not compared: no network was measured in two frameworks")
     device: Device = "cuda" if "cuda" in devices else "cpu"
-    of_serving = (contests(measured, analysis.run.records, each) for each in (Measure.LATENCY, Measure.INFERENCE))
-    training, latency, throughput = (
-        [contest for contest in found if contest.leader.cell.device == device] for found in (of_training, *of_serving)
+    training = [contest for contest in of_training if contest.leader.cell.device == device]
+    of_latency, of_throughput = (
+        [contest for contest in contests(measured, analysis.run.records, each) if contest.leader.cell.device == device]
+        for each in (Measure.LATENCY, Measure.INFERENCE)
     )
-    unsteady = unsteady_cells(analysis).keys()
-    to_train, to_serve = (_winners(found, titles, unsteady) for found in (training, latency))
+    unsteady, disturbed = (unsteady_cells(analysis, each).keys() for each in (Measure.TRAINING, Measure.INFERENCE))
+    to_train, to_serve = _winners(training, titles, unsteady), _winners(of_latency, titles, disturbed)
     headline = f"To train, {to_train}; to serve one image at a time, {to_serve}"
     where = ""
     if {cell.cell.device for cell in measured} != {device}:
@@ -131,11 +133,12 @@ def _framework(analysis: RunAnalysis, measured: Sequence[CellSummary], titles: M
     details = [
         *_ranges(training, f"In training{where}"),
         *_doubtful(analysis, training, where),
-        *_ranges(latency, f"In inference with one image at a time{where}"),
+        *_ranges(of_latency, f"In inference with one image at a time{where}"),
     ]
-    if throughput:
-        winners = f"In inference with large batches{where}, {_winners(throughput, titles, unsteady)}"
-        details.append(", ".join([winners, *_leads(throughput)]) + ".")
+    if of_throughput:
+        lead = _lead(of_throughput)
+        winners = f"{_winners(of_throughput, titles, disturbed)}{f', {lead}' if lead else ''}"
+        details.append(f"In inference with large batches{where}: {winners}.")
     if on_cpu := [contest for contest in of_training if contest.leader.cell.device != device]:
         details.append(f"In training on the CPU: {_winners(on_cpu, titles, unsteady)}.")
     return Answer(FRAMEWORK, _state(training), headline, (*details, *_step_graphs(of_training, titles)))
@@ -209,28 +212,30 @@ def _ranges(found: Sequence[Contest], when: str) -> list[str]:
 
     when: the measure, with the device if there are several.
     """
-    sentences = [f"{when}, the winner is {lead}." for lead in _leads(found)]
-    open_count = sum(not contest.named for contest in found)
-    if sentences and open_count:
+    lead = _lead(found)
+    if not lead:
+        return []
+    sentences = [f"{when}, the winner is {lead}."]
+    if open_count := sum(not contest.named for contest in found):
         networks = format_count(open_count, contest_noun(networks_of(found)))
         sentences.append(f"{when}, {networks} {'has' if open_count == 1 else 'have'} no clear winner.")
     return sentences
 
 
-def _leads(found: Sequence[Contest]) -> list[str]:
-    """Return how far the winners of contests are ahead, in words, or nothing if there is no winner."""
+def _lead(found: Sequence[Contest]) -> str:
+    """Return how far the winners of contests are ahead, in words, or "" if there is no winner."""
     named = [contest.second for contest in found if contest.named]
     if not named:
-        return []
+        return ""
     leads = [second.ratio for second in named]
     intervals = [second.interval for second in named if second.interval]
     by = format_range(*(format_ratio(end) for end in (min(leads), max(leads))))
     if any(interval.half_width >= WIDE for interval in intervals):
-        least = f"at least {format_ratio(min(interval.low for interval in intervals))} times"
-        within = f" ({least}{' in each network' if len(named) > 1 else ''})"
+        least = format_ratio(min(interval.low for interval in intervals))
+        within = f" (95% interval{'s' * (len(named) > 1)}: at least {least} times)"
     else:
         within = uncertainty(intervals)
-    return [f"{by} times as fast as the second{within}"]
+    return f"{by} times as fast as the second{within}"
 
 
 def _limit(analysis: RunAnalysis) -> Answer:
@@ -248,7 +253,8 @@ def _limit(analysis: RunAnalysis) -> Answer:
     details = []
     if busy := [diagnosis.gpu_use for diagnosis in found if diagnosis.gpu_use is not None]:
         between = format_range(*(format_percent(end) for end in (min(busy), max(busy))))
-        details.append(f"The GPU was busy during {between} of the training time.")
+        depending = ", depending on the cell" if len(busy) > 1 else ""
+        details.append(f"The GPU was busy during {between} of the training time{depending}.")
     if shares:
         between = format_range(*(format_percent(end) for end in (min(shares), max(shares))))
         subject = "cells reach" if len(found) > 1 else "cell reaches"

@@ -41,13 +41,10 @@ LIMIT_RULES = (
         LABELS[Bottleneck.MEMORY_BOUND],
         (
             f"more than {percent(FIXED_SHARE)} of the rest is the same at each batch size, and one pass over the "
-            f"weights takes {percent(WEIGHTS_SHARE, 1)} of this part or more. A step makes several passes."
+            f"weights takes at least {percent(WEIGHTS_SHARE, 1)} of this fixed time. A step makes several passes."
         ),
     ),
-    (
-        LABELS[Bottleneck.LAUNCH_BOUND],
-        f"more than {percent(FIXED_SHARE)} of the rest is the same at each batch size, for other reasons.",
-    ),
+    (LABELS[Bottleneck.LAUNCH_BOUND], f"more than {percent(FIXED_SHARE)} of the rest is the same at each batch size."),
     (LABELS[Bottleneck.STARVED_OF_THREADS], f"on the CPU, less than {percent(THREADS_SHARE)} of the threads are busy."),
     (LABELS[Bottleneck.UNCLEAR], f"the part that grows is less than {percent(KERNELS_SHARE)} of the step."),
     (LABELS[Bottleneck.UNCLEAR], f"the rest reaches less than {percent(MIN_ROOF_SHARE)} of every measured ceiling."),

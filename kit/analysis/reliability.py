@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 
@@ -32,7 +31,7 @@ MEANINGS = {
 }
 NARROW = 0.05  # half-width of an interval: the loss that `kit gate` allows by default
 ROUNDS = 2  # times the launches of a cell that left intervals wide: the next run gets as many
-TOO_WIDE = "Twice as many rounds narrow an interval by only about 30%, so a steadier machine matters more."
+TOO_WIDE = "More rounds may not make these intervals narrow enough: a steadier machine helps more."
 
 
 def unsteady_cells(analysis: RunAnalysis, measure: Measure = Measure.TRAINING) -> dict[str, str]:
@@ -88,7 +87,7 @@ def _level(run: Run, measured: Sequence[CellSummary], *, complete: bool) -> Leve
 
 def _lacking(analysis: RunAnalysis, measured: Sequence[CellSummary], unsteady: int) -> list[str]:
     """Return what the run lacks for the highest level, except for launches of its cells. unsteady: number of cells."""
-    found, widths = [], [width for each in _widths(measured).values() for width in each]
+    found, widths = [], _all_widths(measured)
     wide = sum(width > NARROW for width in widths)
     if not all(cell.interval for cell in measured):
         found.append("an interval for each cell")
@@ -101,7 +100,7 @@ def _lacking(analysis: RunAnalysis, measured: Sequence[CellSummary], unsteady: i
     if made := [cell for cell in measured if cell.synthetic]:
         found.append(f"real data{_for(made, measured)}")
     if not_run := analysis.run.not_run:
-        found.append(f"all planned launches ({len(not_run)} {'has' if len(not_run) == 1 else 'have'} no record)")
+        found.append(f"a record of each planned launch ({len(not_run)} {'has' if len(not_run) == 1 else 'have'} none)")
     return found
 
 
@@ -114,6 +113,10 @@ def _widths(measured: Sequence[CellSummary]) -> dict[str, list[float]]:
     }
     known = {name: [each.half_width for each in found if each] for name, found in intervals.items()}
     return {name: found for name, found in known.items() if found}
+
+
+def _all_widths(measured: Sequence[CellSummary]) -> list[float]:
+    return [width for widths in _widths(measured).values() for width in widths]
 
 
 def _plus_minus(width: float) -> str:
@@ -182,14 +185,15 @@ def _to_publication(analysis: RunAnalysis, measured: Sequence[CellSummary], lack
     The standard profile alone cannot make intervals narrower than it did before. More launches can.
     """
     run, command = analysis.run, f"{repeat_command(analysis, real_data=True)} --profile standard"
-    widest = max((width for each in _widths(measured).values() for width in each), default=0.0)
-    wide, round_s, caveat = widest > NARROW, _round_s(run, "standard"), ""
+    widest = max(_all_widths(measured), default=0.0)
+    wide, round_s = widest > NARROW, _round_s(run, "standard")
+    caveat = ""
     took = f"{format_about(MIN_LAUNCHES * round_s)} or more"
     if wide and run.plan.profile == "standard":
         rounds = min(MAX_ROUNDS, ROUNDS * max(cell.attempts for cell in measured))
         command += f" --rounds {rounds}"
         took = f"{rounds} rounds in {format_about(rounds * round_s)}"
-        caveat = TOO_WIDE if widest > NARROW * math.sqrt(ROUNDS) else ""
+        caveat = TOO_WIDE if widest > ROUNDS * NARROW else ""
     idle = " on an idle machine" if wide or unsteady_cells(analysis) else ""
     of = (scenario_of(cell.cell, analysis.scenarios) for cell in measured if cell.synthetic)
     sets = [*dict.fromkeys(scenario.dataset for scenario in of if scenario)]

@@ -41,16 +41,17 @@ def cell_command(cell: Cell, scenario: Scenario | None, plan: Plan, frameworks: 
     scenario: that of the cell, or None if unknown. frameworks: none for all of them.
     """
     changed = scenario is None or cell.batch != scenario.batch
-    network: dict[str, str | int | None] = {"scenario": cell.scenario, "variant": cell.variant or None}
-    setup: dict[str, str | int | None] = {
-        "device": cell.device,
-        "lane": cell.lane if cell.lane != "stock" else None,
-        "precision": cell.precision if cell.precision != "fp32" else None,
-        "batch": cell.batch if changed else None,
-        "workers": cell.workers,
-        "hidden-layers": cell.hidden_layers,
-    }
-    parts = [*network.items(), *(("framework", name) for name in frameworks), *setup.items()]
+    parts: list[tuple[str, str | int | None]] = [
+        ("scenario", cell.scenario),
+        ("variant", cell.variant or None),
+        *(("framework", name) for name in frameworks),
+        ("device", cell.device),
+        ("lane", cell.lane if cell.lane != "stock" else None),
+        ("precision", cell.precision if cell.precision != "fp32" else None),
+        ("batch", cell.batch if changed else None),
+        ("workers", cell.workers),
+        ("hidden-layers", cell.hidden_layers),
+    ]
     selection = [(name, str(value)) for name, value in parts if value is not None]
     conditions = [each for each in _conditions(plan) if each[0] != "settings" or cell.key in plan.pinned]
     return " ".join(["kit run", *_options([*selection, *conditions])])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from kit.analysis.advice import Advice, Setup, advice
 from kit.analysis.diagnosis import Diagnosis
@@ -22,33 +21,42 @@ WITHOUT_BF16 = {"onnxruntime"}
 def advised(source: ReportInput) -> dict[str, Advice]:
     """Return the advice for each diagnosed cell, by its key.
 
-    Cells with the same limit that differ only in their framework have the same text, whose commands name all of these
-    frameworks.
+    Cells whose advice differs only in the framework share one text. Its commands name all frameworks of these cells.
     """
     setups = _setups(source)
-    groups: dict[tuple[str, str], list[str]] = {}
-    for diagnosis, cell, setup in setups:
-        groups.setdefault((diagnosis.label, advice(diagnosis, cell, setup).text), []).append(cell.framework)
-    found = {}
-    for diagnosis, cell, setup in setups:
-        same = dict.fromkeys(groups[diagnosis.label, advice(diagnosis, cell, setup).text])
-        named = () if same.keys() == set(source.analysis.frameworks) else tuple(sorted(same, key=sort_key))
-        found[cell.key] = advice(diagnosis, cell, replace(setup, frameworks=named))
-    return found
+    texts = [advice(*setup, frameworks=()).text for setup in setups]
+    alike: dict[str, set[str]] = {}
+    for words, (_, cell, _) in zip(texts, setups, strict=True):
+        alike.setdefault(words, set()).add(cell.framework)
+    every = set(source.analysis.frameworks)
+    commands = {words: () if found == every else sorted(found, key=sort_key) for words, found in alike.items()}
+    return {
+        setup[1].key: advice(*setup, frameworks=commands[words]) for words, setup in zip(texts, setups, strict=True)
+    }
 
 
-def without_waiting(members: Sequence[tuple[str, Advice]]) -> str:
-    """Return how fast cells would train without waiting for data, as a sentence after a space, or "".
+def without_waiting(cells: Sequence[tuple[str, Advice]]) -> str:
+    """Return how fast cells would train without waiting for data, and how their CPUs were used, as sentences, or "".
 
-    members: title of the framework and advice of each cell. A single cell is called `it`.
+    cells: the name that tells each cell from the others, and its advice.
     """
-    parts: list[str] = []
-    for name, each in members:
-        if each.gain is not None:
-            who = f"{name if len(members) > 1 else 'it'} would train " if not parts else f"{name} "
-            use = f" ({each.use})" if each.use else ""
-            parts.append(f"{who}{text.number(each.gain, 2)}×{use if parts else f' as fast{use}'}")
-    return f" Without waiting, {text.listed(parts)}; no feed can bring more." if parts else ""
+    gains = [(name, f"{text.number(each.gain, 2)}×") for name, each in cells if each.gain is not None]
+    uses = [(name, each.use) for name, each in cells if each.use]
+    sentences = []
+    if gains:
+        gain = _by_cell(gains, len(cells))
+        sentences.append(f"Without waiting for data, training would speed up {gain}. Faster loading cannot gain more.")
+    if uses:
+        sentences.append(f"Measured with {_by_cell(uses, len(cells))}.")
+    return " ".join(sentences)
+
+
+def _by_cell(found: Sequence[tuple[str, str]], count: int) -> str:
+    """Return words by the name of their cell, or the words alone if all of `count` cells have the same."""
+    words = {each for _, each in found}
+    if len(words) == 1 and len(found) == count:
+        return words.pop()
+    return text.listed([f"{each} in {name}" for name, each in found])
 
 
 def _setups(source: ReportInput) -> list[tuple[Diagnosis, Cell, Setup]]:

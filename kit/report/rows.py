@@ -173,7 +173,7 @@ def quantity_rows(source: ReportInput, quantity: Quantity, call: str) -> Rows:
     scale = log_scale(_extent(shown, quantity))
     unsteady = unsteady_cells(source.analysis, quantity.measure)
     calls = {
-        contest.leader.key: contest_call(contest, unsteady, source.titles)
+        contest.leader.key: contest_call(contest, unsteady, source.framework_title)
         for contest in source.contests[quantity.measure]
     }
     maker = _Maker(source, quantity, frameworks, scale, calls, unsteady)
@@ -275,17 +275,16 @@ class _Maker:
         )
 
 
-def contest_call(contest: Contest, unsteady: Mapping[str, str], titles: Mapping[str, str]) -> Call:
+def contest_call(contest: Contest, unsteady: Mapping[str, str], title: Callable[[str], str]) -> Call:
     """Return the verdict of a contest. A single launch names no winner.
 
-    unsteady: by the key of each unsteady cell. titles: by the name of each framework.
+    unsteady: why the value of a cell is doubtful, by its key. title: returns the title of a framework.
     """
     leader, device = contest.leader.cell.framework, contest.leader.cell.device
     second = contest.second
-    behind = second.denominator.cell.framework
-    ahead = f"{text.lead(second.ratio)} {titles.get(behind, behind)}"
+    ahead = f"{text.lead(second.ratio)} as fast as {title(second.denominator.cell.framework)}"
     if contest.state is ContestState.NAMED:
-        doubt = " but not steady" if contest.leader.key in unsteady else ""
+        doubt = " but doubtful" if contest.leader.key in unsteady else ""
         small = f"95%: {text.lead_interval(second.interval)}" if second.interval else ""
         return Call(f"fastest{doubt}, {ahead}", (leader,), device, named=True, small=small)
     if contest.state is ContestState.UNKNOWN:

@@ -99,18 +99,26 @@ def factor(value: float) -> str:
 def ends(found: Interval, digits: int = 3) -> str:
     """Return both ends of the interval of a ratio with equally many decimals: `0.92 to 1.10`, `28.5 to 30.9`.
 
-    digits: significant digits of the higher end. There are more decimals if an end is near 1, where they decide, or if
-    both ends would look equal. Ends that are more than a factor of MAX_SPREAD apart have their own digits.
+    digits: the least number of significant digits of the higher end. The lower one has at least two. There are more
+    decimals if an end is near 1, where they decide, or if different ends would look equal. Ends that are more than a
+    factor of MAX_SPREAD apart have their own digits.
     """
-    both = found.low, found.high
-    if not (all(map(math.isfinite, both)) and 0 < found.high <= MAX_SPREAD * found.low):
-        return " to ".join(map(factor, both))
-    near = any(0.9 < end < 1.1 for end in both)
-    decimals = max(2 if near else 0, digits - 1 - math.floor(math.log10(found.high)))
-    shown = [f"{end:,.{decimals}f}" for end in both]
-    if shown[0] == shown[1] or any(round(end, decimals) == 1 != end for end in both):
-        shown = [f"{end:,.{decimals + 1}f}" for end in both]
-    return " to ".join(shown)
+    low, high = found.low, found.high
+    if not (math.isfinite(high) and 0 < high <= MAX_SPREAD * low):
+        return f"{factor(low)} to {factor(high)}"
+    near = 2 if any(0.9 < end < 1.1 for end in (low, high)) else 0
+    least = max(near, digits - 1 - _exponent(high, digits), 1 - _exponent(low, 2))
+    for decimals in range(least, least + 3):
+        shown = round(low, decimals), round(high, decimals)
+        false_one = any(short == 1 != end for short, end in zip(shown, (low, high), strict=True))
+        if low == high or (shown[0] != shown[1] and not false_one):
+            break
+    return f"{low:,.{decimals}f} to {high:,.{decimals}f}"
+
+
+def _exponent(value: float, digits: int) -> int:
+    """Return the power of ten of a number that is rounded to so many digits: 1 for 9.996 with three digits."""
+    return math.floor(math.log10(float(f"{value:.{digits - 1}e}")))
 
 
 def interval(ratio: Ratio) -> str:

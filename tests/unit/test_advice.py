@@ -22,14 +22,13 @@ from tests import examples
 PLAN = examples.plan([]).model_copy(update={"engine": "docker"})
 PHOTOS = examples.cell("catdog-cnn", device="cuda")
 COMMAND = "kit run --scenario catdog-cnn --framework torch --device cuda"
-OWN = (PHOTOS.framework,)
 WAITING = StepParts(arithmetic=0.1, kernels=0.4, fixed=0.5, waiting=6.1)
 
 
 def advised(cell: Cell, bottleneck: Bottleneck, label: str, parts: StepParts, **setup: Any) -> Advice:
     """Return the advice for a cell. setup: what is known about how it ran."""
     found = Diagnosis(cell.key, bottleneck, "", "", None, None, None, label, parts)
-    return advice(found, cell, Setup(PLAN, scenario_of(cell, catalog.scenarios()), **{"frameworks": OWN} | setup))
+    return advice(found, cell, Setup(PLAN, scenario_of(cell, catalog.scenarios()), **setup), (cell.framework,))
 
 
 def waiting(cell: Cell, **setup: Any) -> str:
@@ -59,10 +58,11 @@ def test_an_unsteady_step_promises_no_gain():
     assert starved(PHOTOS, steady=False).gain is None
 
 
-def test_the_time_that_synthetic_photos_take_to_decode_is_called_another():
-    doubt = "The photos were synthetic: real ones can take another time to decode."
-    tuned = replace(PHOTOS, lane="tuned")
-    assert all(waiting(cell, synthetic=True, feed="cached").endswith(doubt) for cell in (PHOTOS, tuned))
+def test_synthetic_photos_are_mentioned_where_a_step_decodes_photos():
+    """A feed that decodes before training does not decode in a step."""
+    doubt = "The photos were synthetic. Decoding real ones can take a different time."
+    assert waiting(PHOTOS, synthetic=True).endswith(doubt)
+    assert doubt not in waiting(PHOTOS, synthetic=True, feed="cached")
     assert doubt not in waiting(PHOTOS)
 
 
@@ -89,6 +89,8 @@ def test_figures_that_are_not_known_are_left_out():
     assert nothing.use == ""
     assert f"`{COMMAND} --workers 2`" in nothing.text
     assert starved(PHOTOS, busy_cpus=1.0, cpus=4).use == "1.0 of 4 CPUs busy"
+    assert starved(PHOTOS, workers=0, feed="resident", busy_cpus=1.0, cpus=4).use == "1.0 of 4 CPUs busy"
+    assert starved(examples.cell("fashion-mlp"), workers=2, busy_cpus=1.0, cpus=4).use == ""
     assert f"--workers {MAX_WORKERS}`" in waiting(PHOTOS, workers=MAX_WORKERS - 1)
 
 
@@ -96,6 +98,20 @@ def test_batches_that_come_late_get_a_whole_command():
     found = waiting(examples.cell("fashion-mlp"))
     assert found.startswith("Try batches in pinned memory")
     assert found.endswith(": `kit run --scenario fashion-mlp --framework torch --device cpu --lane tuned`")
+
+
+def test_what_cells_gain_and_used_is_told_apart_where_it_differs():
+    one, two = Advice("Change it.", 7.1, "1.0 of 2 CPUs busy"), Advice("Change it.", 1.52, "1.6 of 2 CPUs busy")
+    end = "Faster loading cannot gain more."
+    start = "Without waiting for data, training would speed up"
+    assert advised_cells.without_waiting([("A", one)]) == f"{start} 7.1×. {end} Measured with 1.0 of 2 CPUs busy."
+    assert advised_cells.without_waiting([("A", one), ("B", one)]) == advised_cells.without_waiting([("A", one)])
+    assert advised_cells.without_waiting([("A", one), ("B", two)]) == (
+        f"{start} 7.1× in A and 1.5× in B. {end} Measured with 1.0 of 2 CPUs busy in A and 1.6 of 2 CPUs busy in B."
+    )
+    unsteady = replace(two, gain=None)
+    assert f"{start} 7.1× in A. {end} Measured with" in advised_cells.without_waiting([("A", one), ("B", unsteady)])
+    assert advised_cells.without_waiting([("A", Advice("Change it."))]) == ""
 
 
 @pytest.mark.parametrize(

@@ -287,7 +287,7 @@ def test_the_widest_interval_of_each_measure_counts():
     assert found.level is Level.COMPARISON
     assert found.next
     assert found.next.lacks == "intervals within ± 5% (1 of 18 is wider: ± 100%)"
-    assert found.next.caveat.startswith("Twice as many rounds narrow an interval by only about 30%")
+    assert found.next.caveat.startswith("More rounds may not make these intervals narrow enough")
 
 
 def test_a_run_that_used_the_profile_needs_more_rounds_than_it_had():

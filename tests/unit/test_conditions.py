@@ -199,4 +199,4 @@ def test_a_slow_loader_is_input_bound_with_its_share(measure):
     assert verdict == "waiting for data"
     assert ": 50% of the time goes to loading, shuffling and copying data and to the loop" in evidence
     assert "so that fewer batches are prepared and copied." in remedy
-    assert "Without waiting, it would train 2.0× as fast" in remedy
+    assert "Without waiting for data, training would speed up 2.0×." in remedy

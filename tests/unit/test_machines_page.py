@@ -704,7 +704,7 @@ def test_a_machine_has_two_rows_if_its_fastest_device_is_not_its_cheapest() -> N
     ("of_a", "of_b", "words"),
     [
         (STEADY, STEADY, "Tie: A is 1.000× as fast as B (0.995 to 1.005)"),
-        (NOISY, scaled(NOISY, 1.05), "Undecided: B is 1.05× as fast as A (0.7 to 1.6)"),
+        (NOISY, scaled(NOISY, 1.05), "Undecided: B is 1.05× as fast as A (0.70 to 1.57)"),
         (ONCE, scaled(ONCE, 2), "Too few launches: B is 2.0× as fast as A"),
     ],
 )

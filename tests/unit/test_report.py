@@ -217,7 +217,7 @@ def test_the_fastest_is_named_only_if_several_launches_show_it():
     assert calls_of(view_of(alone)) == []
     rival = record(request(cell(framework="onnxruntime")), images_per_s=2000.0)
     view = view_of([*alone, rival])
-    assert calls_of(view) == ["onnxruntime 2.0× PyTorch"]
+    assert calls_of(view) == ["onnxruntime 2.0× as fast as PyTorch"]
     assert data_of(view)["training"].table.call == "In one launch each"
     equal = record(request(cell(framework="onnxruntime")), images_per_s=1010.0)
     assert calls_of(view_of([*alone, equal])) == ["too close to call"]
@@ -231,8 +231,8 @@ def test_the_fastest_is_named_only_if_several_launches_show_it():
     ]
     other = record(request(cell("cifar-cnn")), images_per_s=1.0)
     view = view_of([*both, other])
-    assert calls_of(view) == ["onnxruntime fastest, 2.00× PyTorch"]
-    assert calls_of(view, "inference", "throughput") == ["onnxruntime fastest, 2.00× PyTorch"]
+    assert calls_of(view) == ["onnxruntime fastest, 2.00× as fast as PyTorch"]
+    assert calls_of(view, "inference", "throughput") == ["onnxruntime fastest, 2.00× as fast as PyTorch"]
     even = [record(request(cell(framework="tensorflow"), launch=n), images_per_s=2000.0 + n) for n in (1, 2, 3)]
     assert calls_of(view_of([*both, *even])) == ["tensorflow onnxruntime tie"]
 

@@ -54,19 +54,34 @@ def test_the_page_says_where_the_steps_come_from_and_shows_commands_as_code(cuda
     page = render(make_view(cuda.analysis, TITLES))
     shown = Document(page).text
     assert "as measured in the first launch of the cell." in shown
-    assert "so it can exceed the time in which the GPU was busy, which counts the" in shown
+    assert "the busy share of the GPU counts the kernels of all parts" in shown
     starved = "kit run --scenario catdog-cnn --framework {} --device cuda --workers 4 --engine fake"
     alike = starved.format("tensorflow --framework onnxruntime --framework torch")
     assert html.unescape(page).count(f"<code>{alike}</code>") == 1, "one command for cells that differ only in this"
-    used = "(1.0 of 2 CPUs busy)"
-    gains = f"TensorFlow would train 7.1× as fast {used}, ONNX Runtime 7.1× {used} and PyTorch 7.1× {used}"
-    assert f"Without waiting, {gains}; no feed can bring more." in shown
+    gain = "Without waiting for data, training would speed up 7.1×. Faster loading cannot gain more."
+    assert f"{gain} Measured with 1.0 of 2 CPUs busy." in shown
+
+
+def test_all_frameworks_need_no_name_and_an_unsteady_cell_promises_nothing(cuda: ReportInput) -> None:
+    """The same run, in which the speed of PyTorch on the GPU jumped."""
+    photos = [key for key in (d.key for d in cuda.analysis.diagnoses) if key.startswith("catdog-cnn/")]
+    (jumped,) = [key for key in photos if "/torch/cuda/" in key]
+    jump = RunWarning(WarningCode.JUMP, jumped, "The speed jumped.", "Look.")
+    known = replace(cuda.analysis, frameworks=("onnxruntime", "tensorflow", "torch"), warnings=[jump])
+    found = steps.SECTION.data(replace(cuda, analysis=known))
+    (changes,) = [network.changes for network in found.networks if network.details.startswith("catdog-cnn")]
+    (words, gain) = next((words, gain) for about, words, gain in changes if about.startswith("GPU, waiting for data"))
+    assert "`kit run --scenario catdog-cnn --device cuda --workers 4 --engine fake`" in words
+    assert "The photos were synthetic." in words
+    assert gain.startswith(
+        "Without waiting for data, training would speed up 7.1× in TensorFlow and 7.1× in ONNX Runtime."
+    )
 
 
 def test_only_a_gpu_can_be_busy_for_a_shorter_time() -> None:
     on_cpu = source_of([record(request(cell()))])
     assert not steps.SECTION.data(on_cpu).busy
-    assert "the GPU was busy" not in Document(render(make_view(on_cpu.analysis, TITLES))).text
+    assert "busy share of the GPU" not in Document(render(make_view(on_cpu.analysis, TITLES))).text
 
 
 def test_workers_of_a_launch_are_in_the_advice() -> None:
@@ -74,8 +89,8 @@ def test_workers_of_a_launch_are_in_the_advice() -> None:
     source = source_of([launch])
     slow = replace(source.analysis.diagnoses[0], bottleneck=Bottleneck.INPUT_BOUND)
     source = replace(source, analysis=replace(source.analysis, diagnoses=[slow]))
-    (((_, words),),) = [network.changes for network in steps.SECTION.data(source).networks]
-    assert " as fast (3 workers, 1.9 of 2 CPUs busy); no feed can bring more." in words
+    (((_, _, gain),),) = [network.changes for network in steps.SECTION.data(source).networks]
+    assert gain.endswith(" Measured with 3 workers, 1.9 of 2 CPUs busy.")
 
 
 def launches(framework: str, *speeds: float) -> list[Record]:

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from kit.analysis.answers import answers
 from kit.analysis.intervals import Interval
 from kit.analysis.launch_windows import UNSTEADY
 from kit.analysis.pairing import Measure
+from kit.analysis.uncertainty import uncertainty
 from kit.analysis.warnings import RunWarning, WarningCode
 from kit.report import text
 from kit.report.render import render
@@ -45,7 +47,7 @@ def launches(**speeds):
 
 def call_of(unsteady=(), **speeds):
     (contest,) = source_of(launches(**speeds)).contests[Measure.TRAINING]
-    return contest_call(contest, dict.fromkeys(unsteady, "It jumped."), TITLES)
+    return contest_call(contest, dict.fromkeys(unsteady, "It jumped."), TITLES.__getitem__)
 
 
 def times(ratios, factor=100.0):
@@ -55,14 +57,14 @@ def times(ratios, factor=100.0):
 @pytest.mark.parametrize(
     ("torch", "onnxruntime", "words", "small"),
     [
-        (STEADY, times(AHEAD), "fastest, 1.34× PyTorch", "95%: 1.30 to 1.38×"),
-        (STEADY, times(AHEAD, 400.0), "fastest, 5.4× PyTorch", "95%: 5.2 to 5.5×"),
-        (STEADY[:2], [700.0, 900.0], "fastest, 7.9× PyTorch", "95%: at least 1.6×"),  # 1.6 to 39
+        (STEADY, times(AHEAD), "fastest, 1.34× as fast as PyTorch", "95%: 1.30 to 1.38×"),
+        (STEADY, times(AHEAD, 400.0), "fastest, 5.4× as fast as PyTorch", "95%: 5.2 to 5.5×"),
+        (STEADY[:2], [700.0, 900.0], "fastest, 7.9× as fast as PyTorch", "95%: at least 1.6×"),  # 1.6 to 39
         (STEADY, times(EVEN), "tie", "95%: 0.98 to 1.03"),
         (STEADY, times(UNCLEAR), "undecided", "95%: 0.72 to 1.52"),
         (STEADY[:2], [40.0, 300.0], "undecided", ""),  # reaches from almost zero to billions
-        (STEADY[:1], [560.0], "5.6× PyTorch", ""),
-        (STEADY[:1], [140.0], "1.40× PyTorch", ""),
+        (STEADY[:1], [560.0], "5.6× as fast as PyTorch", ""),
+        (STEADY[:1], [140.0], "1.40× as fast as PyTorch", ""),
     ],
 )
 def test_a_verdict_has_the_interval_of_its_ratio(torch, onnxruntime, words, small):
@@ -72,18 +74,42 @@ def test_a_verdict_has_the_interval_of_its_ratio(torch, onnxruntime, words, smal
 
 def test_a_winner_that_was_not_steady_says_so_after_its_lead():
     call = call_of([LEADER.key], torch=STEADY, onnxruntime=times(AHEAD, 400.0))
-    assert call.text == "fastest but not steady, 5.4× PyTorch"
+    assert call.text == "fastest but doubtful, 5.4× as fast as PyTorch"
 
 
 def test_a_lead_in_single_launches_says_whether_it_is_too_small_or_too_doubtful():
-    for doubts, speed, words in (((), 140.0, "1.40× PyTorch"), ([LEADER.key], 140.0, "too unsteady to call")):
+    for doubts, speed, words in (
+        ((), 140.0, "1.40× as fast as PyTorch"),
+        ([LEADER.key], 140.0, "too unsteady to call"),
+    ):
         assert call_of(doubts, torch=STEADY[:1], onnxruntime=[speed]).text == words
     assert call_of([LEADER.key], torch=STEADY[:1], onnxruntime=[101.0]).text == "too close to call"
 
 
 def test_a_winner_is_compared_with_the_second_by_name():
     call = call_of(torch=STEADY, onnxruntime=times(AHEAD, 400.0), tensorflow=times(AHEAD, 200.0))
-    assert call.text == "fastest, 2.0× TensorFlow"
+    assert call.text == "fastest, 2.0× as fast as TensorFlow"
+
+
+def test_a_lead_that_is_too_uncertain_has_its_lower_end_in_the_answer():
+    source = source_of(launches(torch=STEADY[:2], onnxruntime=[700.0, 900.0]))
+    details = answers(source.analysis, TITLES).framework.details
+    assert "In training, the winner is 7.9 times as fast as the second (95% interval: at least 1.6 times)." in details
+
+
+def test_the_answers_about_inference_ignore_unsteady_training():
+    """A launch of each framework, in which the speed of training jumped. The tables of inference name the leader."""
+    source = source_of(launches(torch=STEADY[:1], onnxruntime=[140.0]))
+    jump = RunWarning(WarningCode.JUMP, LEADER.key, "It jumped.", "Look.")
+    found = answers(replace(source.analysis, warnings=[jump]), TITLES).framework
+    assert found.headline.startswith("To train, too unsteady to call")
+    assert "In inference with large batches: ahead in one launch each: ONNX Runtime in 1 of 1 network." in found.details
+
+
+def test_an_uncertainty_that_says_nothing_counts_the_cases():
+    narrow, wide = Interval(1.0, 0.9, 1.1), Interval(1.0, 0.1, 3.0)
+    assert uncertainty([narrow, wide]) == " (uncertain by more than ± 50% in 1 of 2 cases, because launches differ)"
+    assert uncertainty([wide]) == " (uncertain by more than ± 50%, because launches differ)"
 
 
 def test_an_undecided_verdict_shows_the_interval_that_leaves_it_open():
@@ -152,7 +178,7 @@ def test_no_line_break_separates_a_number_from_a_short_unit(sentence, expected):
 
 def test_the_page_shows_the_interval_and_keeps_ids_whole():
     html = render(view_of(launches(torch=STEADY, onnxruntime=times(AHEAD))))
-    assert "fastest, 1.34× PyTorch <small>95%: 1.30 to 1.38×</small>" in html
+    assert "fastest, 1.34× as fast as PyTorch <small>95%: 1.30 to 1.38×</small>" in html
     assert '<small><span class="whole">mnist-cnn ·</span> <span class="whole">batch\xa064</span></small>' in html
 
 
@@ -177,9 +203,9 @@ def marked(table):
 
 
 def doubted(table):
-    """Return whether the verdict of a table of the report says that the winner was not steady."""
+    """Return whether the verdict of a table of the report calls the value of the winner doubtful."""
     rows = [row for network in table.networks for row in network.rows]
-    return any("not steady" in row.call.text for row in rows if row.call)
+    return any("doubtful" in row.call.text for row in rows if row.call)
 
 
 @pytest.mark.parametrize("code", sorted(UNSTEADY))
@@ -215,12 +241,26 @@ def test_all_figures_are_in_two_tables_with_the_same_names():
 def test_networks_that_one_image_per_call_serves_faster_are_named():
     """A call with one image takes 1.5 ms, which is 667 images/s. Calls with 256 predict 5 times what training does."""
     slow = [record(request(cell(), launch=n), images_per_s=100.0 + n) for n in (1, 2, 3)]
+    unclear = [record(request(cell("cifar-mlp"), launch=n), speed) for n, speed in enumerate((90.0, 120.0, 160.0), 1)]
     fast = [record(request(cell("cifar-cnn"), launch=n), images_per_s=200.0 + n) for n in (1, 2, 3)]
-    source = source_of([*slow, *fast])
+    source = source_of([*slow, *fast, *unclear])
     assert inference.SECTION.data(source).faster_alone == "mnist-cnn/torch/cpu"
     shown = Document(render(view_of([*slow, *fast]))).text
-    assert "One image per call gives more images/s than 256 in mnist-cnn/torch/cpu." in shown
+    assert "at their median latency, give more images/s than calls with many in mnist-cnn/torch/cpu." in shown
     assert inference.SECTION.data(source_of(slow[:1])).faster_alone == "", "one launch cannot tell"
+
+
+def test_early_records_leave_no_empty_column_about_serving():
+    launch = record(request(cell()))
+    placement = replace(launch.result.evidence.placement, serving="a compiled step")
+    early = replace(placement, serving="")
+    for placed, said in ((placement, True), (early, False)):
+        evidence = replace(launch.result.evidence, placement=placed)
+        of = launch.model_copy(update={"result": replace(launch.result, evidence=evidence)})
+        shown = Document(render(view_of([of]))).text
+        assert ("Served by" in shown, "a compiled step" in shown) == (said, said)
+        assert ("“Proof and evidence” says what is called." in shown) == said
+        assert ("do not say what was called." in shown) != said
 
 
 @pytest.mark.parametrize(
@@ -234,7 +274,10 @@ def test_networks_that_one_image_per_call_serves_faster_are_named():
         (0.9991, 1.04, "0.999 to 1.040"),  # contains 1
         (1.004, 1.05, "1.004 to 1.050"),  # does not
         (1.0, 1.04, "1.00 to 1.04"),
-        (0.0012, 5.3, "0.0012 to 5.3"),
+        (0.9996, 1.04, "0.9996 to 1.0400"),
+        (9.5, 9.996, "9.5 to 10.0"),
+        (2.0, 2.0, "2.00 to 2.00"),
+        (0.0012, 5.3, "0.0012 to 5.3"),  # too far apart
         (2.0, math.inf, "2.0 to –"),
     ],
 )
@@ -244,4 +287,6 @@ def test_both_ends_of_a_ratio_have_equally_many_decimals(low, high, expected):
 
 def test_ends_with_two_digits_have_more_near_1():
     assert text.ends(Interval(2.5, 2.2, 2.83), 2) == "2.2 to 2.8"
+    assert text.ends(Interval(2.5, 2.5, 20.0), 2) == "2.5 to 20.0"
+    assert text.ends(Interval(0.5, 0.15, 1.4), 2) == "0.15 to 1.40"
     assert text.ends(Interval(1.0, 0.93, 1.07), 2) == "0.93 to 1.07"

@@ -71,6 +71,7 @@ def _evidence(source: ReportInput) -> Table:
     for d in diagnoses:
         shares = [text.percent(d.ceiling_share, 1)] + [text.percent(d.peak_share, 1)] * has_peak
         change = changes.get(d.key)
+        what = f"{change.text} {without_waiting([('', change)])}".rstrip() if change else d.remedy
         arithmetic = text.rate(d.flops_per_s, "FLOP/s") if d.flops_per_s else text.MISSING
         rows.append(
             (
@@ -79,7 +80,7 @@ def _evidence(source: ReportInput) -> Table:
                 arithmetic,
                 *shares,
                 d.evidence,
-                f"{change.text}{without_waiting([('', change)])}" if change else d.remedy,
+                what,
             )
         )
     share_headers = ("Share of the measured ceiling",) + ("Share of the data sheet’s peak",) * has_peak

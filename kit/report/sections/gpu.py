@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kit.analysis.gpu_answer import best_ratio
 from kit.analysis.gpu_use import busy_shares
+from kit.analysis.intervals import Verdict
 from kit.analysis.measured_launch import measured_launches
 from kit.analysis.pairing import Measure, Rates
 from kit.analysis.reliability import unsteady_cells
@@ -130,7 +131,7 @@ class _Maker:
         return Value(cell.framework, cell.device, text.ratio(ratio.ratio), tuple(small), self._doubt(ratio))
 
     def _best(self, ratio: Ratio) -> Call:
-        certain = ratio.interval is not None and not text.open_words(ratio.interval)
+        certain = ratio.verdict in (Verdict.FASTER, Verdict.SLOWER)
         small = ", ".join(_interval(ratio))
         return Call(text.ratio(ratio.ratio), small=small, named=certain, unsteady=self._doubt(ratio))
 

@@ -68,12 +68,13 @@ def _data(source: ReportInput) -> InferenceData | None:
 
 
 def _faster_alone(source: ReportInput, served: Sequence[CellSummary]) -> str:
-    """Return the cells whose intervals show that one image per call gives more images/s than many, or ""."""
+    """Return the cells whose intervals show that calls with one image give more images/s than large ones, or ""."""
     found = [
         source.name(cell.key)
         for cell in served
         if cell.p50_interval
         and cell.inference_interval
+        and (cell.inference_batch or 1) > 1
         and calls_per_s(cell.p50_interval.high) > cell.inference_interval.high
     ]
     return listed(found, MAX_NAMED)

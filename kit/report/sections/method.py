@@ -35,8 +35,8 @@ METHOD = (
         "The value of a cell is the median of its launches. Its 95% interval is computed from the launches alone "
         "(order statistics, or Student's t on logarithms for fewer than five launches). Training, throughput and p50 "
         "have such an interval. The ratio of two cells is the geometric mean of their ratios in each round, with "
-        "Student's interval on logarithms. This interval is widened to allow for rounds that were added until it "
-        "was narrow enough. If it contains 1, the result is a tie, or undecided if the interval is wider than ± 10%. A "
+        "Student's interval on logarithms. It is widened, because a run may end as soon as its intervals are "
+        "narrow. If the interval contains 1, the result is a tie, or undecided if the interval is wider than ± 10%. A "
         "winner is ahead of each other framework with p < 0.05, after a correction for several comparisons (Holm)."
     ),
     (
@@ -63,8 +63,8 @@ METHOD = (
     (
         f"A run with at least {MIN_LAUNCHES} launches of each cell is good for comparisons. It is good for publication "
         f"if also all intervals are within ± {text.percent(NARROW)}, all cells are steady, the data is real and no "
-        "planned launch is missing (skipped cells do not count). With fewer launches it is a first look, and a smoke "
-        "run only shows what works."
+        "planned launch lacks a record (skipped and failed ones have one). With fewer launches it is a first look, and "
+        "a smoke run only shows what works."
     ),
 )
 TUNED = (

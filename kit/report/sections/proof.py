@@ -13,6 +13,7 @@ from kit.report.section import ReportInput, Section
 from scenarios.contract.result import Check, Result
 
 TIMES = ("Import", "Data", "Proof", "Build", "First step", "Warm-up", "Training", "Inference", "Step timing")
+SERVED_BY = "Served by"  # early records do not have it
 
 
 @dataclass(frozen=True)
@@ -65,23 +66,26 @@ def _proof(source: ReportInput, proved: list[tuple[Record, Result]]) -> Table:
                 *ran,
             )
         )
+    headers = (
+        "Cell",
+        "Launches",
+        "Function",
+        "Checks",
+        "Largest error and its tolerance",
+        "Device",
+        "Threads",
+        "Layout",
+        "Trained by",
+        "Fed by",
+        SERVED_BY,
+        "Data digest",
+    )
+    served = headers.index(SERVED_BY)
+    known = [at for at in range(len(headers)) if at != served or any(row[at] != text.MISSING for row in rows)]
     return Table(
         caption="Check against the float64 reference before timing, and what really ran",
-        headers=(
-            "Cell",
-            "Launches",
-            "Function",
-            "Checks",
-            "Largest error and its tolerance",
-            "Device",
-            "Threads",
-            "Layout",
-            "Trained by",
-            "Fed by",
-            "Served by",
-            "Data digest",
-        ),
-        rows=tuple(rows),
+        headers=tuple(headers[at] for at in known),
+        rows=tuple(tuple(row[at] for at in known) for row in rows),
         numeric=(6,),
     ).limited()
 

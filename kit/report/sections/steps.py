@@ -18,6 +18,7 @@ from kit.report import text
 from kit.report.advised import advised, without_waiting
 from kit.report.rows import cell_key, configuration_words
 from kit.report.section import ReportInput, Section
+from scenarios.contract.cell import Cell
 
 MAX_BARS = 120  # in one report; the table of all figures has the others
 LABELED = 0.06  # share of a bar from which on a part has room for its label
@@ -58,12 +59,12 @@ class StepBar:
 
 @dataclass(frozen=True)
 class NetworkSteps:
-    """The steps of one network. changes: what to change, for each device and label."""
+    """The steps of one network. changes: for each device and label, the cells, what to change, and the gain or ""."""
 
     name: str
     details: str
     bars: tuple[StepBar, ...]
-    changes: tuple[tuple[str, str], ...]
+    changes: tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -179,25 +180,31 @@ def bar_parts(parts: StepParts) -> tuple[Part, ...]:
 
 def _changes(
     source: ReportInput, cells: Sequence[CellSummary], diagnoses: Mapping[str, Diagnosis], changes: Mapping[str, Advice]
-) -> tuple[tuple[str, str], ...]:
-    """Return pairs of the cells that a change is about, for example `GPU, PyTorch`, and what to change.
+) -> tuple[tuple[str, str, str], ...]:
+    """Return the cells that a change is about, for example `GPU, PyTorch`, what to change, and what it can gain.
 
-    Cells with the same label and the same advice are one pair.
+    Cells of a device with the same label and the same advice are one entry.
     """
-    groups: dict[tuple[str, str, str], list[tuple[str, Advice]]] = {}
+    groups: dict[tuple[str, str, str], list[tuple[Cell, Advice]]] = {}
     for summary in cells:
         cell, change = summary.cell, changes[summary.key]
         device = DEVICES.get(cell.device, cell.device)
-        own = source.framework_title(cell.framework), change
-        groups.setdefault((device, diagnoses[summary.key].label, change.text), []).append(own)
+        groups.setdefault((device, diagnoses[summary.key].label, change.text), []).append((cell, change))
     several = len({device for device, _, _ in groups}) > 1
     found = []
     for (device, label, words), members in groups.items():
         alone = len([1 for other, _, _ in groups if other == device]) == 1
-        names = list(dict.fromkeys(name for name, _ in members))
+        names = list(dict.fromkeys(source.framework_title(cell.framework) for cell, _ in members))
         about = [device] * several + [text.listed(names)] * (not alone) + [label]
-        found.append((", ".join(about), f"{words}{without_waiting(members)}"))
+        gain = without_waiting([(_title(source, cell, len(names) < len(members)), change) for cell, change in members])
+        found.append((", ".join(about), words, gain))
     return tuple(found)
+
+
+def _title(source: ReportInput, cell: Cell, configured: bool) -> str:
+    """Return the title of a cell's framework, with the configuration of the cell if frameworks occur several times."""
+    title = source.framework_title(cell.framework)
+    return f"{title} ({configuration_words(cell)})" if configured else title
 
 
 def _disagrees(diagnosis: Diagnosis) -> bool:
