@@ -36,7 +36,7 @@ from kit.storage.run_folder import RunFolder
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "reports/sample"
 DRAWN = {"report.png": "light", "report-dark.png": "dark"}  # in docs, with their color schemes
-SCREEN = (1200, 1150)  # width and height of the pictures, px
+SCREEN = (1200, 1260)  # width and height of the pictures, px
 ROUNDS = 5  # fixed, because more records would be too large for the repository
 MAX_BYTES = 1_000_000
 ALL = ("--all", "--profile", "standard", "--rounds", str(ROUNDS))
