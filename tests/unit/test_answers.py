@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 
@@ -18,9 +20,13 @@ from kit.analysis.reliability import reliability, unsteady_cells
 from kit.analysis.run_analysis import RunAnalysis, analyze_run
 from kit.analysis.summaries import contests
 from kit.analysis.warnings import RunWarning, WarningCode
+from kit.cli import results
+from kit.execution.reporting import FinishedRun
 from kit.model.record import Record
 from kit.model.run import Run
 from kit.planning import catalog
+from kit.report.render import render
+from kit.report.text import NO_BREAK
 from kit.report.view import make_view
 from scenarios.contract.reasons import Status
 from scenarios.contract.request import Budget
@@ -288,6 +294,27 @@ def test_the_widest_interval_of_each_measure_counts():
     assert found.next
     assert found.next.lacks == "intervals within ± 5% (1 of 18 is wider: ± 100%)"
     assert found.next.caveat.startswith("More rounds may not make these intervals narrow enough")
+
+
+def test_only_intervals_that_more_rounds_may_not_narrow_enough_have_a_caveat():
+    """A latency of 1.6 ms among those of 1.5 ms is an interval of ± 6.7%."""
+    records = with_slow_prediction(measured(LEAD, launches=5, noise=0.001, data="real"), 1.6)
+    found = reliability(replace(analysis_of(records, "standard"), warnings=[])).next
+    assert found
+    assert found.lacks == "intervals within ± 5% (1 of 18 is wider: ± 6.7%)"
+    assert found.caveat == ""
+
+
+def test_page_and_terminal_say_what_a_run_lacks_and_which_data_to_fetch():
+    analysis = analysis_of(measured(LEAD, launches=6, noise=0.2), "standard")
+    found = reliability(analysis).next
+    assert found
+    finished = FinishedRun(Path("reports/r1"), Path("reports/r1/index.html"), analysis, 0)
+    terminal = " ".join(" ".join(results.lines(finished, TITLES, 80)).split())
+    assert "on an idle machine; before it, kit data fetch mnist cifar-10; this run lacks intervals within" in terminal
+    page = " ".join(html.unescape(render(make_view(analysis, TITLES))).replace(NO_BREAK, " ").split())
+    assert f"<code>{found.fetch}</code> and then <code>{found.command}</code> This run lacks {found.lacks}." in page
+    assert f"{found.lacks}. {found.caveat}</p>" in page
 
 
 def test_a_run_that_used_the_profile_needs_more_rounds_than_it_had():
