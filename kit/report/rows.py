@@ -36,8 +36,9 @@ class Value:
 class Call:
     """The verdict of a row.
 
-    frameworks, device: of the cells that it is about. They are shown before the text. named: whether it names a winner.
-    small: the interval that belongs to the text, or "". unsteady: why the text is doubtful, or "".
+    frameworks, device: of the cells that it is about. They are shown before the text. named: whether the launches
+    support it, so that it is bold: a winner, or a ratio that is not 1. small: the interval that belongs to the text, or
+    "". unsteady: why the text is doubtful, or "".
     """
 
     text: str
