@@ -84,7 +84,15 @@ def _record(launch: PlannedLaunch, machine: Machine, seconds: float) -> Record:
     assert result.telemetry
     samples = _samples(launch.cell, result.telemetry.to_at + OTHER_S / 4, noise)
     image = Image(kind="image", reference="kit/example:1", digest=f"sha256:{'0' * 64}", size_bytes=3 << 30)
-    return examples.record(request, machine=machine, result=result, image=image, host_samples=samples, seconds=15.0)
+    return examples.record(
+        request,
+        machine=machine,
+        result=result,
+        image=image,
+        host_samples=samples,
+        seconds=15.0,
+        log_tail='A warning of a framework about "something" \\ in quotes\n',
+    )
 
 
 def _result(request: Request, seconds: float, noise: random.Random) -> Result:

@@ -14,7 +14,7 @@ from kit.analysis.limit_labels import count_limits
 from kit.analysis.pairing import Measure
 from kit.analysis.reliability import unsteady_cells
 from kit.analysis.run_analysis import RunAnalysis
-from kit.analysis.summaries import CellSummary, Contest, contest_noun, contests, networks_of, too_few
+from kit.analysis.summaries import CellSummary, Contest, contest_noun, networks_of, too_few
 from kit.analysis.uncertainty import WIDE, uncertainty
 from kit.analysis.warnings import WarningCode
 from kit.model.formatting import (
@@ -113,14 +113,14 @@ def _framework(analysis: RunAnalysis, measured: Sequence[CellSummary], titles: M
     frameworks = list(dict.fromkeys(titles.get(cell.cell.framework, cell.cell.framework) for cell in measured))
     if len(frameworks) == 1:
         return Answer(FRAMEWORK, State.NOT_MEASURED, f"Not compared: only {frameworks[0]} was measured")
-    of_training = contests(measured, analysis.run.records, Measure.TRAINING)
+    of_training = analysis.contests[Measure.TRAINING]
     devices = {contest.leader.cell.device for contest in of_training}
     if not devices:
         return Answer(FRAMEWORK, State.NOT_MEASURED, "Not compared: no network was measured in two frameworks")
     device: Device = "cuda" if "cuda" in devices else "cpu"
     training = [contest for contest in of_training if contest.leader.cell.device == device]
     of_latency, of_throughput = (
-        [contest for contest in contests(measured, analysis.run.records, each) if contest.leader.cell.device == device]
+        [contest for contest in analysis.contests[each] if contest.leader.cell.device == device]
         for each in (Measure.LATENCY, Measure.INFERENCE)
     )
     unsteady, disturbed = (unsteady_cells(analysis, each).keys() for each in (Measure.TRAINING, Measure.INFERENCE))

@@ -10,7 +10,7 @@ from kit.analysis.answer import Answer, State
 from kit.analysis.intervals import Verdict
 from kit.analysis.pairing import Measure, Rates
 from kit.analysis.run_analysis import RunAnalysis
-from kit.analysis.summaries import CellSummary, Ratio, rates_by_round, ratio, too_few
+from kit.analysis.summaries import CellSummary, Ratio, ratio, too_few
 from kit.analysis.uncertainty import uncertainty
 from kit.model.formatting import format_count, format_range, format_ratio
 from scenarios.contract.cell import Cell
@@ -51,7 +51,7 @@ class NetworkRatio:
 
 def best_ratios(analysis: RunAnalysis, measure: Measure) -> list[NetworkRatio]:
     """Return the ratio of each network that was measured on both devices, in the order of the cells."""
-    by_round = rates_by_round(analysis.run.records, measure)
+    by_round = analysis.rates[measure]
     networks: dict[str, list[CellSummary]] = {}
     for cell in analysis.cells:
         networks.setdefault(cell.cell.network, []).append(cell)

@@ -20,11 +20,8 @@ def gpu_mean(launch: MeasuredLaunch, series: str) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def busy_shares(launches: Sequence[MeasuredLaunch]) -> Mapping[str, float]:
+def busy_shares(cells: Mapping[str, Sequence[MeasuredLaunch]]) -> Mapping[str, float]:
     """Return the `busy_share` of each cell, by its key. Cells without samples are left out."""
-    cells: dict[str, list[MeasuredLaunch]] = {}
-    for launch in launches:
-        cells.setdefault(launch.record.key, []).append(launch)
     return {key: share for key, own in cells.items() if (share := busy_share(own)) is not None}
 
 

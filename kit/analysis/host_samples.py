@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from operator import mul
@@ -25,7 +25,7 @@ def energy_j(samples: HostSamples, name: str, spans: Sequence[tuple[float, float
     """
     ends = np.array(spans).T
     found = (curve.between(*ends) for curve in _curves(samples, name)) if spans else iter(())
-    return next((joules for joules in found if joules is not None), None)
+    return next((joules for joules in found if joules is not None), None)  # the power is integrated only if needed
 
 
 def mean(samples: HostSamples, name: str, from_at: float, to_at: float) -> float | None:
@@ -85,21 +85,24 @@ class _EnergyCurve:
         return float((last - first).sum())
 
 
-def _curves(samples: HostSamples, name: str) -> list[_EnergyCurve]:
-    """Return the curve of the counter, then that of the power (integrated by trapezoids), if they are valid."""
-    counter, power = _readable(samples, f"{name}_energy_j"), _readable(samples, f"{name}_power_w")
+def _curves(samples: HostSamples, name: str) -> Iterator[_EnergyCurve]:
+    """Yield the curve of the counter, then that of the power (integrated by trapezoids), if they are valid."""
+    counter = _readable(samples, f"{name}_energy_j")
+    if _rises(counter.values):
+        yield _EnergyCurve(counter.at, counter.values)
+    power = _readable(samples, f"{name}_power_w")
     trapezoids = [
         (end - start) * (first + last) / 2
         for (start, end), (first, last) in zip(pairwise(power.at), pairwise(power.values), strict=True)
     ]
     integral = list(accumulate(trapezoids, initial=0.0))
-    curves = [_EnergyCurve(counter.at, counter.values), _EnergyCurve(power.at, integral)]
-    return [curve for curve in curves if len(curve.at) > 1 and _rises(curve.joules)]
+    if _rises(integral):
+        yield _EnergyCurve(power.at, integral)
 
 
 def _rises(joules: Sequence[float]) -> bool:
     """Return whether this is a measurement. A counter that falls was reset, and a constant one counts nothing."""
-    return joules[-1] > joules[0] and all(later >= earlier for earlier, later in pairwise(joules))
+    return len(joules) > 1 and joules[-1] > joules[0] and all(later >= earlier for earlier, later in pairwise(joules))
 
 
 def _readable(samples: HostSamples, name: str) -> _Series:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from kit.analysis import warning_rules as rules
-from kit.analysis.measured_launch import MeasuredLaunch, measured_launches
+from kit.analysis.measured_launch import MeasuredLaunch
 from kit.analysis.robust import relative_spread
 from kit.analysis.warnings import RunWarning, WarningCode
 from kit.model.formatting import format_percent as percent
-from kit.model.record import Record
 from scenarios.contract.cell import Cell
 
 # These warnings are about the whole launch or the machine, so they make each speed of a cell doubtful.
@@ -54,8 +52,10 @@ class LaunchWindows:
     reasons: tuple[str, ...] = ()
 
 
-def launch_windows(records: Sequence[Record], warnings: Sequence[RunWarning]) -> list[LaunchWindows]:
-    """Return the windows of each ok launch, in the order of the records.
+def launch_windows(
+    cells: Mapping[str, Sequence[MeasuredLaunch]], warnings: Sequence[RunWarning]
+) -> list[LaunchWindows]:
+    """Return the windows of each launch. cells: from `launches_by_cell`.
 
     warnings: of the run. Only what they report about a cell is a reason for its launches, so that the marks of cells
     and launches agree. A warning about all cells is one about each of them.
@@ -64,8 +64,7 @@ def launch_windows(records: Sequence[Record], warnings: Sequence[RunWarning]) ->
     for warning in warnings:
         codes.setdefault(warning.about, set()).add(warning.code)
     found = []
-    for key, group in groupby(measured_launches(records), key=lambda launch: launch.record.key):
-        cell = list(group)
+    for key, cell in cells.items():
         doubts = (codes.get(key, set()) | codes.get("", set())) & UNSTEADY
         apart = _apart(cell) if WarningCode.OUTLIERS in doubts else {}
         found += [_windows(launch, len(cell), doubts, apart.get(launch.record.launch, "")) for launch in cell]

@@ -40,7 +40,7 @@ class MeasuredLaunch:
         """Return where the steady rates most likely jump, and the p-value against no jump (see `change_point`)."""
         return change_point(self.steady_rates)
 
-    @property
+    @cached_property
     def comparable_windows(self) -> list[Window]:
         """Return the steady windows that say how fast equal work is done: without epoch boundaries, if these are
         rare."""
@@ -76,11 +76,10 @@ class MeasuredLaunch:
         requested = self.telemetry.cpu_s + (throttled or 0.0)
         return throttled / requested if throttled is not None and requested > 0 else None
 
-    @cached_property
-    def gpus(self) -> set[int]:
+    @property
+    def gpus(self) -> frozenset[int]:
         """Return the indices of the GPUs that the host sampled for the launch."""
-        series = self.record.host_samples.series if self.record.host_samples else {}
-        return {int(found[1]) for name in series if (found := re.match(r"gpu(\d{1,4})_", name))}
+        return _gpus_of(tuple(self.record.host_samples.series if self.record.host_samples else ()))
 
     def training_samples(self, pattern: str) -> list[float]:
         """Return the host samples taken while the launch trained, of all series whose whole name matches a pattern."""
@@ -111,6 +110,11 @@ class MeasuredLaunch:
 
 
 @lru_cache(maxsize=1024)  # the same few names are in all launches
+def _gpus_of(series: tuple[str, ...]) -> frozenset[int]:
+    return frozenset(int(found[1]) for name in series if (found := re.match(r"gpu(\d{1,4})_", name)))
+
+
+@lru_cache(maxsize=1024)
 def _matches(pattern: str, name: str) -> bool:
     return re.fullmatch(pattern, name) is not None
 
@@ -126,6 +130,14 @@ def measured_launches(records: Sequence[Record]) -> list[MeasuredLaunch]:
         if training and inference and evidence and telemetry:
             launches.append(MeasuredLaunch(record, request, training, inference, evidence, telemetry))
     return launches
+
+
+def launches_by_cell(records: Sequence[Record]) -> dict[str, list[MeasuredLaunch]]:
+    """Return the ok launches of each cell that has one, by its key, in the order of their numbers."""
+    found: dict[str, list[MeasuredLaunch]] = {}
+    for launch in measured_launches(records):
+        found.setdefault(launch.record.key, []).append(launch)
+    return {key: sorted(launches, key=lambda launch: launch.record.launch) for key, launches in found.items()}
 
 
 def power_capped(gpus: Iterable[Gpu]) -> list[tuple[Gpu, float]]:

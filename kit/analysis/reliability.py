@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kit.analysis.answer import Fact, Level, NextLevel, Reliability
 from kit.analysis.intervals import MIN_LAUNCHES, Interval
 from kit.analysis.launch_windows import DISTURBED, UNSTEADY
-from kit.analysis.measured_launch import measured_launches
+from kit.analysis.measured_launch import MeasuredLaunch
 from kit.analysis.pairing import Measure
 from kit.analysis.repeat_command import COMPARED_ROUNDS, repeat_command
 from kit.analysis.run_analysis import RunAnalysis
@@ -52,10 +52,8 @@ def unsteady_cells(analysis: RunAnalysis, measure: Measure = Measure.TRAINING) -
 def unjudged_cells(analysis: RunAnalysis) -> set[str]:
     """Return the keys of the cells of which nothing shows whether they were steady: no warning, a single launch, and
     too few windows in it."""
-    windows: dict[str, list[int]] = {}
-    for launch in measured_launches(analysis.run.records):
-        windows.setdefault(launch.record.key, []).append(len(launch.steady_rates))
-    short = {key for key, counts in windows.items() if len(counts) == 1 and counts[0] < MIN_WINDOWS}
+    single = {key: own[0] for key, own in analysis.launches.items() if len(own) == 1}
+    short = {key for key, launch in single.items() if len(launch.steady_rates) < MIN_WINDOWS}
     return short - unsteady_cells(analysis).keys()
 
 
@@ -186,7 +184,7 @@ def _to_publication(analysis: RunAnalysis, measured: Sequence[CellSummary], lack
     """
     run, command = analysis.run, f"{repeat_command(analysis, real_data=True)} --profile standard"
     widest = max(_all_widths(measured), default=0.0)
-    wide, round_s = widest > NARROW, _round_s(run, "standard")
+    wide, round_s = widest > NARROW, _round_s(analysis, "standard")
     caveat = ""
     took = f"{format_about(MIN_LAUNCHES * round_s)} or more"
     if wide and run.plan.profile == "standard":
@@ -205,12 +203,12 @@ def _next(analysis: RunAnalysis, level: Level) -> NextLevel:
     """Return what leads from one of the two lowest levels to the next one."""
     run, command = analysis.run, repeat_command(analysis)
     if level is Level.WORKS:
-        seconds = find_profile("quick").launches * _round_s(run, "quick")
+        seconds = find_profile("quick").launches * _round_s(analysis, "quick")
         return NextLevel(Level.FIRST_LOOK, command, f"first speeds, {format_about(seconds)}")
-    seconds = MIN_LAUNCHES * _round_s(run, "standard")
+    seconds = MIN_LAUNCHES * _round_s(analysis, "standard")
     note = f"at least {MIN_LAUNCHES} launches per cell, {format_about(seconds)} or more"
     if run.plan.against:
-        both_s = 2 * COMPARED_ROUNDS * _round_s(run, "standard")
+        both_s = 2 * COMPARED_ROUNDS * _round_s(analysis, "standard")
         note = f"{COMPARED_ROUNDS} launches of each cell in both runs, {format_about(both_s)}"
         return NextLevel(Level.COMPARISON, f"{command} --rounds {COMPARED_ROUNDS}", note)
     if run.plan.profile == "full":
@@ -218,7 +216,7 @@ def _next(analysis: RunAnalysis, level: Level) -> NextLevel:
     return NextLevel(Level.COMPARISON, f"{command} --profile standard", note)
 
 
-def _round_s(run: Run, profile: str) -> float:
+def _round_s(analysis: RunAnalysis, profile: str) -> float:
     """Return about how many seconds one launch of each cell takes in this profile, from what the launches of the run
     took. They had the same parts, but trained for another time.
 
@@ -227,10 +225,10 @@ def _round_s(run: Run, profile: str) -> float:
     budget = find_profile(profile).budget
     assert budget, "only the full profile has none"
     to_steady_s = TO_STEADY * (budget.seconds or 0.0)
-    seconds: dict[str, list[float]] = {}
-    for launch in measured_launches(run.records):
+
+    def took(launch: MeasuredLaunch) -> float:
         trained_s = launch.telemetry.to_at - launch.telemetry.from_at  # with the tests between epochs
         again_s = max(to_steady_s, trained_s) if launch.request.budget.seconds else to_steady_s
-        rest_s = max(0.0, launch.record.seconds - trained_s)
-        seconds.setdefault(launch.record.key, []).append(rest_s + again_s)
-    return sum(map(statistics.median, seconds.values()))
+        return max(0.0, launch.record.seconds - trained_s) + again_s
+
+    return sum(statistics.median(map(took, own)) for own in analysis.launches.values())

@@ -61,6 +61,8 @@ def variance_factor(residuals: Sequence[float]) -> float:
         return 1.0
     sampled = sum(before * after for before, after in pairwise(residuals)) / squares
     rho = min(MAX_AUTOCORRELATION, max(0.0, (n * sampled + 2) / (n - 4)))
+    if not rho:
+        return 1.0
     return 1 + 2 * math.fsum((1 - k / n) * rho**k for k in range(1, n))
 
 
@@ -121,13 +123,22 @@ def theil_sen(values: Sequence[float]) -> float:
     series = np.asarray(values, dtype=float)
     if len(series) <= ALL_SLOPES:
         first, second = _pairs(len(series))
-        return float(np.median((series[second] - series[first]) / (second - first)))
-    some = [slopes[lag % SAMPLED :: SAMPLED].copy() for lag, slopes in enumerate(_slopes(series), start=1)]
+        return _median((series[second] - series[first]) / (second - first))
+    some = [
+        (series[lag + lag % SAMPLED :: SAMPLED] - series[lag % SAMPLED : -lag : SAMPLED]) / lag
+        for lag in range(1, len(series))
+    ]
     median = _median_slope(series, *np.quantile(np.concatenate(some), (0.49, 0.51)))
-    return float(np.median(np.concatenate([*_slopes(series)]))) if median is None else median
+    return _median(np.concatenate([*_slopes(series)])) if median is None else median
 
 
-@lru_cache(maxsize=4)  # launches of a run have similar numbers of windows
+def _median(values: Series) -> float:
+    """Return the median. `numpy.median` takes many times as long for the few values of a launch."""
+    middle = [(len(values) - 1) // 2, len(values) // 2]
+    return float(np.partition(values, middle)[middle].mean())
+
+
+@lru_cache(maxsize=64)  # many launches of a run have the same number of windows
 def _pairs(count: int) -> tuple[Positions, Positions]:
     """Return the positions of all pairs of different values, the earlier one first."""
     first, second = np.triu_indices(count, 1)

@@ -1,11 +1,14 @@
 """Analyze a run once, for the terminal, for programs and for the report. No input or output."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from kit.analysis.ceilings import Ceilings, best_ceilings
 from kit.analysis.diagnosis import Diagnosis, diagnose_all
-from kit.analysis.summaries import CellSummary, summarize
+from kit.analysis.measured_launch import MeasuredLaunch, launches_by_cell
+from kit.analysis.pairing import Measure, Rates
+from kit.analysis.summaries import CellSummary, Contest, Ratio, contests, rates_by_round, ratios, summarize
 from kit.analysis.warnings import RunWarning, find_warnings
 from kit.model.record import Record
 from kit.model.run import Run
@@ -19,7 +22,8 @@ class RunAnalysis:
     """A run and its analysis.
 
     scenarios: the scenarios of the catalog that did not change since the run. cells: the summary of each cell, also
-    of those without an `ok` launch. ceilings: see `best_ceilings`. frameworks: the names of today's frameworks.
+    of those without an `ok` launch. ceilings: see `best_ceilings`. launches: the ok launches of each cell, by its key.
+    frameworks: the names of today's frameworks.
     """
 
     run: Run
@@ -28,7 +32,23 @@ class RunAnalysis:
     ceilings: Ceilings
     warnings: list[RunWarning]
     diagnoses: list[Diagnosis]
+    launches: Mapping[str, Sequence[MeasuredLaunch]]
     frameworks: Collection[str] = ()
+
+    @cached_property
+    def rates(self) -> Mapping[Measure, Mapping[str, Rates]]:
+        """Return the rates of each measure, by the key of the cell and by round."""
+        return {measure: rates_by_round(self.run.records, measure) for measure in Measure}
+
+    @cached_property
+    def ratios(self) -> Mapping[Measure, Sequence[Ratio]]:
+        """Return the ratios of cuda over cpu and of tuned over stock."""
+        return {measure: ratios(self.cells, self.rates[measure], measure) for measure in Measure}
+
+    @cached_property
+    def contests(self) -> Mapping[Measure, Sequence[Contest]]:
+        """Return the contests of frameworks."""
+        return {measure: contests(self.cells, self.rates[measure], measure) for measure in Measure}
 
 
 def analyze_run(run: Run, catalog: Scenarios, frameworks: Collection[str] = ()) -> RunAnalysis:
@@ -37,7 +57,9 @@ def analyze_run(run: Run, catalog: Scenarios, frameworks: Collection[str] = ()) 
     ceilings = best_ceilings(run.probes)
     diagnoses = diagnose_all(run, scenarios, ceilings)
     shares = {each.key: each.ceiling_share for each in diagnoses if each.ceiling_share is not None}
-    return RunAnalysis(run, scenarios, summarize(run), ceilings, find_warnings(run, shares), diagnoses, frameworks)
+    launches = launches_by_cell(run.records)
+    warnings = find_warnings(run, launches, shares)
+    return RunAnalysis(run, scenarios, summarize(run), ceilings, warnings, diagnoses, launches, frameworks)
 
 
 def unchanged(catalog: Scenarios, records: Sequence[Record]) -> Scenarios:
@@ -45,10 +67,12 @@ def unchanged(catalog: Scenarios, records: Sequence[Record]) -> Scenarios:
 
     The layers of a changed scenario belong to another network, so nothing may be computed from them.
     """
-    specs = {_network(record.cell): (record.cell, record.request.spec) for record in records if record.request}
+    specs = {
+        (_network(record.cell), record.request.spec): record.cell for record in records if record.request is not None
+    }
     changed = {
         (cell.scenario, cell.variant)
-        for cell, spec in specs.values()
+        for (_, spec), cell in specs.items()
         if (scenario := scenario_of(cell, catalog)) is None or digest(scenario) != spec
     }
     return {

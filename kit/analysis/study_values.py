@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from kit.analysis.gpu_use import gpu_mean
 from kit.analysis.intervals import Interval, cell_interval, typical
-from kit.analysis.measured_launch import measured_launches
+from kit.analysis.pairing import Measure
 from kit.analysis.run_analysis import RunAnalysis
-from kit.analysis.summaries import CellSummary, ratios
+from kit.analysis.summaries import CellSummary
 from scenarios.contract.augmented import AugmentedPicture
 from scenarios.contract.predictions import HeldOutPrediction
 from scenarios.contract.result import Epoch, Result, Training
@@ -51,9 +51,7 @@ class StudyValues:
     def __init__(self, analysis: RunAnalysis) -> None:
         self._analysis = analysis
         self._speedups = {
-            ratio.numerator.key: ratio
-            for ratio in ratios(analysis.cells, analysis.run.records)
-            if ratio.kind == "device"
+            ratio.numerator.key: ratio for ratio in analysis.ratios[Measure.TRAINING] if ratio.kind == "device"
         }
 
     def find(self, summary: CellSummary, measure: str, epochs: int, epoch: int | None = None) -> StudyValue | None:
@@ -137,7 +135,7 @@ class StudyValues:
         return StudyValue(QUALITY[measure](curve[-1]), epochs=early)
 
     def _gpu(self, summary: CellSummary, series: str) -> StudyValue | None:
-        launches = measured_launches([r for r in self._analysis.run.by_cell[summary.key] if r.ok])
+        launches = self._analysis.launches.get(summary.key, ())
         means = [found for launch in launches if (found := gpu_mean(launch, series)) is not None]
         return StudyValue(statistics.median(means)) if means else None
 

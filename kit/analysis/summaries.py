@@ -255,13 +255,12 @@ def _numbers(records: Sequence[Record]) -> dict[str, Any]:
 
 
 def ratios(
-    summaries: Sequence[CellSummary], records: Sequence[Record], measure: Measure = Measure.TRAINING
+    summaries: Sequence[CellSummary], by_round: Mapping[str, Rates], measure: Measure = Measure.TRAINING
 ) -> list[Ratio]:
     """Return cuda over cpu and tuned over stock, for all pairs of cells that differ in nothing else.
 
-    records: those of the summaries. Each interval is for a single pair.
+    by_round: from `rates_by_round`. Each interval is for a single pair.
     """
-    by_round = rates_by_round(records, measure)
     return [
         ratio(kind, over, under, by_round, measure)
         for kind, fields, values in PAIRS
@@ -272,11 +271,11 @@ def ratios(
 
 
 def contests(
-    summaries: Sequence[CellSummary], records: Sequence[Record], measure: Measure = Measure.TRAINING
+    summaries: Sequence[CellSummary], by_round: Mapping[str, Rates], measure: Measure = Measure.TRAINING
 ) -> list[Contest]:
     """Return a contest for each group of at least two cells that differ only in the framework. Arguments: see
     `ratios`."""
-    by_round, found = rates_by_round(records, measure), []
+    found = []
     for group in _groups(summaries, ("framework",), measure):
         if len(group) < 2:
             continue

@@ -20,16 +20,15 @@ The point has an interval with a confidence of at least 95%:
 Each side has a level of 2.5%. The tests are those of `kit.analysis.intervals.paired_interval`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 from kit.analysis.intervals import CONFIDENCE, holm, paired_p_value
-from kit.analysis.pairing import Measure
-from kit.analysis.summaries import CellSummary, Ratio, rates_by_round, ratio
+from kit.analysis.pairing import Measure, Rates
+from kit.analysis.summaries import CellSummary, Ratio, ratio
 from kit.model.formatting import format_count
-from kit.model.record import Record
 from kit.model.swept import SWEPT, SweptField
 from scenarios.catalog import Scenarios, scenario_of
 from scenarios.contract.cell import Cell
@@ -153,10 +152,10 @@ def _p_of_no_gain(step: Ratio) -> float:
 
 
 def curves(
-    summaries: Sequence[CellSummary], records: Sequence[Record], scenarios: Scenarios, field: SweptField
+    summaries: Sequence[CellSummary], by_round: Mapping[str, Rates], scenarios: Scenarios, field: SweptField
 ) -> list[Curve]:
     """Return the curves over a field: groups of at least two cells that have a training speed, the same kind of data,
-    and differ only in this field. records: those of the summaries.
+    and differ only in this field. by_round: the rates of training, from `rates_by_round`.
     """
     groups: dict[tuple[Cell, bool], dict[int, CellSummary]] = {}
     for summary in summaries:
@@ -164,7 +163,6 @@ def curves(
         if summary.images_per_s and value is not None:
             same: dict[str, Any] = {field: 1}
             groups.setdefault((replace(summary.cell, **same), summary.synthetic), {})[value] = summary
-    by_round = rates_by_round(records, Measure.TRAINING)
 
     def gain(one: CellSummary, other: CellSummary) -> Ratio:
         return ratio("sweep", other, one, by_round, Measure.TRAINING)

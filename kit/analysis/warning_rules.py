@@ -12,6 +12,7 @@ from scipy.special import stdtrit
 
 from kit.analysis.measured_launch import MeasuredLaunch
 from kit.analysis.robust import (
+    ALL_SLOPES,
     mann_kendall,
     modified_z_scores,
     relative_spread,
@@ -59,7 +60,11 @@ def mixed_versions(cell: Sequence[MeasuredLaunch]) -> str | None:
     packages = {name for launch in cell for name in launch.evidence.versions}
     for launch in cell:
         image = launch.record.image
-        versions = {"machine": launch.record.machine.id, "image": image.digest if image else "none"}
+        versions = {
+            "machine": launch.record.machine.id,
+            "image": image.digest if image else "none",
+            "data": launch.evidence.data_digest[:12],
+        }
         versions |= {name: launch.evidence.versions.get(name, "none") for name in packages}
         for name, version in versions.items():
             seen.setdefault(name, set()).add(version)
@@ -167,9 +172,11 @@ def jump_of_launch(launch: MeasuredLaunch, launches: int) -> tuple[float, float]
     if len(rates) < MIN_WINDOWS:
         return None
     at, p = launch.change_point
+    if p >= JUMP_P / launches:
+        return None
     before, after = rates[:at], rates[at:]
     change = statistics.median(after) / statistics.median(before) - 1
-    if p >= JUMP_P / launches or abs(change) < JUMP_CHANGE:
+    if abs(change) < JUMP_CHANGE:
         return None
     around_jump = sum(len(part) * statistics.pvariance(part) for part in (before, after))
     line = statistics.linear_regression(range(len(rates)), rates)
@@ -282,6 +289,8 @@ def trend(series: Sequence[float]) -> float | None:
     """
     if len(series) < MIN_WINDOWS:
         return None
+    if len(series) > ALL_SLOPES and mann_kendall(series) >= TREND_P:  # autocorrelation only raises p
+        return None  # without the millions of slopes of a long series
     slope = theil_sen(series)
     change = slope * (len(series) - 1) / statistics.median(series)
     if abs(change) < TREND_CHANGE:

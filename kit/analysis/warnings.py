@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from kit.analysis import warning_rules
 from kit.analysis.correlation import correlation, speeds_in_time
-from kit.analysis.measured_launch import MeasuredLaunch, measured_launches, power_capped
+from kit.analysis.measured_launch import MeasuredLaunch, power_capped
 from kit.analysis.warning_rules import trend, values
 from kit.model.formatting import format_percent as percent
 from kit.model.machine import Machine
@@ -118,18 +118,19 @@ CELL_RULES: Mapping[WarningCode, Callable[[Sequence[MeasuredLaunch]], str | None
 LIBRARIES = {"CUDA": r"cuda|nvidia-cuda-runtime(-cu\d+)?", "cuDNN": r"cudnn|nvidia-cudnn(-cu\d+)?"}
 
 
-def find_warnings(run: Run, ceiling_shares: Mapping[str, float] = MappingProxyType({})) -> list[RunWarning]:
+def find_warnings(
+    run: Run,
+    cells: Mapping[str, Sequence[MeasuredLaunch]],
+    ceiling_shares: Mapping[str, float] = MappingProxyType({}),
+) -> list[RunWarning]:
     """Return all warnings of a run, the most serious first.
 
-    ceiling_shares: which share of the ceiling of arithmetic each cell reaches, by its key.
+    cells: the launches of the run, from `launches_by_cell`. ceiling_shares: which share of the ceiling of arithmetic
+    each cell reaches, by its key.
 
     There is one warning for each cause and cell, and one for the whole run if a cause is the same in all cells.
     """
-    launches = measured_launches(run.records)
-    cells: dict[str, list[MeasuredLaunch]] = {}
-    for launch in sorted(launches, key=lambda launch: launch.record.launch):
-        cells.setdefault(launch.record.key, []).append(launch)
-    found = list(_of_run(run, launches, cells, ceiling_shares))
+    found = list(_of_run(run, [launch for own in cells.values() for launch in own], cells, ceiling_shares))
     planned = Counter(launch.key for launch in run.plan.launches)
     for key, cell in cells.items():
         found += [*_of_cell(key, cell), *_few_launches(run.plan.run, key, len(cell), planned[key])]

@@ -139,13 +139,14 @@ def gate(
     """
     from kit.analysis.gate import INCONCLUSIVE_CODE, exit_code_after
     from kit.analysis.gate import gate as judge
+    from kit.analysis.intervals import MIN_LAUNCHES
     from kit.cli import comparison_json, side_by_side
     from kit.planning.plan import check_rounds
 
     if rounds is not None and not confirm:
         raise UsageError("--rounds applies to fresh rounds only.", "Add --confirm, or remove --rounds.")
     if rounds is not None:
-        check_rounds(rounds)
+        check_rounds(rounds, MIN_LAUNCHES)  # with fewer, no cell is judged
     measure, runs = _measure(inference=inference), _read(base, new)
     judged = judge(runs[0], runs[1], max_regression, measure)
     code, document = judged.exit_code, comparison_json.gate_json(judged, runs)

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
+from kit.host.program import in_messages
 from kit.model.formatting import printable
 from kit.model.progress import PlainProgress, Progress, Silent
 
@@ -65,13 +66,13 @@ def wrap(text: str, stream: TextIO) -> str:
 
 
 def print_notes(lines: Iterable[str]) -> None:
-    """Print lines on stdout. On a terminal, wrap them between words."""
-    print_text(wrap("\n".join(lines), sys.stdout))
+    """Print lines on stdout. On a terminal, wrap them between words. Name kit as a shell finds it."""
+    print_text(wrap(in_messages("\n".join(lines)), sys.stdout))
 
 
 def print_remark(text: str) -> None:
     """Print a remark on stderr, where it is no part of the results. On a terminal, wrap it between words."""
-    _write_line(sys.stderr, wrap(printable(text), sys.stderr))
+    _write_line(sys.stderr, wrap(in_messages(printable(text)), sys.stderr))
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> None:

@@ -21,6 +21,7 @@ from kit.cli.console import (
     terminal_width,
 )
 from kit.cli.groups import OUTPUT, with_groups
+from kit.cli.values import parse_name
 from kit.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ app = typer.Typer()
 
 # Options that --resume allows. The plan of the run fixes all others.
 WITH_RESUME = {
-    *("resume", "retry_failed", "env", "out", "open_report", "as_json"),
+    *("resume", "retry_failed", "timeout", "env", "out", "open_report", "as_json"),
     *("base_image", "index_url", "find_links", "ca_bundle"),
 }
 
@@ -82,7 +83,9 @@ def run(
     measuring: options.Measuring,
     packages: options.Packages,
     out: options.Out = options.DEFAULT_OUT,
-    resume: Annotated[str, options.option(OUTPUT, "RUN", "Resume a stopped run. Give its folder or id.")] = "",
+    resume: Annotated[
+        str | None, options.option(OUTPUT, "RUN", "Resume a stopped run. Give its folder or id.", parse_name)
+    ] = None,
     retry_failed: Annotated[
         bool, options.option(OUTPUT, None, "With --resume: retry failed launches, too.", flag="--retry-failed")
     ] = False,
@@ -92,13 +95,12 @@ def run(
     """Measure everything or a selection, and write the report."""
     from kit.execution import workflow
 
+    selection = measuring.selection()
     if resume:
         _refuse_others(context)
     elif retry_failed:
         raise UsageError("--retry-failed needs an earlier run.", "Name that run with --resume RUN.")
-    elif not (measuring.everything or measuring.against) and all(
-        part is None for part in vars(measuring.selection()).values()
-    ):
+    elif not (measuring.everything or measuring.against) and all(part is None for part in vars(selection).values()):
         raise UsageError(
             "Nothing is selected.",
             "Run everything with `kit run --all`, or a selection, for example with `kit run --scenario mnist-cnn`. "
@@ -108,9 +110,11 @@ def run(
     with show_progress(quiet=as_json) as progress:
         if resume:
             folder = options.open_run(resume, out)
-            outcome = workflow.resume_run(folder, measuring.env, sources, progress, retry_failed=retry_failed)
+            outcome = workflow.resume_run(
+                folder, measuring.env, sources, progress, retry_failed=retry_failed, timeout_s=measuring.timeout
+            )
         else:
-            prepared = workflow.prepare(measuring.selection(), measuring.options(), sources, measuring.earlier(out))
+            prepared = workflow.prepare(selection, measuring.options(), sources, measuring.earlier(out))
             outcome = workflow.start(prepared, out, progress)
     _show(outcome, as_json=as_json, seconds=time.monotonic() - began)
     if open_report:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 from typer import Argument, Option
 
 from kit.cli.groups import DURATION, MACHINE, OUTPUT, PACKAGES, SELECT
-from kit.cli.values import choices, parse_bytes, parse_duration, parse_folder, parse_whole
+from kit.cli.values import choices, parse_bytes, parse_duration, parse_folder, parse_name, parse_whole
 from kit.model.data_choice import DataChoice
 from kit.model.swept import SWEPT
 from kit.planning.profiles import PROFILES
@@ -115,13 +115,14 @@ class Measuring:
         None
     )
     against: Annotated[
-        str,
+        str | None,
         option(
             SELECT,
             "RUN",
             "Also measure RUN's environments and settings, in the same rounds. Default selection: its cells.",
+            parse_name,
         ),
-    ] = ""
+    ] = None
     profile: Annotated[str, option(DURATION, "NAME", f"{Profile.listed()}.", Profile)] = "quick"
     rounds: Rounds = None
     epochs: Annotated[

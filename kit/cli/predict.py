@@ -61,13 +61,13 @@ def predict(
     with show_progress(quiet=as_json) as progress:
         progress.line(note)
         found = prediction.predict(folder, network, framework, pictures, chosen, progress)
-    if html:
-        write_predictions(html, found)
     if as_json:
         print_json(_as_json(found))
     else:
         _show(found)
-        if html:
+    if html:  # last, because a fault of the disk must not cost the answers
+        write_predictions(html, found)
+        if not as_json:
             print_text(f"Page: {html}")
     raise typer.Exit(found.exit_code)
 

@@ -13,10 +13,9 @@ from kit.analysis.answer import Answer, State
 from kit.analysis.answers import answers
 from kit.analysis.intervals import MIN_LAUNCHES
 from kit.analysis.launch_windows import UNSTEADY as UNSTEADY_WARNINGS
-from kit.analysis.measured_launch import measured_launches
 from kit.analysis.pairing import Measure
 from kit.analysis.reliability import reliability, unsteady_cells
-from kit.analysis.summaries import ContestState, contests, too_few
+from kit.analysis.summaries import ContestState, too_few
 from kit.analysis.warnings import WarningCode
 from kit.cli.tables import SINGLE, SYNTHETIC, UNSTEADY, Marks, tables
 from kit.host import program
@@ -52,7 +51,7 @@ def lines(outcome: FinishedRun, titles: Mapping[str, str], width: int, seconds: 
     analysis, notes_width = outcome.analysis, min(width, WIDTH)
     marks = find_marks(analysis)
     shown_measures = (Measure.TRAINING, Measure.LATENCY)
-    won = {str(measure): contests(analysis.cells, analysis.run.records, measure) for measure in shown_measures}
+    won = {str(measure): analysis.contests[measure] for measure in shown_measures}
     found = tables(analysis, titles, marks, won)
     shown = [line for table in found for line in (*table.lines(width), "")]
     single, undecided = (any(mark in line for line in shown) for mark in (SINGLE, ContestState.UNDECIDED))
@@ -104,7 +103,7 @@ def caveats(analysis: RunAnalysis, marks: Marks, *, single: bool, undecided: boo
 def _disturbance(analysis: RunAnalysis, unsteady: Collection[str]) -> str:
     """Return why these cells are not steady: the load of other programs if it is known, else what it can be."""
     about = {warning.about for warning in analysis.warnings if warning.code is WarningCode.OTHER_LOAD}
-    loaded = [each for each in measured_launches(analysis.run.records) if {"", each.record.key} & about]
+    loaded = [each for key, own in analysis.launches.items() if {"", key} & about for each in own]
     worst = max(loaded, key=lambda launch: launch.other_cpus or 0.0, default=None)
     if worst is None or worst.other_cpus is None:
         return "the speed changed, or other programs ran"
@@ -149,7 +148,8 @@ def _next(outcome: FinishedRun) -> list[tuple[str, str, str]]:
         return [("To continue:", command, f"(incomplete: {format_count(len(not_run), 'launch')} without a record)")]
     if outcome.analysis.run.unusable:
         return []
-    if outcome.exit_code:
+    records = [record for each in (outcome, outcome.base) if each for record in each.analysis.run.records]
+    if outcome.exit_code and any(record.status not in run_folder.SETTLED for record in records):
         return [("To repeat:", f"{command} --retry-failed", "(the launches that failed)")]
     better = reliability(outcome.analysis).next
     if not better:

@@ -5,21 +5,30 @@ from typing import Annotated
 import typer
 
 from kit.cli import options
-from kit.cli.console import print_json, print_notes, print_table, print_text, show
+from kit.cli.console import print_json, print_notes, print_remark, print_table, print_text, show
+from kit.model.errors import UsageError
 
 app = typer.Typer(help="List and show the published studies that kit can repeat.", no_args_is_help=True)
 
 
 @app.command("list", epilog="Example: kit study list")
 def list_(as_json: options.Json = False) -> None:
-    """List the studies."""
+    """List the studies.
+
+    Exit code 2: the file of a study is not valid. The others are listed.
+    """
     from kit.cli import study_pages
     from kit.planning import studies
 
-    found = studies.load_all().values()
+    known, faults = studies.load_valid()
+    found = known.values()
     notes = ["`kit study show NAME` shows a study, and `kit run --study NAME` repeats it."]
     rows = [study_pages.row(study) for study in found]
     show(as_json, [study_pages.summary(study) for study in found], study_pages.COLUMNS, rows, notes)
+    for fault in faults.values():
+        print_remark(str(fault))
+    if faults:
+        raise typer.Exit(UsageError.exit_code)
 
 
 @app.command("show", epilog="Example: kit study show mnist-cpu-vs-gpu")

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kit.cli.console import Column
+from kit.host.program import as_called
 from kit.model.formatting import DEVICES, format_count, format_duration
 from kit.model.swept import SWEPT, TITLES
 from kit.planning import catalog
@@ -74,7 +75,8 @@ def head(study: Study) -> list[str]:
 
 def foot(study: Study) -> list[str]:
     """Return the lines below the tables."""
-    return ["", f"Repeat it: {study.command}", f"With whole epochs: {study.command} --profile full"]
+    command = as_called(study.command)
+    return ["", f"Repeat it: {command}", f"With whole epochs: {command} --profile full"]
 
 
 def tables(study: Study) -> list[tuple[str, tuple[Column, ...], list[list[str]]]]:

@@ -48,6 +48,13 @@ def parse_folder(text: str | Path) -> Path:
     return Path(text)
 
 
+def parse_name(text: str) -> str:
+    """Return the name of a run. Raise BadParameter if it is empty, as an unset variable of a shell is."""
+    if text == "":
+        raise BadParameter("The name of the run is empty.\nWrite the folder of the run, or its id.")
+    return text
+
+
 def parse_duration(text: str) -> float:
     """Return the seconds in `90s`, `10m`, `1h30m`, `1 h 30 m` or `1.5h`.
 

@@ -6,7 +6,7 @@ Whatever ends the process, the records of finished launches are on disk. `--resu
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from kit.engines.base import Engine
@@ -32,6 +32,7 @@ from kit.model.plan import Plan, PlannedLaunch
 from kit.model.progress import Progress
 from kit.model.record import Record
 from kit.planning.profiles import find_profile
+from kit.storage import run_lock
 from kit.storage.files import disk_faults
 from kit.storage.reference_cache import ReferenceCache
 from kit.storage.run_folder import RunFolder
@@ -63,11 +64,13 @@ def run_campaign(
     run, or if the engine is lost. Raise DiskError, and UsageError for a scenario that the catalog no longer has. Raise
     KeyboardInterrupt after a signal. Wrap this in `resumable`. The records made until then are kept.
     """
-    with interrupts.handled(), machine_lock.measuring(folder.plan.run):
+    folders = [folder, base] if base else [folder]
+    with interrupts.handled(), machine_lock.measuring(folder.plan.run), ExitStack() as held:
+        for each in folders:
+            held.enter_context(run_lock.held(each.path))
         # First, because a container of a killed run makes its GPU busy, takes memory, and may still write checkpoints.
         for leftover in engine.sweep(lambda run: False):  # this process has the lock, so no other run is alive
             progress.line(f"Removed what a dead run left: {leftover}")
-        folders = [folder, base] if base else [folder]
         _Campaign(folders, engine, machine, find_data, progress).run(retry_failed=retry_failed)
 
 

@@ -38,7 +38,7 @@ from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import EPOCHS_FOLDER, PROGRESS_FILE, REQUEST_FILE, RESULT_FILE, Request
 from scenarios.contract.result import Result
 
-# The epochs of such a launch are not those of its cell, so no retry continues them.
+# If such a launch trained, its epochs are not those of its cell, so no retry continues them.
 REFUSED = {Code.WRONG_DEVICE, Code.MISSING_PROOF, Code.REFERENCE_MISMATCH, Code.INVALID_RESULT}
 RESULT_LIMIT = 16 << 20
 TAIL_BYTES = 64 << 10  # read from the end of the log; progress bars and colors take space and are removed
@@ -102,7 +102,8 @@ def run_launch(
 
     on_epoch: called after each whole epoch.
 
-    Raise KeyboardInterrupt if `stopped` ended it, and DiskError if the disk was full or its files cannot be written.
+    Raise KeyboardInterrupt if `stopped` ended it before it was ok, and DiskError if the disk was full or its files
+    cannot be written.
     """
     started_at, warnings = now(), list[str]()
     try:
@@ -115,11 +116,11 @@ def run_launch(
             return stopped()
 
         execution = execute(context, ready, watched)
-        if stopped():
-            raise KeyboardInterrupt
         classification = classify(ready.request, execution, ready.max_rate)
+        if stopped() and classification.reason is not None:  # else the signal came after the end of the worker
+            raise KeyboardInterrupt
         warnings += execution.completion.warnings
-        if classification.reason is not None and classification.reason.code in REFUSED:
+        if _trained_something_else(classification):
             with disk_errors(ready.work):
                 kept_files.remove_checkpoints(ready.folder.scratch / EPOCHS_FOLDER)
         if classification.reason is None:
@@ -169,6 +170,15 @@ def execute(context: RunContext, ready: ReadyLaunch, stopped: Callable[[], bool]
         completion = dataclasses.replace(completion, warnings=(*completion.warnings, sampler.failure))
     tail = log_tail(ready.folder.log, identify=context.identify)
     return Execution(completion, lost, result_file(ready.folder.scratch), tail, samples)
+
+
+def _trained_something_else(classification: Classification) -> bool:
+    """Return whether a launch was refused after it trained, or left nothing that shows whether it trained.
+
+    A launch that was refused before keeps the checkpoints of the launch that it continues.
+    """
+    reason, result = classification.reason, classification.result
+    return reason is not None and reason.code in REFUSED and (result is None or result.training is not None)
 
 
 def unstarted_record(context: RunContext, unstarted: UnstartedLaunch) -> Record:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from kit.analysis.sweeps import value_of, value_words, varied_fields
 from kit.execution import tuned_settings
-from kit.model.formatting import format_about, format_count, format_duration
+from kit.model.formatting import DEVICES, format_about, format_count, format_duration
 from kit.model.plan import Plan
 from kit.model.progress import Outcome, Phase, Progress
 from kit.model.record import Record
@@ -17,7 +17,6 @@ from scenarios.contract.epochs import EpochProgress
 from scenarios.contract.request import Request
 
 LOG_S = 60.0  # minimum time between two lines of the log about epochs
-DEVICES = {"cpu": "the CPU", "cuda": "the GPU"}
 
 
 class LaunchReport:
@@ -85,7 +84,7 @@ class LaunchReport:
     def name(self, cell: Cell) -> str:
         """Return the name of a cell, for example `mnist-cnn in PyTorch on the GPU`. Only what differs is named."""
         what = "Ceilings" if cell.scenario == CEILINGS else cell.label
-        where = f" on {DEVICES[cell.device]}" if self._several_devices else ""
+        where = f" on the {DEVICES[cell.device]}" if self._several_devices else ""
         details: list[str] = [part for part, usual in ((cell.lane, "stock"), (cell.precision, "fp32")) if part != usual]
         fields = self._varied.get(cell.label, ())
         details += [value_words(field, value_of(cell, field, self._scenarios)) for field in fields]

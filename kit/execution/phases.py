@@ -6,11 +6,11 @@ from kit.analysis.ceilings import best_ceilings, ceiling_value
 from kit.datasets.service import ResolvedData
 from kit.engines import registry
 from kit.engines.base import Engine
-from kit.execution.launch_report import DEVICES, LaunchReport
+from kit.execution.launch_report import LaunchReport
 from kit.execution.resolve import DataSets, Resolver
 from kit.model.data_choice import DataChoice
 from kit.model.environment import Environment, EnvironmentKey, Framework
-from kit.model.formatting import format_count, format_si, shortened
+from kit.model.formatting import DEVICES, format_count, format_si, shortened
 from kit.model.plan import PlannedLaunch
 from kit.model.progress import Outcome, Phase, Progress
 from kit.model.record import Record
@@ -92,7 +92,7 @@ def _announced(phase: Phase, needed: Mapping[EnvironmentKey, bool]) -> Iterator[
     seconds = {key: 0.0 if exists else environment_cost(*key).seconds for key, exists in needed.items()}
     for key in needed:
         framework, device = key
-        phase.now(f"{titles[framework]} on {DEVICES[device]}", sum(seconds.values()))
+        phase.now(f"{titles[framework]} on the {DEVICES[device]}", sum(seconds.values()))
         yield key
         del seconds[key]
         phase.advance(1)

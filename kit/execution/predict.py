@@ -96,7 +96,12 @@ def predict(
                 phase.now(name)
                 found[name] = _ask(engine, made[name], weights, scenario, readable)
                 phase.advance(1)
-            phase.end(Outcome(format_count(len(readable), "picture")))
+            failed = sum(isinstance(answer, Reason) for answer in found.values())
+            phase.end(
+                Outcome(f"{failed} of {format_count(len(chosen), 'framework')} failed", good=False)
+                if failed
+                else Outcome(format_count(len(readable), "picture"))
+            )
     answers = {name: answer for name, answer in found.items() if isinstance(answer, _Answer)}
     return Predictions(
         run=folder.plan.run,

@@ -83,6 +83,6 @@ def refresh_index(out: Path, progress: Progress) -> Path:
         try:
             with progress.task(f"Report of {run.path.name}"):
                 report(folder)
-        except UsageError as error:  # something else is in place of its files; the other runs have theirs
+        except (UsageError, DiskError) as error:  # for example somebody else's folder; the other runs have reports
             progress.line(str(error))
     return write_index(out)

@@ -19,8 +19,8 @@ from kit.planning.profiles import find_profile
 from kit.planning.selection import largest_batch
 from kit.storage import chosen_interpreters
 from kit.storage.run_folder import PLAN_FILE, RunFolder
-from scenarios.catalog import Scenarios
-from scenarios.spec import loads_photos
+from scenarios.catalog import Scenarios, scenario_of
+from scenarios.spec import digest, loads_photos
 
 REMEDY = "Restore the file from a copy, or start a new run."
 OTHER_MACHINE = "Resume the run on the machine where it began, or start a new run."
@@ -49,6 +49,18 @@ def require_known_launch(launch: PlannedLaunch, scenarios: Scenarios, frameworks
         raise UsageError(f"It has loader workers, but {scenario.label} has its images in memory.", REMEDY)
     if cell.devices != 1:
         raise UsageError(f"It has {cell.devices:,} devices, but kit runs a cell on one device.", REMEDY)
+
+
+def require_same_networks(folder: RunFolder) -> None:
+    """Raise UsageError if a cell would be measured with another definition of its network than before."""
+    scenarios = catalog.scenarios()
+    for record in folder.records():
+        scenario = scenario_of(record.cell, scenarios)
+        if record.request and scenario and record.request.spec != digest(scenario):
+            raise UsageError(
+                f"The definition of {record.cell.label} changed since the run {folder.plan.run} measured it.",
+                "Use the kit that began the run, or start a new run.",
+            )
 
 
 def require_possible(folder: RunFolder, machine: Machine) -> None:

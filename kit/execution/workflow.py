@@ -26,7 +26,7 @@ from kit.model.progress import PlainProgress, Progress, Silent, Tee
 from kit.planning import catalog, studies
 from kit.planning.catalog import find_scenario
 from kit.planning.estimates import DOWNLOAD_BYTES_PER_S, Estimate, estimate
-from kit.planning.plan import Options, make_plan, plan_cells
+from kit.planning.plan import Options, check_timeout, make_plan, plan_cells
 from kit.planning.profiles import find_profile
 from kit.planning.selection import Selection, narrow_cells, pick
 from kit.storage.run_folder import RunFolder
@@ -233,19 +233,31 @@ def _finished(folder: RunFolder, base: RunFolder | None, progress: Progress) -> 
 
 
 def resume_run(
-    folder: RunFolder, environment: str, sources: Sources, progress: Progress, *, retry_failed: bool
+    folder: RunFolder,
+    environment: str,
+    sources: Sources,
+    progress: Progress,
+    *,
+    retry_failed: bool,
+    timeout_s: float | None = None,
 ) -> FinishedRun:
     """Resume a stopped run, and the one that is measured in the same rounds. Write the reports.
 
-    environment: interpreter of `--env`, or "". Raise UsageError if this kit cannot run the plan, or if the user did not
-    name the interpreter of the plan. Raise whatever campaign.run_campaign and campaign.resumable raise.
+    environment: interpreter of `--env`, or "". timeout_s: limit per launch instead of the plan's. Raise UsageError if
+    this kit cannot run the plan, if it would measure another network in a cell than before, or if the user did not name
+    the interpreter of the plan. Raise whatever campaign.run_campaign and campaign.resumable raise.
     """
     folder, base = paired_runs.open_pair(folder)
     folders = [folder, base] if base else [folder]
+    if timeout_s is not None:
+        check_timeout(timeout_s)
+        for each in folders:
+            each.plan = each.plan.model_copy(update={"timeout_s": timeout_s})  # the file of the plan stays
     with _logged(folder, progress, retry_failed=retry_failed) as logged:
         machine.require_supported()
         for each in folders:
             resume.require_known(each)
+            resume.require_same_networks(each)
         interpreter = resume.choose_interpreter(folder, environment, logged)
         with resume.naming_field(folder, "engine"):
             engine, note = registry.choose(folder.plan.engine, interpreter, sources)

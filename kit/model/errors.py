@@ -60,7 +60,7 @@ class DiskError(KitError):
 
 
 class Interrupted(KitError):
-    """Ctrl-C or SIGTERM. Results are kept."""
+    """Ctrl-C, SIGTERM or SIGHUP. Results are kept."""
 
     exit_code = 130
 

@@ -19,6 +19,8 @@ from scenarios.contract.ranges import MAX_INT, Range
 
 CONTRACT = "contract"  # in the metadata of a schema: the type that the codec validates there
 NAME_END = re.compile(rb'"\s*:')
+ESCAPED_END = re.compile(rb'\\"\s*:')  # the same inside a text, unless another backslash escapes this one
+MAX_END = 100  # bytes of a match of ESCAPED_END. Of a longer one, the slow reader reads the document.
 # The slow reader refuses whole numbers above MAX_INT, also where a field is a float. As a float, MAX_INT would be
 # rounded up, so the limit is the next lower power of 2.
 LARGEST = {"int": MAX_INT, "float": 2.0**62}
@@ -66,9 +68,13 @@ def _repeats_no_name(content: bytes, names: int) -> bool:
 
     names: number of different names. All fields are required, so repeated names cannot replace missing ones.
     """
-    if b"\\" in content and b'\\"' in content:  # then a quote may be part of a text
-        return False
-    return len(NAME_END.findall(content)) == names
+    found, first = len(NAME_END.findall(content)), content.find(b"\\")
+    if first >= 0:  # then a quote may be part of a text
+        escaped = content[first : content.rfind(b"\\") + MAX_END]
+        if b'\\\\"' in escaped:  # then the backslash before the quote may be part of the text
+            return len(NAME_END.findall(content.replace(b"\\\\", b"..").replace(b'\\"', b".."))) == names
+        found -= len(ESCAPED_END.findall(escaped))
+    return found == names
 
 
 def _count(names: Names, value: Any) -> int:

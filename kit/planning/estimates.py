@@ -18,8 +18,8 @@ from scenarios.catalog import Scenarios, scenario_of
 from scenarios.contract import allocators
 from scenarios.contract.cell import Device
 from scenarios.contract.request import Budget, Request
-from scenarios.spec import DATASETS, Adadelta, Adam, Scenario, Sgd, parameters
-from scenarios.spec.flops import forward_flops
+from scenarios.spec import DATASETS, Scenario, parameters
+from scenarios.spec.flops import forward_flops, state_tensors
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,6 @@ REFERENCE_PASSES = 8  # passes of the reference in the full proof, counted in fo
 DOWNLOAD_BYTES_PER_S = 12_500_000  # 100 Mbit/s
 KEPT_FILES = 2  # weights of the last and the best epoch
 CHECKPOINTS = 2  # of the launch that runs
-SLOTS: dict[type, int] = {Sgd: 0, Adam: 2, Adadelta: 2}  # values that an optimizer keeps for each weight
 COMPRESSION: dict[Device, float] = {"cpu": 0.4, "cuda": 0.55}  # bytes of wheels per byte on disk
 
 
@@ -186,7 +185,8 @@ def weights_bytes(launches: Collection[PlannedLaunch], plan: Plan, scenarios: Sc
     found = [find_scenario(launch, scenarios) for launch in launches if not launch.speed_only]
     sizes = [4 * sum(math.prod(p.shape) for p in parameters(scenario)) for scenario in found]
     checkpoints = [
-        CHECKPOINTS * size * (1 + SLOTS[type(scenario.optimizer)]) for size, scenario in zip(sizes, found, strict=True)
+        CHECKPOINTS * size * (1 + state_tensors(scenario.optimizer))
+        for size, scenario in zip(sizes, found, strict=True)
     ]
     return KEPT_FILES * plan.keep_weights * sum(sizes) + max(checkpoints, default=0)
 

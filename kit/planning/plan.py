@@ -15,6 +15,7 @@ from kit.model.plan import (
     MAX_MEMORY_BYTES,
     MAX_ROUNDS,
     MAX_S,
+    MAX_STUDIES,
     MAX_THREADS,
     MIN_MEMORY_BYTES,
     MIN_S,
@@ -86,9 +87,12 @@ def make_plan(
     if selection.studies is None:
         cells = select_cells(selection, scenarios, frameworks)
         return plan_cells(cells, options, scenarios, named=named, run=run, created_at=created_at)
+    names = [*dict.fromkeys(selection.studies)]
+    if len(names) > MAX_STUDIES:
+        raise UsageError(f"{len(names):,} studies are more than a run can have, {MAX_STUDIES}.", "Select fewer.")
     epochs = select_studies(selection, studies, scenarios, frameworks)
     plan = plan_cells([*epochs], options, scenarios, named=named, run=run, created_at=created_at, epochs=epochs)
-    return plan.model_copy(update={"studies": [*dict.fromkeys(selection.studies)]})
+    return plan.model_copy(update={"studies": names})
 
 
 def plan_cells(
@@ -184,9 +188,14 @@ def _check_numbers(options: Options, cells: Sequence[Cell], profile: Profile) ->
             _check_range(name, value, low, high, show)
 
 
-def check_rounds(rounds: int) -> None:
-    """Raise UsageError if a run cannot have this number of rounds."""
-    _check_range("--rounds", rounds, 1, MAX_ROUNDS, "{:,}".format)
+def check_rounds(rounds: int, at_least: int = 1) -> None:
+    """Raise UsageError if a run cannot have this number of rounds, or if it is below `at_least`."""
+    _check_range("--rounds", rounds, at_least, MAX_ROUNDS, "{:,}".format)
+
+
+def check_timeout(seconds: float) -> None:
+    """Raise UsageError if a launch cannot have this time limit."""
+    _check_range("--timeout", seconds, MIN_S, MAX_S, format_duration)
 
 
 def _check_range(name: str, value: float, low: float, high: float, show: Callable[[float], str]) -> None:

@@ -156,7 +156,9 @@ def read(file: Path, scenarios: Scenarios, frameworks: Mapping[str, Framework]) 
     try:
         text = file.read_text(encoding="utf-8")
         content = tomllib.loads(text)
-    except (ValueError, OSError, RecursionError) as error:  # errors in TOML and Unicode are ValueErrors
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}.", "Make it readable.") from error
+    except (ValueError, RecursionError) as error:  # errors in TOML and Unicode are ValueErrors
         raise UsageError(f"{file}: {error}.", REMEDY) from error
     try:
         parsed = StudyFile.model_validate(content)

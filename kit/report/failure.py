@@ -8,6 +8,7 @@ from kit.analysis.repeat_command import repeat_command
 from kit.model.formatting import format_count
 from kit.report.notices import Line
 from kit.report.section import ReportInput
+from scenarios.contract.reasons import Status
 
 MAX_REASONS = 4  # the section of failed launches shows all
 
@@ -38,8 +39,14 @@ def find_failure(source: ReportInput) -> Failure | None:
     hidden = len(reasons) - len(shown)
     steps = [Line(remedy) for remedy, _ in remedies.most_common(MAX_REASONS)]
     steps.append(Line("Check this machine:", "kit doctor"))
-    command = f"{repeat_command(source.analysis)} --profile {shlex.quote(source.run.plan.profile)}"
-    steps.append(again if source.run.not_run else Line("Run it again:", command))
+    if source.run.not_run:
+        steps.append(again)
+    elif any(record.status is not Status.SKIPPED for record in records):
+        # A training continues after its last epoch.
+        steps.append(Line("Retry the failed launches:", f"kit run --resume {source.run.plan.run} --retry-failed"))
+    else:
+        command = f"{repeat_command(source.analysis)} --profile {shlex.quote(source.run.plan.profile)}"
+        steps.append(Line("Run it again:", command))
     return Failure(
         f"Nothing was measured: none of {len(records)} launches ended well"
         if len(records) > 1

@@ -28,9 +28,11 @@ class HostChart:
 def host_charts(records: Iterable[Record], charts: Sequence[HostChart], zero: bool = True) -> tuple[LineChart, ...]:
     """Return the charts whose series were sampled."""
     ordered = sorted((r for r in records if r.host_samples and r.host_samples.at), key=lambda r: r.started_at)
+    sampled = {name for record in ordered if record.host_samples for name in record.host_samples.series}
+    gpus = [number for number in range(MAX_GPUS) if any(name.startswith(f"gpu{number}_") for name in sampled)]
     found = []
     for chart in charts:
-        numbers = range(MAX_GPUS) if any("#" in name for name in chart.series) else range(1)
+        numbers = gpus if any("#" in name for name in chart.series) else [0]
         lines = [
             (label.replace("#", str(number)), points)
             for number in numbers

@@ -1,14 +1,14 @@
 """Define a section of the report and the input from which every section is made."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from kit.analysis.measured_launch import MeasuredLaunch, measured_launches
+from kit.analysis.measured_launch import MeasuredLaunch
 from kit.analysis.pairing import Measure
 from kit.analysis.run_analysis import RunAnalysis
-from kit.analysis.summaries import CellSummary, Contest, Ratio, RatioKind, contests, ratios, short_names
+from kit.analysis.summaries import CellSummary, Contest, Ratio, RatioKind, short_names
 from kit.analysis.sweeps import value_of, value_words, values_of, varied_fields
 from kit.model.record import Record
 from kit.model.run import Run
@@ -69,25 +69,19 @@ class ReportInput:
         """Return what varies among the measured cells of each scenario, by its label."""
         return varied_fields((summary.cell for summary in self.measured), self.analysis.scenarios)
 
-    @cached_property
-    def _ratios(self) -> dict[Measure, list[Ratio]]:
-        return {measure: ratios(self.measured, self.run.records, measure) for measure in Measure}
-
     def ratios(self, kind: RatioKind, measure: Measure = Measure.TRAINING) -> list[Ratio]:
         """Return the ratios of this kind between measured cells."""
-        return [ratio for ratio in self._ratios[measure] if ratio.kind == kind]
+        return [ratio for ratio in self.analysis.ratios[measure] if ratio.kind == kind]
 
-    @cached_property
-    def contests(self) -> dict[Measure, list[Contest]]:
-        """Return the contests of frameworks between measured cells."""
-        return {measure: contests(self.measured, self.run.records, measure) for measure in Measure}
+    @property
+    def contests(self) -> Mapping[Measure, Sequence[Contest]]:
+        """Return the contests of frameworks."""
+        return self.analysis.contests
 
     @cached_property
     def single_launches(self) -> dict[str, MeasuredLaunch]:
         """Return the launch of each cell that has only one ok launch, by key. It shows the spread within a launch."""
-        single = {summary.key for summary in self.measured if summary.launches == 1}
-        found = measured_launches([r for r in self.run.records if r.ok and r.key in single])
-        return {launch.record.key: launch for launch in found}
+        return {key: launches[0] for key, launches in self.analysis.launches.items() if len(launches) == 1}
 
     @cached_property
     def results(self) -> list[tuple[Record, Result]]:

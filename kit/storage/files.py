@@ -40,17 +40,22 @@ def write_atomic(path: Path, content: str | bytes, *, overwrite: bool = True, mo
             temporary.replace(path)
         else:
             _rename_new(temporary, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(path.parent)
     except OSError as error:
         error.filename = str(path)  # not the temporary file, which means nothing to the user
         raise
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names of files in a folder survive a power cut. Raise OSError."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _rename_new(temporary: Path, path: Path) -> None:

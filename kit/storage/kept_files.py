@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kit.storage.files import sync_folder, write_atomic
 from scenarios.contract.epochs import KeptWeights
 from scenarios.contract.request import CHECKPOINT_PREFIX, EPOCHS_FOLDER
 
@@ -91,7 +92,9 @@ def _give_name(file: Path, name: Path) -> None:
     try:
         os.link(file, name)
     except OSError:
-        shutil.copyfile(file, name)
+        write_atomic(name, file.read_bytes())
+    else:
+        sync_folder(name.parent)  # before the record that names the file
 
 
 def _is_folder(path: Path) -> bool:

@@ -3,6 +3,7 @@
 <run>/plan.json, machine.json
 <run>/index.html, summary.json                     the report, and what the list of runs says about it
 <run>/run.log                                      the progress of the run: lines with their times in UTC, appended
+<run>/run.lock                                     held while the run is measured (`kit.storage.run_lock`)
 <run>/records/<key with __ for />__<launch>.json   one file per launch of a cell
 <run>/probes/, tuning/                             the same for probes of the ceilings and searches for settings
 <run>/logs/<same name>.log                         the output of each launch; of a search, <same name>__tune.log
@@ -284,7 +285,7 @@ class RunFolder:
         with disk_errors(self.path):
             for name in FOLDERS:
                 (self.path / name).mkdir(exist_ok=True)
-            for leftover in self.path.glob(f"*/*{TEMPORARY_SUFFIX}"):
+            for leftover in (*self.path.glob(f"*{TEMPORARY_SUFFIX}"), *self.path.glob(f"*/*{TEMPORARY_SUFFIX}")):
                 leftover.unlink()
             for scratch in (self.path / "work").glob("*"):
                 if scratch.is_dir() and not scratch.is_symlink():

@@ -29,6 +29,6 @@ class AugmentedPicture:
         return f"{self.digest}.jpg"
 
     def check(self) -> None:
-        """Raise ValueError if the digest is none. Its file could then have any name."""
+        """Raise ValueError if the digest is not a SHA-256 in hex. Its file could then have any name."""
         if not DIGEST.fullmatch(self.digest):
             raise ValueError(f"{self.digest!r:.100} is not the SHA-256 of a picture")

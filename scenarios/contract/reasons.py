@@ -59,7 +59,12 @@ class Code(StrEnum):
         "Restore the file from a copy, or train again with `kit run --profile full`.",
     )
     DISK_FULL = "disk_full", Status.FAILED, 6, "Free disk space."
-    DEADLINE = "deadline", Status.TIMEOUT, 1, "Raise --timeout. The log shows how far the launch got."
+    DEADLINE = (
+        "deadline",
+        Status.TIMEOUT,
+        1,
+        "Raise --timeout, also with --resume. The log shows how far the launch got.",
+    )
     MEMORY_LIMIT = (
         "memory_limit",
         Status.OUT_OF_MEMORY,

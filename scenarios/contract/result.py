@@ -75,12 +75,12 @@ class Training:
     """The training part of a launch.
 
     windows: all windows, including the warm-up; the first window is the first step alone. If the launch was resumed,
-    they are those of its last process. steady_from: index of the
-    first window that counts. images_per_s: images of an epoch divided by its time, with stalls and the epoch boundary,
-    from the steady windows; with whole epochs, from those that are not the first of a process, if there are any.
-    epoch_s: time of one epoch of the published training set. projected: whether epoch_s is computed from images_per_s
-    because no whole epoch was timed. steps: number of steps in all. final_loss: training loss, in nats, at the end of
-    the last window or epoch. epochs: empty if no whole epoch was trained.
+    they are those of its last process. steady_from: index of the first window that counts. images_per_s: images of an
+    epoch divided by its time, with stalls and the epoch boundary, from the steady windows; with whole epochs, from
+    those that are not the first of a process, if there are any. epoch_s: time of one epoch of the published training
+    set. projected: whether epoch_s is computed from images_per_s because no whole epoch was timed. steps: number of
+    steps in all. final_loss: training loss, in nats, at the end of the last window or epoch. epochs: empty if no whole
+    epoch was trained.
 
     The following are None in older results. median_images_per_s: median over the steady windows without an epoch
     boundary, or over the whole epochs. boundary_s: extra time of an epoch boundary (end of the iterator, shuffling,

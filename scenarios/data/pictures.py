@@ -18,6 +18,7 @@ from scenarios.data.readers import Bytes
 FORMATS = ("JPEG", "PNG", "WEBP")
 THUMBNAIL = 256  # pixels of the longer side
 WHITE = (255, 255, 255, 255)
+DAMAGE = (OSError, SyntaxError, ValueError, TypeError, LookupError, EOFError, struct.error)  # documented for decoders
 
 
 class UnreadablePicture(ValueError):
@@ -36,14 +37,22 @@ def read_picture(path: Path) -> Image.Image:
             warnings.simplefilter("ignore")  # Pillow warns of pictures that it can read
             with Image.open(path, formats=FORMATS) as image:
                 image.load()
-                return ImageOps.exif_transpose(image)
+                return _upright(image)
     except UnidentifiedImageError as error:
         raise UnreadablePicture("It is not a JPEG, PNG or WebP file.") from error
     except Image.DecompressionBombError as error:
         most = 2 * Image.MAX_IMAGE_PIXELS // 1_000_000
         raise UnreadablePicture(f"It has more than {most} million pixels. Scale it down.") from error
-    except (OSError, SyntaxError, ValueError, TypeError, LookupError, EOFError, struct.error) as error:
+    except DAMAGE as error:
         raise UnreadablePicture(f"It is damaged: {error}.") from error
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """Turn a picture as its EXIF data says. If this data is damaged, leave the picture as it is, as viewers do."""
+    try:
+        return ImageOps.exif_transpose(image)
+    except DAMAGE:
+        return image.copy()
 
 
 def scale(image: Image.Image, size: tuple[int, int]) -> Image.Image:

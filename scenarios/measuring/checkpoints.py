@@ -63,6 +63,11 @@ def binding(request: Request, data_digest: str) -> Binding:
     return {name: hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest() for name, part in parts.items()}
 
 
+def tag(bound_to: Binding) -> str:
+    """Return a short name of what determines a training: 8 hexadecimal digits."""
+    return hashlib.sha256(json.dumps(bound_to, sort_keys=True).encode()).hexdigest()[:8]
+
+
 def write(path: Path, bound_to: Binding, state: State, history: History) -> None:
     """Write a checkpoint by rename. bound_to: the result of `binding`. Raise OSError."""
     text = to_json(history)

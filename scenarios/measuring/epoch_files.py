@@ -1,4 +1,8 @@
-"""The files that a launch writes after each whole epoch: its progress, its weights and a checkpoint."""
+"""The files that a launch writes after each whole epoch: its progress, its weights and a checkpoint.
+
+The names of weights and checkpoints have a tag of the training. So a launch that has to start again, for example on
+another GPU, leaves the files of the earlier training, which can still continue where it began.
+"""
 
 import time
 from collections.abc import Callable
@@ -36,16 +40,19 @@ class EpochFiles:
     def __post_init__(self) -> None:
         self._began, self._epochs = self.clock(), 0
         self._place = self.folder / EPOCHS_FOLDER
+        self._end = f"-{checkpoints.tag(self.bound_to)}{SUFFIX}" if self.bound_to else SUFFIX  # of names
 
     def restore(self, model: Model) -> History:
-        """Continue from the newest checkpoint that is valid. Return its history, or an empty one if there is none.
+        """Continue from the newest checkpoint of this training that is valid. Return its history, or an empty one if
+        there is none.
 
         The history says why a checkpoint is not used.
         """
         if self.bound_to is None:
             return History()
         initial, ignored = model.weights(), list[str]()
-        for path in sorted(self._place.glob(f"{CHECKPOINT_PREFIX}*"), reverse=True):
+        found = self._place.glob(f"{CHECKPOINT_PREFIX}*")
+        for path in sorted(found, key=lambda path: (path.name.endswith(self._end), path.name), reverse=True):
             try:
                 state, history = checkpoints.read(path, self.bound_to)
                 done = len(history.epochs)
@@ -79,7 +86,7 @@ class EpochFiles:
         if self.request.keep_weights:
             history = self._write_weights(model, history)
         if self.bound_to is not None and done < self._all_epochs:
-            checkpoints.write(self._place / _name(CHECKPOINT_PREFIX, done), self.bound_to, model.state(), history)
+            checkpoints.write(self._place / self._name(CHECKPOINT_PREFIX, done), self.bound_to, model.state(), history)
         self._remove_older(done, previous_best)
         self._epochs += 1
         epoch_s = (self.clock() - self._began) / self._epochs
@@ -96,7 +103,7 @@ class EpochFiles:
     def _write_weights(self, model: Model, history: History) -> History:
         """Write the weights of the newest epoch. Return the history with the best one."""
         newest, weights = history.epochs[-1], model.weights()
-        file = _name("weights-", newest.index)
+        file = self._name("weights-", newest.index)
         last = KeptWeights("last", file, newest.index, newest.test_accuracy, digest(weights))
         framework = self.request.cell.framework
         about = weights_file.About(self.label, self.request.spec, framework, last.epoch, last.digest)
@@ -122,16 +129,16 @@ class EpochFiles:
         return best
 
     def _remove_older(self, done: int, previous_best: KeptWeights | None) -> None:
-        """Remove what no checkpoint needs any more, also what a killed process did not finish."""
-        needed = {_name(CHECKPOINT_PREFIX, done - age) for age in range(KEPT_CHECKPOINTS)}
+        """Remove what no checkpoint of this training needs any more, also what a killed process did not finish."""
+        needed = {self._name(CHECKPOINT_PREFIX, done - age) for age in range(KEPT_CHECKPOINTS)}
         needed |= {kept.file for kept in (*self.weights, previous_best) if kept}
         for path in self._place.iterdir():
-            if path.name not in needed:
+            own = path.name.endswith(self._end) or path.name.startswith(".")
+            if own and path.name not in needed:
                 path.unlink()
 
-
-def _name(prefix: str, epoch: int) -> str:
-    return f"{prefix}{epoch:05d}{SUFFIX}"
+    def _name(self, prefix: str, epoch: int) -> str:
+        return f"{prefix}{epoch:05d}{self._end}"
 
 
 def _say(text: str) -> None:

@@ -43,11 +43,11 @@ def training_bytes(scenario: Scenario, batch: int) -> int:
     """
     activations = sum(math.prod(after) for _, x, _, after in shapes(scenario) if isinstance(x, Conv | MaxPool | Dense))
     weights = sum(math.prod(p.shape) for p in parameters(scenario))
-    tensors = 2 + _state_tensors(scenario.optimizer)
+    tensors = 2 + state_tensors(scenario.optimizer)
     return FLOAT_BYTES * (batch * (4 * activations + 2 * math.prod(scenario.image)) + 2 * tensors * weights)
 
 
-def _state_tensors(optimizer: Optimizer) -> int:
+def state_tensors(optimizer: Optimizer) -> int:
     """Return the number of tensors that the optimizer keeps for each tensor of weights."""
     match optimizer:
         case Sgd():

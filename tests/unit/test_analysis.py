@@ -10,8 +10,8 @@ import pytest
 
 from kit.analysis.correlation import correlation, speeds_in_time
 from kit.analysis.intervals import cell_interval, paired_interval
-from kit.analysis.pairing import COMPARED, Pairs, pair, rates
-from kit.analysis.summaries import contests, ratios, summarize
+from kit.analysis.pairing import COMPARED, Measure, Pairs, pair, rates
+from kit.analysis.summaries import contests, rates_by_round, ratios, summarize
 from tests.examples import cell, failed, record, request, run
 
 NARROW = (1000.0, 1002.0, 998.0, 1001.0, 999.0)
@@ -26,10 +26,15 @@ def scaled(factor, values=NARROW):
     return tuple(factor * value for value in values)
 
 
+def trained(records):
+    return rates_by_round(records, Measure.TRAINING)
+
+
 def judged(records):
     """Return (kind, its value in numerator and denominator, verdict) of all ratios."""
     summaries = summarize(run(records))
-    found = [*ratios(summaries, records), *(r for c in contests(summaries, records) for r in c.ratios)]
+    rates = trained(records)
+    found = [*ratios(summaries, rates), *(r for c in contests(summaries, rates) for r in c.ratios)]
     return [(r.kind, getattr(r.numerator.cell, r.kind), getattr(r.denominator.cell, r.kind), r.verdict) for r in found]
 
 
@@ -65,7 +70,7 @@ def test_one_launch_has_a_value_but_no_interval_and_no_verdict():
     assert (alone.images_per_s, alone.interval) == (1000.0, None)
     assert (alone.inference_images_per_s, alone.inference_interval) == (5000.0, None)
     assert (alone.p50_ms, alone.p50_interval) == (1.5, None)
-    (contest,) = contests([alone, other], records)
+    (contest,) = contests([alone, other], trained(records))
     (ratio,) = contest.ratios
     assert (ratio.numerator, ratio.interval, ratio.verdict) == (other, None, "unknown")
     assert ratio.ratio == pytest.approx(3, rel=0.01)
@@ -77,7 +82,7 @@ def test_one_launch_has_a_value_but_no_interval_and_no_verdict():
 def test_a_ratio_is_a_tie_if_its_interval_contains_1(factor, verdict):
     tuned = [factor * value for value in (*NARROW[1:], NARROW[0])]
     records = [*launches(NARROW), *launches(tuned, lane="tuned")]
-    (ratio,) = ratios(summarize(run(records)), records)
+    (ratio,) = ratios(summarize(run(records)), trained(records))
     assert ratio.interval == paired_interval([one / other for one, other in zip(tuned, NARROW, strict=True)])
     assert ratio.ratio == pytest.approx(ratio.interval.estimate)
     assert judged(records) == [("lane", "tuned", "stock", verdict)]
@@ -143,7 +148,7 @@ def test_a_framework_is_the_fastest_only_if_it_is_clearly_ahead_of_each_other(fa
         for name, factor in zip(names, factors, strict=False)
         for each in launches([1000 * factor * noise.lognormvariate(0, 0.01) for _ in range(5)], cell(framework=name))
     ]
-    found = contests(summarize(run(records)), records)
+    found = contests(summarize(run(records)), trained(records))
     assert [(c.leader.cell.framework, c.named, c.unknown) for c in found] == (
         [] if named is None else [("tensorflow", named, unknown)]
     )

@@ -18,7 +18,6 @@ from kit.analysis.gpu_answer import best_ratios
 from kit.analysis.pairing import Measure
 from kit.analysis.reliability import reliability, unsteady_cells
 from kit.analysis.run_analysis import RunAnalysis, analyze_run
-from kit.analysis.summaries import contests
 from kit.analysis.warnings import RunWarning, WarningCode
 from kit.cli import results
 from kit.execution.reporting import FinishedRun
@@ -151,7 +150,7 @@ def test_latency_is_compared_as_calls_per_second():
     assert result.inference
     slow = replace(result, inference=replace(result.inference, p50_ms=3.0))
     records[0] = records[0].model_copy(update={"result": slow})
-    contest = contests(analysis_of(records).cells, records, Measure.LATENCY)[0]
+    contest = analysis_of(records).contests[Measure.LATENCY][0]
     ratios = {ratio.denominator.cell.framework: ratio.ratio for ratio in contest.ratios}
     assert contest.leader.cell.framework != "tensorflow"
     assert ratios["tensorflow"] == pytest.approx((2.0 * 1.0) ** 0.5)

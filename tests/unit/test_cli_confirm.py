@@ -116,7 +116,8 @@ def test_without_an_alarm_nothing_is_measured(kit: Kit, engine: fakes.FakeEngine
 def test_rounds_need_confirm_and_a_sane_number(kit: Kit, runs: tuple[str, str]) -> None:
     for options, words in (
         (["--rounds", "8"], "Add --confirm"),
-        (["--confirm", "--rounds", "0"], "--rounds must be between 1 and 1,000, but is 0"),
+        (["--confirm", "--rounds", "0"], "--rounds must be between 5 and 1,000, but is 0"),
+        (["--confirm", "--rounds", "4"], "but is 4"),
         (["--confirm", "--rounds", "-1"], "but is -1"),
         (["--confirm", "--rounds", "1001"], "but is 1,001"),
     ):

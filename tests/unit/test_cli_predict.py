@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import re
@@ -21,6 +22,7 @@ from kit.execution.unmeasured import work_folder
 from kit.host import machine_lock
 from kit.model.errors import DiskError
 from kit.model.launch import Completion, LaunchFolder
+from kit.report import render
 from kit.storage.trained_weights import find_weights
 from scenarios.contract import codec
 from scenarios.contract.predictions import Prediction
@@ -161,6 +163,7 @@ def test_a_framework_that_fails_does_not_stop_the_others(kit: Kit, engine, pictu
     assert called.code == 1
     log = tmp_path / "KIT_CACHE_DIR/logs/predict-torch.log"
     assert "PyTorch predicted nothing. It broke." in called.out
+    assert "Predicting: ! 1 of 2 frameworks failed" in called.err
     assert f"The log is {log}." in called.out
     assert log.read_text() == "the traceback\n"
     assert re.search(r"^a\.jpg +TensorFlow +dogs", called.out, re.MULTILINE)
@@ -215,10 +218,18 @@ def test_the_page_shows_the_pictures_and_escapes_their_names(kit: Kit, engine, p
     assert kit("predict", "run", *CATDOG, names[0], "--html", "page.html").code == 0, (
         "a page of predictions is replaced"
     )
+
+    def refuse(path: Path, content: bytes) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(render, "write_atomic", refuse)
+        lost = kit("predict", "run", *CATDOG, names[0], "--html", "other.html")
+    assert (lost.code, "75.0%" in lost.out) == (DiskError.exit_code, True), "the answers are shown nevertheless"
     Path("own.html").write_text("my own page")
     refused = kit("predict", "run", *CATDOG, names[0], "--html", "own.html")
     assert (refused.code, Path("own.html").read_text()) == (2, "my own page")
-    assert len(engine.used) == 2, "nothing is predicted for a page that cannot be written"
+    assert len(engine.used) == 3, "nothing is predicted for a page that cannot be written"
 
 
 def test_predicting_waits_for_no_run_that_measures(kit: Kit, engine, picture, tmp_path) -> None:

@@ -14,8 +14,13 @@ from kit.execution import campaign
 from kit.host import machine_lock
 from kit.host.load import Load
 from kit.model.errors import DiskError, EngineError
+from kit.model.launch import Completion, LaunchFolder
 from kit.storage import run_names
 from kit.storage.run_folder import RunFolder
+from scenarios.contract import codec
+from scenarios.contract.reasons import Code, Reason, Status
+from scenarios.contract.request import RESULT_FILE, Request
+from scenarios.contract.result import Result
 from tests import examples, fakes
 from tests.command import RUN, Kit
 
@@ -266,3 +271,16 @@ def test_a_report_with_a_price_says_what_training_costs(kit: Kit, tmp_path: Path
     assert (refused.code, refused.out) == (2, "")
     assert "The price of 'cpu' is 0." in refused.err
     assert folder.index.read_text() == html
+
+
+def test_launches_that_a_retry_would_skip_again_are_not_to_be_repeated(kit: Kit, engine: fakes.FakeEngine) -> None:
+    def not_offered(asked: Request, folder: LaunchFolder) -> Completion:
+        reason = Reason.of(Code.NOT_OFFERED, "The CPU has no TF32.")
+        codec.write(folder.scratch / RESULT_FILE, Result(asked.cell, asked.launch, Status.SKIPPED, reason))
+        return Completion(exit_code=0, seconds=1.0)
+
+    engine.worker = not_offered
+    skipped = kit(*RUN, "--framework", "torch", "--device", "cpu", "--precision", "tf32")
+    assert skipped.code == 1
+    assert "Skipped: " in skipped.out
+    assert "To repeat" not in skipped.out

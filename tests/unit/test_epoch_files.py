@@ -92,6 +92,11 @@ def launch(folder, *, fails_after=None, request=REQUEST, data="da7a"):
     return model, files, train(model, SCENARIO, DATA, DATA, meter, files)
 
 
+def name(kind, epoch, **training):
+    """Return the name of a file of a training, see `bound`."""
+    return f"{kind}-{epoch:05d}-{checkpoints.tag(bound(**training))}.safetensors"
+
+
 def written(folder):
     return sorted(path.name for path in (folder / EPOCHS_FOLDER).iterdir())
 
@@ -118,9 +123,9 @@ def test_the_last_and_the_best_epoch_are_kept(tmp_path):
         ("best", 2, 0.8),
     ]
     assert written(tmp_path) == [
-        "checkpoint-00004.safetensors",
-        "weights-00002.safetensors",
-        "weights-00005.safetensors",
+        name("checkpoint", 4),
+        name("weights", 2),
+        name("weights", 5),
     ]
     progress = from_json(EpochProgress, (tmp_path / PROGRESS_FILE).read_bytes())
     assert (progress.epoch, progress.epochs, progress.test_accuracy) == (5, 5, 0.6)
@@ -135,7 +140,7 @@ def test_if_the_last_epoch_is_the_best_one_there_is_one_file(tmp_path):
 def test_without_weights_there_are_only_checkpoints(tmp_path):
     _, files, _ = launch(tmp_path, request=replace(REQUEST, keep_weights=False))
     assert files.weights == []
-    assert written(tmp_path) == ["checkpoint-00004.safetensors"]
+    assert written(tmp_path) == [name("checkpoint", 4)]
 
 
 @pytest.mark.parametrize("stops", [(1,), (3,), (4,), (2, 4), (1, 2, 3, 4)])
@@ -192,7 +197,7 @@ def alter(path):
 def test_a_damaged_checkpoint_is_ignored_with_a_warning(tmp_path, damage, capsys):
     with pytest.raises(KeyboardInterrupt):
         launch(tmp_path, fails_after=3)
-    newest = tmp_path / EPOCHS_FOLDER / "checkpoint-00003.safetensors"
+    newest = tmp_path / EPOCHS_FOLDER / name("checkpoint", 3)
     damage(newest)
     trained = launch(tmp_path)
     (why,) = trained[2].ignored_checkpoints
@@ -247,6 +252,22 @@ def test_a_checkpoint_belongs_to_one_training(tmp_path, changes, part):
     ] * 2
 
 
+def test_a_training_that_starts_again_leaves_the_files_of_the_earlier_one(tmp_path):
+    """On another GPU, for example, a training starts again. Where it began, it still continues."""
+    other = examples.change(REQUEST, gpu_digest="other")
+    for request, done in ((REQUEST, 3), (other, 4), (other, 4)):
+        with pytest.raises(KeyboardInterrupt):
+            launch(tmp_path, request=request, fails_after=done)
+    assert {name("checkpoint", 3), name("checkpoint", 4, request=other)} <= set(written(tmp_path))
+    trained = launch(tmp_path)
+    assert trained[0].trained == [3, 4]
+    assert trained[2].ignored_checkpoints == []
+    require_whole(tmp_path, trained, [3])
+    again, _, result = launch(tmp_path, request=other)
+    assert again.trained == [4]
+    assert len(result.ignored_checkpoints) == 2, "each file of the earlier training is named once"
+
+
 @pytest.mark.parametrize(("fact", "part"), [("_code_digest", "version of the software"), ("_processor", "processor")])
 def test_a_checkpoint_belongs_to_one_worker_and_processor(tmp_path, fact, part, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
@@ -286,7 +307,7 @@ def test_without_safetensors_weights_are_refused_before_anything_runs_and_there_
 def test_lost_weights_of_the_best_epoch_do_not_cost_the_training(tmp_path, capsys):
     with pytest.raises(KeyboardInterrupt):
         launch(tmp_path, fails_after=3)
-    (tmp_path / EPOCHS_FOLDER / "weights-00002.safetensors").unlink()
+    (tmp_path / EPOCHS_FOLDER / name("weights", 2)).unlink()
     model, files, _ = launch(tmp_path)
     assert model.trained == [3, 4]
     assert "Warning: the weights of epoch 2, the best one so far, are lost" in capsys.readouterr().out

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
+import signal
 from contextlib import suppress
 from dataclasses import replace
 
@@ -15,8 +18,9 @@ from kit.planning.selection import Selection
 from kit.storage.run_folder import RunFolder, file_stem
 from scenarios.contract import codec
 from scenarios.contract.epochs import EpochProgress, KeptWeights
-from scenarios.contract.reasons import Code, Status
+from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import EPOCHS_FOLDER, PROGRESS_FILE, RESULT_FILE
+from scenarios.contract.result import Result
 from tests import examples, fakes, faults
 from tests.campaigns import execute, new_run
 
@@ -163,6 +167,60 @@ def test_a_retry_does_not_continue_a_launch_that_ran_elsewhere(tmp_path):
     assert kept(folder, "checkpoints") == set()
     assert run(folder, worker, retry_failed=True)[-1].ok
     assert worker.seen == [{}, {}]
+
+
+@pytest.mark.parametrize("code", [Code.WRONG_DEVICE, Code.MISSING_PROOF, Code.REFERENCE_MISMATCH])
+def test_a_launch_that_is_refused_before_it_trains_leaves_the_checkpoint_that_it_got(tmp_path, code):
+    def refused(request, folder):
+        reason = Reason.of(code, "The GPU is gone.")
+        codec.write(folder.scratch / RESULT_FILE, Result(request.cell, request.launch, code.status, reason))
+        return Completion(exit_code=0, seconds=1.0)
+
+    folder, worker = new_full_run(tmp_path), Worker(interrupted, refused, works("last"))
+    with pytest.raises(Interrupted):
+        run(folder, worker)
+    (record,) = run(folder, worker)
+    assert record.reason.code is code
+    assert run(folder, worker, retry_failed=True)[-1].ok
+    assert worker.seen[-1] == {CHECKPOINT: "of launch 1"}
+
+
+def test_a_launch_that_leaves_a_damaged_result_keeps_no_checkpoint(tmp_path):
+    """Nothing shows on what its epochs ran."""
+
+    def damaged(request, folder):
+        (folder.scratch / RESULT_FILE).write_text("{")
+        return Completion(exit_code=0, seconds=1.0)
+
+    folder = new_full_run(tmp_path)
+    (record,) = run(folder, Worker(damaged))
+    assert record.reason.code is Code.INVALID_RESULT
+    assert kept(folder, "checkpoints") == set()
+
+
+def test_a_signal_after_the_end_of_a_launch_costs_nothing(tmp_path):
+    def ends_with_signal(request, folder):
+        completion = works("last")(request, folder)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return completion
+
+    folder = new_full_run(tmp_path)
+    with pytest.raises(Interrupted):
+        run(folder, Worker(ends_with_signal))
+    (record,) = folder.records()
+    assert record.ok
+    assert len(kept(folder, "weights")) == 1
+
+
+def test_weights_are_copied_as_a_whole_where_there_are_no_hard_links(tmp_path, monkeypatch):
+    def no_links(*_):
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(os, "link", no_links)
+    folder = new_full_run(tmp_path)
+    (record,) = run(folder, Worker(works("last", "best")))
+    assert {(folder.path / "weights" / kept.file).read_text() for kept in record.result.weights} == {"best"}
+    assert kept(folder, "checkpoints") == set()
 
 
 def test_a_retry_leaves_the_checkpoint_of_a_launch_that_has_no_record(tmp_path):

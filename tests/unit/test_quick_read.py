@@ -64,7 +64,7 @@ def test_a_float_that_is_a_whole_number_above_the_largest_one_is_left_to_the_slo
         ('"cpus": 2', '"cpus": 2, "cpus": 2'),
         ('"L2": 1048576', '"L2": 1048576, "L2"\n : 1048576'),
         ('"name": "NVIDIA H200"', '"name": "NVIDIA H200", "name": "NVIDIA H200"'),
-        ('"cpu_model": "Example CPU"', r'"cpu_model": "a\": \"b"'),
+        ('"cpu_model": "Example CPU"', '"cpu_model": ": a text that looks like a name"'),
         ('"schema": 1', '"schema": 2'),
         ('"schema": 1', '"schema": true'),
         ('"schema": 1,', ""),
@@ -83,3 +83,15 @@ def test_a_record_with_contradictory_parts_is_left_to_the_slow_reader():
     changed = json.loads(RUN.records[0].to_json()) | {"launch": 9}
     with pytest.raises(quick_read.Unreadable):
         read(Record, json.dumps(changed))
+
+
+@pytest.mark.parametrize(
+    "written", [r"a\": \"b", r"\"\"", r"ends with \\", r"\\\"", r"\\\\\": 1, \"cpus\": 2", r"\n\u0022: "]
+)
+def test_texts_with_quotes_and_backslashes_are_read_quickly(written):
+    text = MACHINE.to_json().replace("Example CPU", written)
+    found = read(Machine, text)
+    assert found == Machine.model_validate_json(text, strict=True)
+    assert found.cpu_model == json.loads(f'"{written}"')
+    with pytest.raises(quick_read.Unreadable):
+        read(Machine, text.replace('"cpus": 2', '"cpus": 2, "cpus": 2', 1))

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from kit.analysis.pairing import Measure
 from kit.analysis.run_analysis import analyze_run
-from kit.analysis.summaries import ratios, summarize
+from kit.analysis.summaries import summarize
 from kit.model.errors import DiskError, UsageError
 from kit.model.plan import PlannedLaunch
 from kit.model.record import HostSamples
@@ -23,6 +24,7 @@ from kit.model.tariff import Tariff
 from kit.planning import catalog, studies
 from kit.report import sections, text
 from kit.report.marks import make_marks
+from kit.report.notices import Line
 from kit.report.render import render, write_report
 from kit.report.rows import Rows
 from kit.report.run_index import write_index
@@ -30,7 +32,7 @@ from kit.report.section import Section
 from kit.report.sections import method
 from kit.report.view import discover, make_view
 from scenarios.contract.cell import CEILINGS
-from scenarios.contract.reasons import Status
+from scenarios.contract.reasons import Code, Status
 from scenarios.contract.result import Search, Tried, Tuning
 from tests import example_run, examples
 from tests.examples import cell, failed, machine, record, request
@@ -207,7 +209,7 @@ def test_cuda_against_cpu_is_a_ratio_of_equal_cells_only():
     cpu, cuda = request(cell(device="cpu")), request(cell(device="cuda"))
     other = request(cell("cifar-cnn", device="cuda"))
     records = [record(cpu, images_per_s=100.0), record(cuda, images_per_s=2000.0), record(other, images_per_s=1.0)]
-    found = ratios(summarize(examples.run(records)), records)
+    found = analyze_run(examples.run(records), catalog.scenarios()).ratios[Measure.TRAINING]
     assert [(r.numerator.key, r.ratio) for r in found] == [(cuda.cell.key, 20.0)]
     assert "20×" in document(records).text
 
@@ -482,11 +484,13 @@ def test_a_run_without_an_ok_launch_shows_the_reason_and_numbered_steps():
     assert view.open == ()
     assert view.failure
     assert view.failure.reasons == ("2 launches (failed): The disk fell off.",)
-    assert [step.text for step in view.failure.steps] == ["Put it back on.", "Check this machine:", "Run it again:"]
-    assert view.failure.steps[-1].command.startswith(
-        "kit run --scenario mnist-cnn --scenario cifar-cnn --framework torch "
-    )
-    assert view.failure.steps[-1].command.endswith(" --profile quick")
+    assert [step.text for step in view.failure.steps[:2]] == ["Put it back on.", "Check this machine:"]
+    assert view.failure.steps[2] == Line("Retry the failed launches:", "kit run --resume r1 --retry-failed")
+    skipped = failed(request(replace(cell(), precision="tf32")), Status.SKIPPED, Code.NOT_OFFERED)
+    (*_, again) = view_of([skipped]).failure.steps
+    assert again.text == "Run it again:"
+    assert again.command.startswith("kit run --scenario mnist-cnn --framework torch ")
+    assert again.command.endswith(" --profile quick")
     page = document([broken])
     assert "What to do next:" in page.text
     assert "How reliable" not in page.text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import itertools
 import os
 import re
@@ -11,6 +13,7 @@ import sys
 import tempfile
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -21,9 +24,11 @@ from hypothesis import strategies as st
 from kit.datasets.service import ResolvedData
 from kit.execution.campaign import exit_code
 from kit.host import gpus, machine_lock
-from kit.model.errors import DiskError, Interrupted
+from kit.model.errors import DiskError, EngineError, Interrupted
 from kit.model.launch import Completion
+from kit.planning import catalog
 from kit.planning.selection import Selection
+from kit.storage import run_lock
 from kit.storage.files import TEMPORARY_SUFFIX
 from kit.storage.run_folder import RunFolder, file_stem
 from scenarios.contract import codec
@@ -271,3 +276,59 @@ def test_containers_and_files_of_a_killed_process_are_removed(tmp_path):
     assert engine.running == []
     assert not scratch.exists()
     assert not temporary.exists()
+
+
+def test_a_run_that_another_machine_measures_is_left_alone(tmp_path):
+    folder = new_run(tmp_path / "run", ONE)
+    scratch = folder.path / "work" / "of the other machine"
+    scratch.mkdir()
+    with run_lock.held(folder.path), pytest.raises(EngineError, match="Another machine is measuring the run in"):
+        execute(folder, fakes.FakeEngine())
+    assert scratch.exists()
+    assert all(record.ok for record in execute(folder, fakes.FakeEngine()))
+    (folder.path / run_lock.LOCK_FILE).unlink()
+    (folder.path / run_lock.LOCK_FILE).symlink_to(tmp_path / "mine")
+    with pytest.raises(DiskError, match=r"run\.lock cannot be written"):
+        execute(folder, fakes.FakeEngine())
+    assert not (tmp_path / "mine").exists()
+
+
+def test_a_file_system_without_locks_does_not_prevent_a_run(tmp_path, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "flock", no_locks)
+        with run_lock.held(tmp_path):
+            pass
+    with run_lock.held(tmp_path), pytest.raises(EngineError), run_lock.held(tmp_path):
+        pass
+
+
+def test_a_resumed_run_may_have_another_time_limit(kit, engine, tmp_path):
+    seen, launch = [], engine.launch
+
+    def watch(environment, folder, limits, *rest):
+        seen.append(limits.timeout_s)
+        return launch(environment, folder, limits, *rest)
+
+    engine.launch = watch
+    folder = new_run(tmp_path / "run", ONE, profile="smoke", data="synthetic")
+    command = ("run", "--resume", str(folder.path), "--timeout")
+    assert "--timeout must be between" in kit(*command, "99999h").err
+    assert seen == []
+    assert kit(*command, "2h").code == 0
+    assert set(seen) == {7200.0}
+    assert RunFolder.open(folder.path).plan == folder.plan, "the plan is not changed"
+
+
+def test_a_run_whose_network_changed_is_not_resumed(kit, engine, tmp_path, monkeypatch):
+    folder = new_run(tmp_path / "run", ONE, profile="smoke", data="synthetic")
+    assert kit("run", "--resume", str(folder.path)).code == 0
+    next((folder.path / "records").iterdir()).unlink()
+    scenarios = catalog.scenarios()
+    other = replace(scenarios["mnist-cnn"][""], inference_batch=128)
+    monkeypatch.setattr(catalog, "scenarios", lambda: scenarios | {"mnist-cnn": {"": other}})
+    refused = kit("run", "--resume", str(folder.path))
+    assert refused.code == 2
+    assert "The definition of mnist-cnn changed since the run r1 measured it." in refused.err

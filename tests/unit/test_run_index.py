@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -17,8 +18,10 @@ from kit.execution import reporting
 from kit.execution.reporting import refresh_index, report, update_index
 from kit.host import machine_lock
 from kit.model.errors import DiskError, UsageError
-from kit.model.progress import Silent
+from kit.model.progress import PlainProgress, Silent
+from kit.report import render
 from kit.report.run_index import make_row, render_index, write_index
+from kit.storage import files, run_list
 from kit.storage.run_folder import RunFolder
 from kit.storage.run_list import list_runs
 from tests import examples, fakes, report_runs
@@ -257,6 +260,25 @@ def test_kit_index_leaves_a_run_alone_that_is_being_measured(tmp_path: Path) -> 
     assert not folder.index.exists()
     refresh_index(tmp_path, Silent())
     assert folder.index.exists()
+
+
+def test_a_run_that_cannot_be_written_does_not_cost_the_index(tmp_path: Path) -> None:
+    make_run(tmp_path, "foreign")
+    mine = make_run(tmp_path, "mine")
+    write = files.write_atomic
+
+    def refuse(path: Path, *arguments: object, **options: object) -> None:
+        if path.parent.name == "foreign":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        write(path, *arguments, **options)  # type: ignore[arg-type]
+
+    lines: list[str] = []
+    with pytest.MonkeyPatch.context() as patched:
+        for module in (render, run_list):
+            patched.setattr(module, "write_atomic", refuse)
+        refresh_index(tmp_path, PlainProgress(lines.append))
+    assert mine.index.exists()
+    assert any("foreign/index.html cannot be written: Permission denied." in line for line in lines)
 
 
 def test_open_shows_the_report_in_the_browser(

@@ -171,7 +171,7 @@ def test_only_launches_that_the_warning_names_are_off_the_median() -> None:
     (warning,) = [each for each in source.analysis.warnings if each.code is WarningCode.OUTLIERS]
     assert "launch 1 (+" in warning.cause
     assert "launch 2" not in warning.cause
-    windows = launch_windows(source.run.records, [warning])
+    windows = launch_windows(source.analysis.launches, [warning])
     assert [each.launch for each in windows if each.reasons] == [1]
 
 

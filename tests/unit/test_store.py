@@ -104,12 +104,15 @@ def test_retries_replace_failed_launches_under_new_numbers(folder):
 def test_leftovers_of_a_killed_writer_are_ignored_and_removed(folder):
     leftover = folder.path / "records" / f"{file_stem(record(1).key, 1)}.json.4711.new"
     leftover.write_text('{"schema": 1, "ke')
+    page = folder.path / "index.html.4711.new"
+    page.write_text("<html")
     scratch = folder.work(record(1).request)
     (scratch / "io").mkdir(parents=True)
     assert folder.records() == []
     assert len(folder.missing()) == 4
     folder.clean()
     assert not leftover.exists()
+    assert not page.exists()
     assert not scratch.exists()
 
 

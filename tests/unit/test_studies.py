@@ -260,6 +260,7 @@ def test_a_file_that_is_not_valid_stops_only_what_needs_its_study(kit: Kit, engi
     ):
         refused = kit(*command.split())
         assert (refused.code, refused.err.splitlines()[0]) == (2, where), command
+        assert ("mnist-cpu-vs-gpu" in refused.out) == (command == "study list"), "the valid ones are listed"
     for command in ("study show mnist-cpu-vs-gpu", "plan --study mnist-cpu-vs-gpu --device cpu", "plan --all"):
         assert kit(*command.split()).code == 0, command
     listed = kit("list")

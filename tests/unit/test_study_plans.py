@@ -108,3 +108,10 @@ def test_options_narrow_a_study():
     }
     with pytest.raises(UsageError, match="have no cell with the selected names"):
         plan(("s",), known=only_cpu, devices=("cuda",))
+
+
+def test_a_run_has_no_more_studies_than_its_plan_can_name():
+    many = {f"study-{number}": STUDIES["cifar-epochs"] for number in range(101)}
+    assert len(plan(tuple(many)[:100], known=many).studies) == 100
+    with pytest.raises(UsageError, match="101 studies are more than a run can have, 100"):
+        plan(tuple(many), known=many)

@@ -17,7 +17,7 @@ from kit.analysis.gate import GateOutcome, gate
 from kit.analysis.pairing import Measure
 from kit.analysis.reliability import reliability
 from kit.analysis.run_analysis import RunAnalysis, analyze_run
-from kit.analysis.summaries import contests, short_names, summarize
+from kit.analysis.summaries import rates_by_round, short_names, summarize
 from kit.analysis.sweeps import Curve, curves
 from kit.cli import side_by_side, tables
 from kit.cli.tables import Marks
@@ -59,7 +59,7 @@ def analyzed(records: Sequence[Record]) -> RunAnalysis:
 def curve(speeds: Sequence[Sequence[float]]) -> Curve:
     """Return the curve over the batch size. speeds: of each batch size in each round."""
     records = measured([cell("batch", batch) for batch in BATCHES], speeds)
-    (found,) = curves(summarize(examples.run(records)), records, SCENARIOS, "batch")
+    (found,) = curves(summarize(examples.run(records)), rates_by_round(records, Measure.TRAINING), SCENARIOS, "batch")
     return found
 
 
@@ -115,7 +115,7 @@ def test_the_interval_has_the_true_point_in_95_percent_of_runs() -> None:
 def test_cells_of_different_values_are_no_contest() -> None:
     one, other = cell("workers", 1, "catdog-cnn"), cell("workers", 2, "catdog-cnn", framework="tensorflow")
     records = measured([one, other, replace(one, framework="tensorflow")], [[100, 101], [200, 202], [150, 151]])
-    (contest,) = contests(summarize(examples.run(records)), records)
+    (contest,) = analyzed(records).contests[Measure.TRAINING]
     assert {summary.cell.workers for summary in contest.cells} == {1}
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kit.analysis.pairing import Measure
 from kit.analysis.run_analysis import RunAnalysis, analyze_run
-from kit.analysis.summaries import contests
 from kit.analysis.warnings import RunWarning, WarningCode
 from kit.cli import results, tables
 from kit.cli.tables import UNSTEADY, Marks
@@ -38,7 +38,7 @@ def launches(scenario: str, variant: str = "", device: str = "cpu", **speeds: li
 
 def shown(analysis: RunAnalysis, width: int = 80, marks: Marks = NONE) -> list[str]:
     """The lines of the first table."""
-    won = {"training": contests(analysis.cells, analysis.run.records)}
+    won = {"training": analysis.contests[Measure.TRAINING]}
     return tables.tables(analysis, TITLES, marks, won)[0].lines(width)
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kit.analysis import warning_rules
-from kit.analysis.measured_launch import measured_launches
+from kit.analysis.measured_launch import launches_by_cell, measured_launches
 from kit.analysis.robust import (
     change_point,
     mann_kendall,
@@ -81,7 +81,8 @@ def launches(cell=CPU, count=5, **changes) -> list[Record]:
 
 def found(records, machine=None, probes=()) -> list[RunWarning]:
     planned = examples.plan([examples.planned(record.launch, **asdict(record.cell)) for record in records])
-    return find_warnings(Run(planned, machine or examples.machine(), records, probes))
+    run = Run(planned, machine or examples.machine(), records, probes)
+    return find_warnings(run, launches_by_cell(records))
 
 
 def with_one(odd: Record, cell=CPU) -> list[Record]:
@@ -415,3 +416,11 @@ def test_statistics_by_hand():
     assert modified_z_scores([5, 5]) == [0, 0]
     normal = statistics.NormalDist(100, 7).samples(20_000, seed=1)
     assert relative_spread(normal) == pytest.approx(0.07, rel=0.03)
+
+
+def test_launches_on_different_data_are_named():
+    odd = launch(3)
+    other = replace(odd.result.evidence, data_digest="0" * 64)
+    (warning,) = found(with_one(odd.model_copy(update={"result": replace(odd.result, evidence=other)})))
+    assert warning.code is WarningCode.MIXED_VERSIONS
+    assert "data (000000000000, " in warning.cause

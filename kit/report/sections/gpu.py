@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from kit.analysis.gpu_answer import best_ratio
 from kit.analysis.gpu_use import busy_shares
 from kit.analysis.intervals import Verdict
-from kit.analysis.measured_launch import measured_launches
 from kit.analysis.pairing import Measure, Rates
 from kit.analysis.reliability import unsteady_cells
-from kit.analysis.summaries import Ratio, rates_by_round, too_few
+from kit.analysis.summaries import Ratio, too_few
 from kit.report import text
 from kit.report.headings import gpu_heading
 from kit.report.marks import sort_key
@@ -45,7 +44,7 @@ class GpuData:
 def _data(source: ReportInput) -> GpuData | None:
     if not source.measured:
         return None
-    busy = busy_shares(measured_launches([r for r in source.run.records if r.cell.device == "cuda"]))
+    busy = busy_shares(source.analysis.launches)
     training = _rows(source, (Measure.TRAINING,), busy)
     inference = _rows(source, (Measure.INFERENCE, Measure.LATENCY), {})
     return GpuData(gpu_heading(source), training, inference, bool(busy))
@@ -64,7 +63,7 @@ def _rows(source: ReportInput, measures: Sequence[Measure], busy: Mapping[str, f
         log_scale([*ends, NARROW, 1 / NARROW]),
         busy,
         unsteady_cells(source.analysis, measures[0]),
-        {measure: rates_by_round(source.run.records, measure) for measure in measures},
+        source.analysis.rates,
     )
     networks = [maker.network(label, pairs) for label in source.rows]
     at = maker.scale.at(1.0)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kit.analysis.gpu_use import gpu_mean
-from kit.analysis.measured_launch import MeasuredLaunch, measured_launches
+from kit.analysis.measured_launch import MeasuredLaunch
 from kit.report import text
 from kit.report.elements import Table
 from kit.report.host_lines import HostChart, host_charts
@@ -45,8 +45,10 @@ def _data(source: ReportInput) -> GpuData | None:
     if not charts:
         return None
     networks: dict[str, list[MeasuredLaunch]] = {}
-    for launch in measured_launches(records):
-        networks.setdefault(source.row_title(launch.request.cell), []).append(launch)
+    for launches in source.analysis.launches.values():
+        cell = launches[0].request.cell
+        if cell.device == "cuda":
+            networks.setdefault(source.row_title(cell), []).extend(launches)
     return GpuData(gpu_heading(_busy(networks)), charts, _means(networks))
 
 

@@ -66,7 +66,7 @@ class SteadinessData:
 
 
 def _data(source: ReportInput) -> SteadinessData | None:
-    launches = launch_windows(source.run.records, source.analysis.warnings)
+    launches = launch_windows(source.analysis.launches, source.analysis.warnings)
     if not launches:
         return None
     unsteady = [launch for launch in launches if launch.reasons]

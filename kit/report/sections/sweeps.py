@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kit.analysis.pairing import Measure
 from kit.analysis.sweeps import Curve, curves, value_of, value_words
 from kit.model.formatting import format_range
 from kit.model.swept import SWEPT, TITLES, SweptField
@@ -69,8 +70,9 @@ def _groups(source: ReportInput) -> list[list[Curve]]:
     are drawn only if they fit in one chart, because the rest would show the same cells again.
     """
     found: dict[tuple[str, SweptField], dict[tuple[object, ...], list[Curve]]] = {}
+    rates = source.analysis.rates[Measure.TRAINING]
     for field in SWEPT:
-        for curve in curves(source.measured, source.run.records, source.analysis.scenarios, field):
+        for curve in curves(source.measured, rates, source.analysis.scenarios, field):
             cell = curve.cells[0].cell
             others = tuple(value_of(cell, other, source.analysis.scenarios) or 0 for other in SWEPT if other != field)
             found.setdefault((cell.label, field), {}).setdefault(others, []).append(curve)

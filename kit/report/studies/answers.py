@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from kit.analysis.accuracy_ladder import Ladder, Trainings, make_ladder
 from kit.analysis.overfitting import MIN_EPOCHS, overfitting_epoch
+from kit.analysis.pairing import Measure
 from kit.analysis.study_speedup import judge_speedups
 from kit.analysis.study_values import StudyValues
 from kit.analysis.sweeps import curves
@@ -72,9 +73,9 @@ def _cpu_time(part: PartSource) -> str:
 
 
 def _flattening(part: PartSource) -> str:
-    records, scenarios = part.source.run.records, part.source.analysis.scenarios
+    rates, scenarios = part.source.analysis.rates[Measure.TRAINING], part.source.analysis.scenarios
     axis: SweptField = next((p.x for p in part.study.file.parts if p.kind == "lines" and p.x), "batch")
-    found = curves(part.summaries, records, scenarios, axis)
+    found = curves(part.summaries, rates, scenarios, axis)
     if not found:
         return "Not measured: the curve has fewer than two values"
     devices = dict.fromkeys(curve.cells[0].cell.device for curve in found)

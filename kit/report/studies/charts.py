@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kit.analysis.overfitting import overfitting_epoch
+from kit.analysis.pairing import Measure
 from kit.analysis.study_values import QUALITY
 from kit.analysis.sweeps import Curve, curves
 from kit.model.formatting import format_count
@@ -116,7 +117,8 @@ def _flattening(part: PartSource, label: str, device: str) -> tuple[list[Spot], 
     """Return where the curve of each series flattens, and a sentence about each. An uncertain point is not marked."""
     own = [s for s in part.summaries if (s.cell.label, s.cell.device) == (label, device)]
     assert part.part.x
-    found = curves(own, part.source.run.records, part.source.analysis.scenarios, part.part.x)
+    analysis = part.source.analysis
+    found = curves(own, analysis.rates[Measure.TRAINING], analysis.scenarios, part.part.x)
     found.sort(key=lambda curve: sort_key(curve.cells[0].cell.framework))
     sentences = [_sentence(part, curve) for curve in found]
     return [_spot(c, text) for c, text in zip(found, sentences, strict=True) if not c.undecided], sentences
