@@ -22,7 +22,8 @@ from tests import examples
 
 SCENARIOS = ("mnist-cnn", "mnist-cnn-dropout", "fashion-mlp", "cifar-cnn", "cifar-mlp", "catdog-cnn")
 FRAMEWORKS = ("torch", "tensorflow", "onnxruntime")
-CALLS = {"cpu": 800, "cuda": 2000}  # of which the latency is measured
+# Calls of which the latency is measured. CPU: the mean of a quick run of all studies.
+CALLS = {"cpu": 1300, "cuda": 2000}
 SPEEDS = {"cpu": 2000.0, "cuda": 40_000.0}  # images/s
 WARMUP = [2.0**power / 256 for power in range(6)]  # s, of the windows until they have their full length
 WINDOW_S, INFERENCE_WINDOW_S, SAMPLE_S = 0.25, 0.05, 0.5
@@ -129,11 +130,12 @@ def _windows(durations: list[float], cell: Cell, speed: float, noise: random.Ran
     seconds = [count * cell.batch / speed * noise.gauss(1, 0.01) for count in steps]
     starts = accumulate(seconds, initial=1000 + OTHER_S / 2)
     for start, duration, count in zip(starts, seconds, steps, strict=False):
-        yield Window(start, duration, count, count * cell.batch)
+        yield Window(round(start, 9), round(duration, 9), count, count * cell.batch)  # in ns, as a worker does
 
 
 def _inference(cell: Cell, speed: float, noise: random.Random) -> Inference:
-    latency_ms = [noise.gauss(1, 0.05) * 1000 / CALLS[cell.device] for _ in range(CALLS[cell.device])]
+    calls = CALLS[cell.device]
+    latency_ms = [round(noise.gauss(1, 0.05) * 1000 / calls, 6) for _ in range(calls)]
     p50, p90, p99 = (float(np.percentile(latency_ms, q)) for q in (50, 90, 99))
     assert len(latency_ms) >= MIN_P99_SAMPLES
     windows = [*_windows([INFERENCE_WINDOW_S] * round(1 / INFERENCE_WINDOW_S), cell, 5 * speed, noise)]
