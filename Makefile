@@ -120,6 +120,6 @@ docs-faults: setup ## generate docs/faults.md from the tests with faults
 images: setup ## build all images for CPU and CUDA
 	$(BIN)/kit build --device cpu --device cuda --engine docker
 
-clean: ## remove leftovers of dead runs, .venv and caches
+clean: ## remove leftovers of dead runs, .venv, caches of tools
 	[ ! -x $(BIN)/kit ] || $(BIN)/kit clean
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -43,7 +43,8 @@ A run is a folder. `plan.json` and `machine.json` are written before the first l
 `records/` (cells), `probes/` (the machine's ceilings) or `tuning/` (searches for settings). `request.json` and
 `result.json` are exchanged with the worker and become parts of the record. All these files are JSON with a `schema`
 number. kit refuses unknown names, wrong types and numbers out of range. Times are in seconds unless the name ends in
-`_ms`. The progress of the run is in `run.log`. Each line of this text begins with its time in UTC. `index.html` is the
+`_ms`. The progress of the run is in `run.log`. Each line of this text begins with its time in UTC. `logs/` has
+the output of each launch. `run.lock` and `work/` are for a run that is being measured. `index.html` is the
 report, and `summary.json` what the index of runs says about it. `manifest.json` is the first file of a pack.
 
 [exports.md](exports.md) describes the tables that `kit export` makes of a run.

@@ -72,5 +72,5 @@ def _estimate(seconds: float, interval: Interval | None) -> Estimate:
     """Return a time. interval: of the speed that it was computed from."""
     if interval is None:
         return Estimate(seconds)
-    of_time = interval.inverse.times(seconds * interval.estimate)
+    of_time = interval.of_time(seconds)
     return Estimate(seconds, of_time.low, of_time.high)

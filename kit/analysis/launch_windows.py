@@ -35,12 +35,20 @@ UNSTEADY = DISTURBED | {
 
 
 @dataclass(frozen=True)
+class Reason:
+    """What was not steady about a launch. kind: without figures. words: a few words with figures."""
+
+    kind: str
+    words: str
+
+
+@dataclass(frozen=True)
 class LaunchWindows:
     """The speed of one launch in its windows.
 
     points: for each window the s from the start of training to its end, and its images/s relative to the median of the
     steady windows. steady_s, end_s: start and end of the steady windows. jump_s: time of the jump, None if there is
-    none. reasons: what was not steady, in a few words each.
+    none.
     """
 
     cell: Cell
@@ -49,7 +57,7 @@ class LaunchWindows:
     steady_s: float
     end_s: float
     jump_s: float | None = None
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[Reason, ...] = ()
 
 
 def launch_windows(
@@ -84,7 +92,7 @@ def _windows(launch: MeasuredLaunch, launches: int, doubts: set[WarningCode], ap
         steady_s=steady[0].start_at - start,
         end_s=windows[-1].start_at + windows[-1].seconds - start,
         jump_s=launch.comparable_windows[0].start_at + jump[1] - start if jump else None,
-        reasons=(*_reasons(launch, doubts, jump), *([apart] if apart else [])),
+        reasons=(*_reasons(launch, doubts, jump), *([Reason("off the median launch", apart)] if apart else [])),
     )
 
 
@@ -92,11 +100,11 @@ def _reasons(
     launch: MeasuredLaunch,
     doubts: set[WarningCode],
     jump: tuple[float, float] | None,
-) -> list[str]:
-    found = [f"jump of {percent(jump[0], signed=True)}"] if jump else []
-    for code, words in REASONS.items():
-        if code in doubts and (code is not WarningCode.DRIFT or not jump) and (reason := words(launch)):
-            found.append(reason)
+) -> list[Reason]:
+    found = [Reason("jump", f"jump of {percent(jump[0], signed=True)}")] if jump else []
+    for code, (kind, words_of) in REASONS.items():
+        if code in doubts and (code is not WarningCode.DRIFT or not jump) and (words := words_of(launch)):
+            found.append(Reason(kind, words))
     return found
 
 
@@ -149,14 +157,15 @@ def _apart(cell: Sequence[MeasuredLaunch]) -> dict[int, str]:
     return {number: f"off the median launch by {percent(change, signed=True)}" for number, change in changes.items()}
 
 
-# What a launch contributed to a warning about its cell, or "". Jumps and outliers are found once, because this is slow.
-REASONS: Mapping[WarningCode, Callable[[MeasuredLaunch], str]] = {
-    WarningCode.OTHER_LOAD: _other_load,
-    WarningCode.OTHER_GPU_PROCESSES: _other_gpu_processes,
-    WarningCode.QUOTA: _quota,
-    WarningCode.STEAL: _steal,
-    WarningCode.HOT_GPU: _hot,
-    WarningCode.NO_STEADY_STATE: _unsettled,
-    WarningCode.DRIFT: _drift,
-    WarningCode.NOISY: _noise,
+# Kind of reason, and what a launch contributed to a warning about its cell, or "". Jumps and outliers are not among
+# them: they have a place in the chart, or need the other launches.
+REASONS: Mapping[WarningCode, tuple[str, Callable[[MeasuredLaunch], str]]] = {
+    WarningCode.OTHER_LOAD: ("other programs", _other_load),
+    WarningCode.OTHER_GPU_PROCESSES: ("other programs on the GPU", _other_gpu_processes),
+    WarningCode.QUOTA: ("CPU quota", _quota),
+    WarningCode.STEAL: ("hypervisor", _steal),
+    WarningCode.HOT_GPU: ("hot GPU", _hot),
+    WarningCode.NO_STEADY_STATE: ("did not settle", _unsettled),
+    WarningCode.DRIFT: ("drift", _drift),
+    WarningCode.NOISY: ("varying windows", _noise),
 }

@@ -33,7 +33,10 @@ NEAR_CEILING = "arithmetic"
 LIMIT_RULES = (
     (
         LABELS[Bottleneck.THROTTLED],
-        f"a CPU quota, or lower clocks of the GPU, cost more than {percent(THROTTLED_SHARE)} of the time.",
+        (
+            f"a CPU quota withheld more than {percent(THROTTLED_SHARE)} of the CPU time, or the clocks of the GPU were "
+            f"lowered for more than {percent(THROTTLED_SHARE)} of the time."
+        ),
     ),
     (LABELS[Bottleneck.STARVED_OF_THREADS], "on the CPU, other programs use the CPUs that the cell needs."),
     (LABELS[Bottleneck.INPUT_BOUND], f"it is more than {percent(INPUT_SHARE)} of the step."),

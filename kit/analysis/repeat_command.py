@@ -35,6 +35,15 @@ def repeat_command(analysis: RunAnalysis, *, real_data: bool = False) -> str:
     return " ".join(["kit run", *["--all"] * everything, *_options(chosen)])
 
 
+def same_command(analysis: RunAnalysis) -> str:
+    """Return the command that measures the same again: all cells, in the profile and with the epochs of the run."""
+    plan = analysis.run.plan
+    parts = [repeat_command(analysis), *_options([("profile", plan.profile)])]
+    if plan.epochs is not None:
+        parts += _options([("epochs", str(plan.epochs))])
+    return " ".join([*parts, *["--no-weights"] * (plan.profile == "full" and not plan.keep_weights)])
+
+
 def cell_command(cell: Cell, scenario: Scenario | None, plan: Plan, frameworks: Sequence[str]) -> str:
     """Return the command for a cell in these frameworks, in the conditions of a run.
 
@@ -53,7 +62,10 @@ def cell_command(cell: Cell, scenario: Scenario | None, plan: Plan, frameworks: 
         ("hidden-layers", cell.hidden_layers),
     ]
     selection = [(name, str(value)) for name, value in parts if value is not None]
-    conditions = [each for each in _conditions(plan) if each[0] != "settings" or cell.key in plan.pinned]
+    unneeded = {
+        name for name, needed in (("settings", cell.key in plan.pinned), ("tune", cell.lane == "tuned")) if not needed
+    }
+    conditions = [each for each in _conditions(plan) if each[0] not in unneeded]
     return " ".join(["kit run", *_options([*selection, *conditions])])
 
 
@@ -104,6 +116,8 @@ def _conditions(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "data", plan.data
     if plan.seed:
         yield "seed", str(plan.seed)
+    if plan.tune_s and any(launch.cell.lane == "tuned" for launch in plan.launches):
+        yield "tune", f"{plan.tune_s:g}s"
     if plan.pinned:
         yield "settings", "FILE"
     if plan.environment:

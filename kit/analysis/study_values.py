@@ -163,4 +163,4 @@ def _best(curve: Sequence[Epoch]) -> float:
 
 def _of_speed(seconds: float, interval: Interval | None) -> StudyValue:
     """Return a time. interval: of the speed that it was computed from."""
-    return _with_interval(seconds, interval.inverse.times(seconds * interval.estimate) if interval else None)
+    return _with_interval(seconds, interval.of_time(seconds) if interval else None)

@@ -25,7 +25,7 @@ def ends(of: Estimate, shown: Callable[[float], str] = text.number) -> str:
 
 
 def unit(currency: str) -> str:
-    """Return what follows an amount: the currency behind a space, or "" if none was named."""
+    """Return what follows an amount: the currency after a space, or "" if none was named."""
     return f"{text.NO_BREAK}{currency}" if currency else ""
 
 

@@ -1,10 +1,9 @@
 """Why a run measured nothing, and what to do next."""
 
-import shlex
 from collections import Counter
 from dataclasses import dataclass
 
-from kit.analysis.repeat_command import repeat_command
+from kit.analysis.repeat_command import same_command
 from kit.model.formatting import format_count
 from kit.report.notices import Line
 from kit.report.section import ReportInput
@@ -45,8 +44,7 @@ def find_failure(source: ReportInput) -> Failure | None:
         # A training continues after its last epoch.
         steps.append(Line("Retry the failed launches:", f"kit run --resume {source.run.plan.run} --retry-failed"))
     else:
-        command = f"{repeat_command(source.analysis)} --profile {shlex.quote(source.run.plan.profile)}"
-        steps.append(Line("Run it again:", command))
+        steps.append(Line("Run it again:", same_command(source.analysis)))
     return Failure(
         f"Nothing was measured: none of {len(records)} launches ended well"
         if len(records) > 1

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from kit.analysis.intervals import Interval
 from kit.report.scales import PADDING, Scale, log_scale
 from kit.report.strips import Tick, ticks, whisker_ends
+from kit.report.text import number_short
 
 LOG_FROM = 10.0  # times that one speed is of another, from which on a linear axis hides the slope of the lower one
 MAX_VALUES = 12  # ticks of `value_chart`
@@ -131,7 +132,7 @@ def line_chart(
     across, up = _scale(xs, padded=False), _scale([*ys, 0.0] if zero else ys, padded=not zero)
     if zero and up.high > 0:
         up = Scale(up.low, top or _round_up(up.high))
-    x_ticks = ticks(across, lambda value: f"{value:,.4g}", 5)
+    x_ticks = ticks(across, number_short, 5)
     if all(float(x).is_integer() for x in xs):  # such as numbers of epochs
         x_ticks = tuple(tick for tick in x_ticks if "." not in tick[1])
     return _chart(title, x_title, series, y_text, across, up, x_ticks, spots)

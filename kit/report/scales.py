@@ -37,7 +37,8 @@ class Scale:
             for steps in (STEPS, (1, 3), (1,)):
                 found = [step * 10.0**e for e in exponents for step in steps if self.low <= step * 10.0**e <= self.high]
                 if len(found) <= most:
-                    return found
+                    # Within a factor of 2.5, such values may be missing. Then those of a linear scale are used.
+                    return found if len(found) > 1 else Scale(self.low, self.high).ticks(most)
             return found[:: -(-len(found) // most)]
         for e in exponents:
             for step in STEPS:

@@ -124,7 +124,9 @@ def _exponent(value: float, digits: int) -> int:
 def interval(ratio: Ratio) -> str:
     """Return the interval of a ratio, and what it says if it contains 1: `0.98 to 1.03, a tie`."""
     if ratio.interval is None:
-        return "unknown (one launch)" if ratio.rounds else "unknown (never in the same round)"
+        single = ratio.numerator.launches == ratio.denominator.launches == 1
+        few = "one launch" if single else "one common round"
+        return f"unknown ({few})" if ratio.rounds else "unknown (never in the same round)"
     words = open_words(ratio.interval)
     return f"{ends(ratio.interval)}{f', {words}' if words else ''}"
 

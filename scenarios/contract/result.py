@@ -189,7 +189,7 @@ class Telemetry:
     """What the worker's own process tree used while it trained, including the evaluation of whole epochs and the files
     that it writes after each. If the launch was resumed, this is about its last process.
 
-    from_at, to_at: begin and end of training. peak_rss_bytes: peak of the resident memory. cpu_s: user and system
+    from_at, to_at: start and end of training. peak_rss_bytes: peak of the resident memory. cpu_s: user and system
     time. cpu_cores: cpu_s divided by the wall time. busy_threads: threads of the worker's process that computed for at
     least a twentieth of the time. throttled_s: time for which the CPU quota stopped the cgroup; None if it cannot be
     read. gpu_peak_bytes: peak of the framework's allocator; None on the CPU.

@@ -15,6 +15,7 @@ from kit.planning import catalog, studies
 from kit.report import headings
 from kit.report.published import published_speeds
 from kit.report.section import ReportInput
+from kit.report.sections import training
 from kit.report.sections.steadiness import steadiness_heading
 from kit.report.view import make_view
 from tests import examples
@@ -129,3 +130,16 @@ def test_a_run_of_one_cell_is_described_in_the_singular():
     failure = make_view(bad, TITLES).failure
     assert failure
     assert failure.headline == "Nothing was measured: the launch did not end well"
+
+
+def test_the_section_says_which_numbers_of_launches_have_less_than_95_percent():
+    def less(*counts):
+        records = [
+            record(request(cell(framework=name), launch=n), 100.0 + n)
+            for name, count in zip(("torch", "tensorflow", "onnxruntime"), counts, strict=False)
+            for n in range(1, count + 1)
+        ]
+        return training.SECTION.data(source_of(records)).less
+
+    assert less(5, 11, 6) == "93.8% with 5 launches and 93.5% with 11 launches"
+    assert less(3, 6) == ""

@@ -21,6 +21,7 @@ from kit.analysis.intervals import (
     holm,
     is_narrow,
     is_narrow_ratio,
+    median_confidence,
     paired_interval,
     paired_p_value,
     ratio_interval,
@@ -76,7 +77,8 @@ def test_the_interval_of_a_cell_is_the_narrowest_of_order_statistics_with_its_co
     interval, ordered, count = cell_interval(values), sorted(values), len(values)
     omitted = next(k for k in range(count) if 1 - 2 * stats.binom.cdf(k + 1, count, 0.5) < 0.93)
     assert (interval.low, interval.high) == (ordered[omitted], ordered[count - 1 - omitted])
-    assert 1 - 2 * stats.binom.cdf(omitted, count, 0.5) >= 0.93
+    assert median_confidence(count) == pytest.approx(1 - 2 * stats.binom.cdf(omitted, count, 0.5))
+    assert median_confidence(count) >= 0.93
     assert interval.estimate == pytest.approx(typical(values))
 
 

@@ -64,8 +64,9 @@ def test_a_lost_engine_is_recorded_with_its_remedy(context, ready):
 
 
 def test_an_interrupted_launch_leaves_no_files(context, ready):
+    killed = fakes.FakeEngine(lambda request, folder: Completion(exit_code=None, seconds=1.0))
     with pytest.raises(KeyboardInterrupt):
-        run_launch(context, ready, lambda: True)
+        run_launch(replace(context, engine=killed), ready, lambda: True)
     assert not ready.work.exists()
     assert not ready.log.exists()
 

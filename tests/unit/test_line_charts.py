@@ -6,6 +6,7 @@ import pytest
 
 from kit.analysis.intervals import Interval
 from kit.report.line_charts import Series, line_chart, value_chart
+from kit.report.scales import Scale
 
 
 def chart(values, **options):
@@ -45,3 +46,13 @@ def test_a_wide_interval_does_not_change_the_axis():
 @pytest.mark.parametrize("values", [[-5.0, -3.0], [-5.0], [-1e300, 1e300]])
 def test_unlikely_samples_do_not_end_the_report(values):
     assert chart(values).lines[0].points
+
+
+@pytest.mark.parametrize("low", [1.1, 2.2, 5.2, 110.0, 2_311.0, 6.1e-3])
+@pytest.mark.parametrize("factor", [1.6, 2.0, 2.4, 3.0, 9.0, 200.0])
+def test_a_logarithmic_axis_has_at_least_two_ticks(low, factor):
+    scale = Scale(low, low * factor, log=True)
+    ticks = scale.ticks()
+    assert 2 <= len(ticks) <= 7
+    assert ticks == sorted(ticks)
+    assert all(low <= tick <= low * factor for tick in ticks)

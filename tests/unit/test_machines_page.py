@@ -201,7 +201,7 @@ def test_runs_without_a_common_cell_give_a_page_that_says_why() -> None:
     page = Page(render_machines(found))
     assert page.sections == ["differs", "energy", "excluded"]
     assert page.links == ["#results", "#differs", "#energy", "#excluded"]
-    assert "Not compared: no cell was measured on both machines in the same way" in page.text
+    assert "Not compared: no cell was measured in the same way on the base and another machine" in page.text
     assert "Nothing was compared" in page.text
     assert excluded(found).rows == (
         ("B", "mnist-cnn/torch/cpu", "not in this run"),
@@ -462,7 +462,7 @@ def test_prices_of_devices_that_were_not_compared_are_shown_without_a_result() -
     assert answers(found)[1] == Answer(
         "Which machine does more for the money?",
         State.NOT_MEASURED,
-        "Not compared: no network has a price on both machines",
+        "Not compared: no network has a price on the base and another machine",
         (f"Prices of an hour: A 0.125{NB}EUR {NO_CPU}; B 0.375{NB}EUR {NO_CPU}.",),
     )
 

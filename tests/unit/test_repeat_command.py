@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from kit.analysis.repeat_command import cell_command, repeat_command
+from kit.analysis.repeat_command import cell_command, repeat_command, same_command
 from kit.analysis.run_analysis import analyze_run
 from kit.cli import measure
 from kit.model.plan import Plan
@@ -132,6 +132,42 @@ def test_conditions_are_repeated_without_names_of_this_machine() -> None:
     assert command_of(plan) == (
         "kit run --scenario mnist-cnn --data synthetic --seed 3 --env PYTHON --threads 1 --memory 4096m --gpus IDS"
     )
+
+
+def test_the_same_work_has_the_profile_the_epochs_and_the_time_of_the_search() -> None:
+    plan = plan_of(
+        Selection(scenarios=("mnist-cnn",), lanes=("stock", "tuned")),
+        profile="full",
+        epochs=2,
+        keep_weights=False,
+        tune_s=30.0,
+    )
+    start = "kit run --scenario mnist-cnn --lane stock --lane tuned --tune 30s"
+    assert command_of(plan) == start, "another profile may follow, to which the epochs do not apply"
+    analysis = analyze_run(Run(plan, examples.machine(), []), catalog.scenarios(), catalog.frameworks())
+    assert same_command(analysis) == f"{start} --profile full --epochs 2 --no-weights"
+    stock, tuned = (replace(examples.cell(), lane=lane) for lane in ("stock", "tuned"))
+    assert "--tune" not in cell_command(stock, None, plan, ())
+    assert "--tune 30s" in cell_command(tuned, None, plan, ())
+
+
+def test_each_field_of_a_plan_is_an_option_or_known_to_need_none() -> None:
+    options = {
+        "profile",
+        "engine",
+        "environment",
+        "seed",
+        "data",
+        "epochs",
+        "memory_bytes",
+        "threads",
+        "gpus",
+        "tune_s",
+    }
+    options |= {"pinned", "against", "keep_weights", "studies", "launches"}
+    of_the_run = {"schema_", "run", "created_at", "environments", "identify"}
+    by_profile = {"rounds", "budget_s", "timeout_s"}  # the command that uses them has its own, or the default
+    assert set(Plan.model_fields) == options | of_the_run | by_profile
 
 
 def test_a_comparison_is_repeated_against_its_base() -> None:

@@ -14,11 +14,11 @@ from kit.analysis.reliability import reliability
 from kit.analysis.run_analysis import analyze_run
 from kit.analysis.warnings import RunWarning, WarningCode
 from kit.model.formatting import format_si
-from kit.model.record import Record
+from kit.model.record import HostSamples, Record
 from kit.planning import catalog
 from kit.report.render import render
 from kit.report.section import ReportInput
-from kit.report.sections import steadiness, steps
+from kit.report.sections import steadiness, steps, warnings
 from kit.report.view import make_view
 from scenarios.contract.cell import Cell
 from tests import report_runs
@@ -178,3 +178,29 @@ def test_only_launches_that_the_warning_names_are_off_the_median() -> None:
 def test_the_rule_below_the_bars_names_each_limit():
     """A cell on the wrong device has no bar."""
     assert {label for label, _ in LIMIT_RULES} == {*LABELS.values(), NEAR_CEILING} - {LABELS[Bottleneck.WRONG_DEVICE]}
+
+
+def test_the_causes_of_unsteady_launches_are_counted_by_their_kind() -> None:
+    source = source_of([*launches("torch", 70, 100, 130, 90, 110)])
+    hot = HostSamples(
+        at=[float(n) for n in range(20)], series={"gpu0_temperature_c": [90.0] * 20}, core_busy=[], cost_s=0.0
+    )
+    heated = {
+        key: [replace(launch, record=launch.record.model_copy(update={"host_samples": hot})) for launch in own]
+        for key, own in source.analysis.launches.items()
+    }
+    warning = RunWarning(WarningCode.HOT_GPU, cell().key, "The GPU reached 90 °C.", "Cool it.")
+    source = replace(source, analysis=replace(source.analysis, launches=heated, warnings=[warning]))
+    data = steadiness.SECTION.data(source)
+    assert data.causes == "hot GPU in 5 launches"
+    (spark, *_) = [spark for row in data.rows for sparks in row.cells for spark in sparks]
+    assert spark.reasons == "GPU at 90 °C"
+
+
+def test_a_group_of_warnings_says_what_it_is_about() -> None:
+    source = source_of(launches("torch", 100, 101, 102))
+    drift = RunWarning(WarningCode.DRIFT, "", "Over the run.", "Look.")
+    found = [drift, replace(drift, about=cell().key, cause="In the cell.")]
+    found.append(RunWarning(WarningCode.NO_CEILING, "ceilings/torch/cpu/stock/fp32/b1", "It failed.", "Look."))
+    data = warnings.SECTION.data(replace(source, analysis=replace(source.analysis, warnings=found)))
+    assert [group.where for group in data.groups] == ["the whole run and 1 cell", "1 probe"]

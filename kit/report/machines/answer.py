@@ -27,7 +27,11 @@ def _faster(source: MachinesInput) -> Answer:
     """Compare the speed of each machine with that of the base. The headline is about the fastest of them."""
     found = [(each.other.label, each.speed, set(each.counts)) for each in source.versus if each.speed]
     if not found:
-        return Answer(FASTER, State.NOT_MEASURED, "Not compared: no cell was measured on both machines in the same way")
+        return Answer(
+            FASTER,
+            State.NOT_MEASURED,
+            "Not compared: no cell was measured in the same way on the base and another machine",
+        )
 
     def words(ahead: str, ratio: str, behind: str, mean: Overall) -> str:
         return f"{ahead} is {ratio} times as fast as {behind} ({_extent(mean, 'cell')})"
@@ -40,7 +44,7 @@ def _cheaper(source: MachinesInput) -> Answer:
     """Compare how much work each machine does for the same money. The headline is about the one that does most."""
     found = [(each.other, each.mean, set(each.results)) for each in source.values]
     if not found and len(source.priced) > 1:
-        why = "no network has a price on both machines"
+        why = "no network has a price on the base and another machine"
         if not source.base.tariff:
             why = f"{source.base.label}, the base, has no price"
         return Answer(CHEAPER, State.NOT_MEASURED, f"Not compared: {why}", (_prices(source),))

@@ -152,7 +152,7 @@ def _best(
     around: tuple[str, str],
     details: Callable[[MachinesInput, Offer], str],
 ) -> Best | None:
-    """Return the result of a ranking. around: the words before and behind its ratio, for example `is`, `as fast as`."""
+    """Return the result of a ranking. around: the words before and after its ratio, for example `is`, `as fast as`."""
     if ranking is None:
         return None
     verb, than = around
@@ -230,7 +230,7 @@ def _notes(source: MachinesInput) -> tuple[str, ...]:
         notes.append("A trained model takes the published number of epochs.")
     notes.append(
         "A machine is named only if it is ahead of each other one with p < 0.05, after a correction for several "
-        "comparisons (Holm). The two ends behind or below a number are its 95% interval over launches. A lead is a "
+        "comparisons (Holm). The two ends after or below a number are its 95% interval over launches. A lead is a "
         "ratio of means, so it can differ from the quotient of the numbers shown, which are medians. A machine "
         "that did other work in a network, for example with other data, is left out of it."
     )

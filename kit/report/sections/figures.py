@@ -113,7 +113,10 @@ def _notes(source: ReportInput, cells: list[CellSummary]) -> list[str]:
         ),
         (
             any(c.interval for c in cells),
-            "± The longer arm of the 95% interval, relative to the value, or both ends if the arms differ much.",
+            (
+                "± The longer arm of the 95% interval, relative to the value, or both ends if ± would mislead. "
+                "Uncertain: the ends are more than a factor of 10 apart."
+            ),
         ),
         (
             bool(unsteady_cells(source.analysis)),

@@ -31,7 +31,7 @@ COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
 
 
 @dataclass(frozen=True)
-class GpuData:
+class SamplesData:
     """The content. means: of the samples in training, for each network."""
 
     heading: str
@@ -39,7 +39,7 @@ class GpuData:
     means: Table
 
 
-def _data(source: ReportInput) -> GpuData | None:
+def _data(source: ReportInput) -> SamplesData | None:
     records = [record for record in source.run.records if record.cell.device == "cuda"]
     charts = host_charts(records, CHARTS)
     if not charts:
@@ -49,7 +49,7 @@ def _data(source: ReportInput) -> GpuData | None:
         cell = launches[0].request.cell
         if cell.device == "cuda":
             networks.setdefault(source.row_title(cell), []).extend(launches)
-    return GpuData(gpu_heading(_busy(networks)), charts, _means(networks))
+    return SamplesData(busy_heading(_busy(networks)), charts, _means(networks))
 
 
 def _busy(networks: Mapping[str, Sequence[MeasuredLaunch]]) -> dict[str, float]:
@@ -59,7 +59,7 @@ def _busy(networks: Mapping[str, Sequence[MeasuredLaunch]]) -> dict[str, float]:
     return {name: statistics.fmean(shares) for name, shares in known.items() if shares}
 
 
-def gpu_heading(busy: Mapping[str, float]) -> str:
+def busy_heading(busy: Mapping[str, float]) -> str:
     """Return how busy the GPU was. busy: mean share of the time for each network."""
     if not busy:
         return "Its utilization was not sampled while it trained"

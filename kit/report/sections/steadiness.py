@@ -49,14 +49,17 @@ class SparkRow:
 class SteadinessData:
     """The content.
 
-    launches: of the run. selected: whether only unsteady launches are drawn. drawn: their number, and that of their
-    cells. omitted: unsteady launches that are not drawn. causes: how many launches each kind of reason concerns. apart:
-    the cells that are not steady although the speed within each launch was, as a sentence, or "".
+    lowest, highest: ends of the charts, relative to the median of the launch. launches: of the run. selected: whether
+    only unsteady launches are drawn. drawn: their number, and that of their cells. omitted: unsteady launches that are
+    not drawn. causes: how many launches each kind of reason concerns. apart: the cells that are not steady although the
+    speed within each launch was, as a sentence, or "".
     """
 
     heading: str
     frameworks: tuple[str, ...]
     rows: tuple[SparkRow, ...]
+    lowest: float
+    highest: float
     launches: int
     selected: bool
     drawn: str
@@ -81,6 +84,8 @@ def _data(source: ReportInput) -> SteadinessData | None:
         + _only_in(warned, source),
         frameworks=frameworks,
         rows=tuple(_rows(source, drawn, frameworks)),
+        lowest=LOWEST,
+        highest=HIGHEST,
         launches=len(launches),
         selected=selected,
         drawn=f"{format_count(len(drawn), 'launch')} of {cells}",
@@ -135,16 +140,8 @@ def _most_unsteady(launches: Sequence[LaunchWindows]) -> list[LaunchWindows]:
 
 def _causes(launches: Sequence[LaunchWindows]) -> str:
     """Return how many launches each kind of reason concerns, for example `jump 3, drift 2`."""
-    kinds = Counter(kind for launch in launches for kind in dict.fromkeys(map(_kind, launch.reasons)))
+    kinds = Counter(kind for launch in launches for kind in dict.fromkeys(reason.kind for reason in launch.reasons))
     return text.listed([f"{kind} in {format_count(n, 'launch')}" for kind, n in kinds.most_common()]) if kinds else ""
-
-
-def _kind(reason: str) -> str:
-    """Return a reason without its figures."""
-    words = [word for word in reason.split() if not any(c.isdigit() for c in word) and word not in ("CPUs", "°C")]
-    while words and words[-1] in ("of", "by", "at", "used", "withheld"):
-        words.pop()
-    return " ".join(words)
 
 
 def _rows(source: ReportInput, launches: Sequence[LaunchWindows], frameworks: Sequence[str]) -> list[SparkRow]:
@@ -177,7 +174,7 @@ def _rows(source: ReportInput, launches: Sequence[LaunchWindows], frameworks: Se
 def _spark(source: ReportInput, launch: LaunchWindows, several: bool) -> Spark:
     across = Scale(0.0, max(launch.end_s, 1e-9))
     name = f"{source.network(launch.cell)}, {source.framework_title(launch.cell.framework)}, launch {launch.launch}"
-    reasons = ", ".join(launch.reasons)
+    reasons = ", ".join(reason.words for reason in launch.reasons)
     verdict = f"not steady: {reasons}" if reasons else "steady"
     return Spark(
         framework=launch.cell.framework,

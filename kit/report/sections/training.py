@@ -1,11 +1,13 @@
 """Training speed of each network in each framework."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kit.analysis.intervals import MIN_LAUNCHES
+from kit.analysis.intervals import CONFIDENCE, MIN_LAUNCHES, median_confidence
 from kit.analysis.pairing import Measure
 from kit.analysis.spread import Spread, training_spread
 from kit.analysis.summaries import CellSummary
+from kit.report import text
 from kit.report.headings import training_heading
 from kit.report.published import published_speeds
 from kit.report.rows import Quantity, Rows, quantity_rows
@@ -24,7 +26,7 @@ class TrainingData:
     table: Rows
     single: bool
     few: bool
-    five: bool
+    less: str
     onnxruntime: bool
 
 
@@ -52,9 +54,16 @@ def _data(source: ReportInput) -> TrainingData | None:
         table=quantity_rows(source, quantity, "In one launch each" if single else "Verdict"),
         single=single,
         few=any(1 < cell.launches < MIN_LAUNCHES for cell in source.measured),
-        five=any(cell.launches == MIN_LAUNCHES for cell in source.measured),
+        less=_less_confidence({cell.launches for cell in source.measured if cell.launches >= MIN_LAUNCHES}),
         onnxruntime="onnxruntime" in source.frameworks,
     )
+
+
+def _less_confidence(counts: Iterable[int]) -> str:
+    """Return which numbers of launches give an interval with less than 95%: `93.8% with 5 launches`, or ""."""
+    found = {count: median_confidence(count) for count in sorted(counts)}
+    less = {count: confidence for count, confidence in found.items() if confidence < CONFIDENCE}
+    return text.listed([f"{text.percent(confidence, 1)} with {count} launches" for count, confidence in less.items()])
 
 
 SECTION = Section(20, "training", "Training", _data, "training.html", question="Which framework trains fastest here?")

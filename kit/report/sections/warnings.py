@@ -44,8 +44,8 @@ TITLES: Mapping[WarningCode, str] = {
 class WarningGroup:
     """The warnings with the same cause and remedy.
 
-    where: the cells, for example `3 cells`, or `the whole run`. cause: that of all, or "" if their figures differ.
-    figures: pairs of a cell and its cause, then. more: number of those that are not shown.
+    where: the number of cells or probes, for example `3 cells`, or `the whole run`. cause: that of all, or "" if their
+    figures differ. figures: pairs of a cell and its cause, then. more: number of those that are not shown.
     """
 
     title: str
@@ -80,11 +80,14 @@ def _data(source: ReportInput) -> WarningsData | None:
 
 def _group(source: ReportInput, code: WarningCode, remedy: str, warnings: list[RunWarning]) -> WarningGroup:
     names = [source.name(warning.about) for warning in warnings if warning.about]
+    probes = code is WarningCode.NO_CEILING
+    where = [*["the whole run"] * any(not warning.about for warning in warnings)]
+    where += [format_count(len(set(names)), "probe" if probes else "cell")] * bool(names)
     causes = {warning.cause for warning in warnings}
     figures = [(source.name(w.about) or "the whole run", w.cause) for w in warnings] if len(causes) > 1 else []
     return WarningGroup(
         title=TITLES[code],
-        where=format_count(len(set(names)), "cell") if names else "the whole run",
+        where=text.listed(where),
         cells=text.listed(names, MAX_CELLS),
         cause=causes.pop() if len(causes) == 1 else "",
         figures=tuple(figures[:MAX_FIGURES]),
