@@ -162,10 +162,10 @@ def _apart(cell: Sequence[MeasuredLaunch]) -> dict[int, str]:
 REASONS: Mapping[WarningCode, tuple[str, Callable[[MeasuredLaunch], str]]] = {
     WarningCode.OTHER_LOAD: ("other programs", _other_load),
     WarningCode.OTHER_GPU_PROCESSES: ("other programs on the GPU", _other_gpu_processes),
-    WarningCode.QUOTA: ("CPU quota", _quota),
-    WarningCode.STEAL: ("hypervisor", _steal),
+    WarningCode.QUOTA: ("CPU time withheld by a quota", _quota),
+    WarningCode.STEAL: ("CPU time withheld by the hypervisor", _steal),
     WarningCode.HOT_GPU: ("hot GPU", _hot),
-    WarningCode.NO_STEADY_STATE: ("did not settle", _unsettled),
+    WarningCode.NO_STEADY_STATE: ("unsettled speed", _unsettled),
     WarningCode.DRIFT: ("drift", _drift),
     WarningCode.NOISY: ("varying windows", _noise),
 }

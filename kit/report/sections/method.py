@@ -54,11 +54,11 @@ METHOD = (
         f"A cell is not steady if its speed did not settle, jumped by {text.percent(rules.JUMP_CHANGE)} or drifted by "
         f"{text.percent(rules.TREND_CHANGE)} within its launches or over the run; if the windows of a launch vary by "
         f"more than {text.percent(rules.NOISY_WINDOWS)} or its launches by more than "
-        f"{text.percent(rules.NOISY_LAUNCHES)} (standard deviations; two launches by more than {text.percent(math.expm1(rules.MAX_APART))}); if a launch is "
-        f"an outlier (modified z-score above {rules.OUTLIER_Z}, and more than "
-        f"{text.percent(math.expm1(rules.OUTLIER_CHANGE))} off the median); or if other programs, a quota, the "
-        "hypervisor or heat took a part of the machine away. "
-        "The warnings have the figures."
+        f"{text.percent(rules.NOISY_LAUNCHES)} (standard deviations; two launches by more than "
+        f"{text.percent(math.expm1(rules.MAX_APART))}); if a launch is an outlier (modified z-score above "
+        f"{rules.OUTLIER_Z}, and more than {text.percent(math.expm1(rules.OUTLIER_CHANGE))} off the median); or if "
+        "other programs, a quota, the hypervisor or heat took a part of the machine away. The warnings have the "
+        "figures."
     ),
     (
         f"A run with at least {MIN_LAUNCHES} launches of each cell is good for comparisons. It is good for publication "
