@@ -72,7 +72,7 @@ def weights(folder: Path) -> tuple[str, np.ndarray[Any, np.dtype[np.float32]]]:
 
 def checkpoints(out: Path) -> list[int]:
     """Return the epochs of the checkpoints that the running launch has written."""
-    return sorted(int(path.stem.rpartition("-")[2]) for path in out.glob(CHECKPOINT))
+    return sorted(int(path.stem.split("-")[1]) for path in out.glob(CHECKPOINT))
 
 
 def worker_of(process: subprocess.Popen[bytes]) -> psutil.Process:
