@@ -143,6 +143,15 @@ def test_without_weights_there_are_only_checkpoints(tmp_path):
     assert written(tmp_path) == [name("checkpoint", 4)]
 
 
+def test_what_a_killed_process_did_not_finish_is_removed(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        launch(tmp_path, fails_after=3)
+    half = tmp_path / EPOCHS_FOLDER / f".{name('weights', 4)}.4711"
+    half.write_bytes(b"half")
+    launch(tmp_path)
+    assert not half.exists()
+
+
 @pytest.mark.parametrize("stops", [(1,), (3,), (4,), (2, 4), (1, 2, 3, 4)])
 def test_a_killed_training_continues_after_its_last_epoch(tmp_path, stops):
     for done in stops:
