@@ -133,11 +133,11 @@ def measured_launches(records: Sequence[Record]) -> list[MeasuredLaunch]:
 
 
 def launches_by_cell(records: Sequence[Record]) -> dict[str, list[MeasuredLaunch]]:
-    """Return the ok launches of each cell that has one, by its key, in the order of their numbers."""
+    """Return the ok launches of each cell that has one, by its key, in the order of the records."""
     found: dict[str, list[MeasuredLaunch]] = {}
     for launch in measured_launches(records):
         found.setdefault(launch.record.key, []).append(launch)
-    return {key: sorted(launches, key=lambda launch: launch.record.launch) for key, launches in found.items()}
+    return found
 
 
 def power_capped(gpus: Iterable[Gpu]) -> list[tuple[Gpu, float]]:

@@ -52,11 +52,13 @@ def test_a_strip_of_a_pixel_in_height_or_width_is_scaled_in_little_memory(size, 
     assert make_thumbnail(read_picture(tmp_path / "strip.png"))
 
 
+@pytest.mark.parametrize("kind", ["jpg", "png", "webp"])
 @pytest.mark.parametrize("exif", [b"Exif\0\0XX*\0not a TIFF header", b"Exif\0\0II"])
-def test_damaged_exif_data_does_not_make_a_picture_unreadable(tmp_path, exif):
-    gradient().save(tmp_path / "plain.jpg")
-    gradient().save(tmp_path / "damaged.jpg", exif=exif)
-    assert np.array_equal(pixels(tmp_path / "damaged.jpg"), pixels(tmp_path / "plain.jpg"))
+def test_damaged_exif_data_does_not_make_a_picture_unreadable(tmp_path, kind, exif):
+    plain, damaged = tmp_path / f"plain.{kind}", tmp_path / f"damaged.{kind}"
+    gradient().save(plain)
+    gradient().save(damaged, exif=exif)
+    assert np.array_equal(pixels(damaged), pixels(plain))
 
 
 def test_color_modes_mean_the_same_colors(unusual):

@@ -95,3 +95,10 @@ def test_texts_with_quotes_and_backslashes_are_read_quickly(written):
     assert found.cpu_model == json.loads(f'"{written}"')
     with pytest.raises(quick_read.Unreadable):
         read(Machine, text.replace('"cpus": 2', '"cpus": 2, "cpus": 2', 1))
+
+
+def test_a_name_that_ends_with_a_backslash_counts_once():
+    text = MACHINE.to_json().replace('"L2"', r'"L2\\"')
+    assert read(Machine, text) == Machine.model_validate_json(text, strict=True)
+    with pytest.raises(quick_read.Unreadable):
+        read(Machine, text.replace(r'"L2\\": 1048576', r'"L2\\": 1048576, "L2\\": 1048576'))

@@ -424,3 +424,11 @@ def test_launches_on_different_data_are_named():
     (warning,) = found(with_one(odd.model_copy(update={"result": replace(odd.result, evidence=other)})))
     assert warning.code is WarningCode.MIXED_VERSIONS
     assert "data (000000000000, " in warning.cause
+
+
+def test_a_trend_in_a_long_series_is_found():
+    noise = random.Random(1)
+    still = [1000 * noise.gauss(1, 0.02) for _ in range(1500)]
+    falling = [value * (1 - 0.05 * place / len(still)) for place, value in enumerate(still)]
+    assert warning_rules.trend(still) is None
+    assert warning_rules.trend(falling) == pytest.approx(-0.05, abs=0.01)
