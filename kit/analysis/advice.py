@@ -114,7 +114,9 @@ def _feed(cell: Cell, setup: Setup, frameworks: Sequence[str]) -> str:
         return _photo_feed(cell, setup, frameworks)
     if cell.framework == "torch" and cell.lane != "tuned":
         tuned = setup.command(replace(cell, lane="tuned"), frameworks)
-        return f"Try batches in pinned memory and data that stay on the device: {tuned}"
+        if cell.device == "cuda":
+            return f"Try batches in pinned memory and data that stay on the device: {tuned}"
+        return f"Let the tuned lane choose how batches are made: {tuned}"
     return f"Use a larger batch (--batch {LARGER * cell.batch}), so that fewer batches are prepared and copied."
 
 

@@ -84,6 +84,12 @@ class Comparison:
         return self.cell.key
 
     @property
+    def words(self) -> str:
+        """Return the verdict for people: `undecided` instead of `tie` if the interval is wide."""
+        wide = self.verdict is Verdict.TIE and self.interval is not None and not self.interval.tied
+        return "undecided" if wide else str(self.verdict)
+
+    @property
     def launches(self) -> int:
         """Return the number of pairs, or else of launches in the run that has fewer."""
         return len(self.pairs.ratios) if self.pairs else min(len(self.base.speeds), len(self.new.speeds))

@@ -123,9 +123,9 @@ def gate(base: Run, new: Run, max_regression: float, measure: Measure) -> GateRe
     would not have revealed a loss of max_regression, the cell is INCONCLUSIVE, as is a cell with fewer than
     MIN_LAUNCHES rounds or launches in a run. Fewer rounds would raise false alarms on a machine with two speeds.
 
-    Many cells can each be slower within the noise, but together slower beyond it. So all n cells together are a
-    regression if their mean loses more than max_regression / sqrt(n), beyond the noise. The noise of a mean is smaller
-    by the same factor.
+    Many cells can each be slower within the noise, but together slower beyond it. So all n cells with enough rounds are
+    together a regression if their mean loses more than max_regression / sqrt(n), beyond the noise. The noise of a mean
+    is smaller by the same factor.
 
     On a simulated machine, at most 5% of unchanged runs raise an alarm if both runs were measured in the same rounds
     (`python -m benchmarks.gate_power`). If they were not, a machine that is slower during one run raises false alarms.
@@ -141,7 +141,7 @@ def gate(base: Run, new: Run, max_regression: float, measure: Measure) -> GateRe
     several = {c.key: changes[c.key] for c in comparisons if c.key in changes and _rounds(c) >= MIN_LAUNCHES}
     losses = dict(zip(several, losses_of_each([*several.values()]), strict=True)) if several else {}
     cells = tuple(_judged(c, changes.get(c.key), losses.get(c.key), max_regression) for c in comparisons)
-    whole = judge_all([*changes.values()], max_regression) if changes else None
+    whole = judge_all([*several.values()], max_regression) if several else None
     return GateResult(measure, max_regression, cells, whole, measured_together(base, new))
 
 

@@ -66,7 +66,7 @@ def reliability(analysis: RunAnalysis) -> Reliability:
     lacking = _lacking(analysis, measured, unsteady)
     level = _level(analysis.run, measured, complete=not lacking)
     correlated = any(warning.code is WarningCode.CORRELATED for warning in analysis.warnings)
-    facts = _facts(measured, unsteady, len(unjudged_cells(analysis)), correlated=correlated)
+    facts = _facts(measured, unsteady, len(unjudged_cells(analysis)), _loaded(analysis), correlated=correlated)
     if level is Level.COMPARISON:
         following: NextLevel | None = _to_publication(analysis, measured, lacking)
     else:
@@ -128,10 +128,18 @@ def _for(made: Sequence[CellSummary], measured: Sequence[CellSummary]) -> str:
     return "" if len(made) == len(measured) else f" for {', '.join(names)}"
 
 
-def _facts(measured: Sequence[CellSummary], unsteady: int, unjudged: int, *, correlated: bool) -> tuple[Fact, ...]:
+def _loaded(analysis: RunAnalysis) -> int:
+    """Return the number of cells during which other programs used the CPUs."""
+    about = {warning.about for warning in analysis.warnings if warning.code is WarningCode.OTHER_LOAD}
+    return len(analysis.launches) if "" in about else len(about)
+
+
+def _facts(
+    measured: Sequence[CellSummary], unsteady: int, unjudged: int, loaded: int, *, correlated: bool
+) -> tuple[Fact, ...]:
     """Return what supports the answers, then what weakens them.
 
-    unsteady, unjudged: numbers of cells. correlated: whether launches are.
+    unsteady, unjudged, loaded: numbers of cells. correlated: whether launches are.
     """
     cells, fewest = format_count(len(measured), "cell"), min(cell.launches for cell in measured)
     which = "it" if len(measured) == 1 else "each"
@@ -155,6 +163,9 @@ def _facts(measured: Sequence[CellSummary], unsteady: int, unjudged: int, *, cor
         facts.append(
             Fact(False, "Launches are correlated: speeds describe only the period of this run; ratios are safer")
         )
+    if loaded:
+        which = f"{loaded} of {cells}" if len(measured) > 1 else "the cell"
+        facts.append(Fact(False, f"Other programs used the CPUs during {which}: stop them and measure again"))
     facts.append(Fact(not unsteady and not unjudged, _steady(unsteady, unjudged, len(measured))))
     if made := [cell for cell in measured if cell.synthetic]:
         words = f"Synthetic data{_for(made, measured)}: speeds are estimates, accuracies say nothing"

@@ -87,7 +87,8 @@ REMEDIES: Mapping[WarningCode, str] = {
     WarningCode.SLOW_FIRST_LAUNCH: "Measure again, because files and caches are warm then.",
     WarningCode.OUTLIERS: "Compare the host samples and logs of these launches with the others, then measure again.",
     WarningCode.UNDER_QUOTA: "Remove the quota of the container or service that runs kit to measure all CPUs.",
-    WarningCode.SYNTHETIC_DATA: "Download the real data with kit data, then measure again. Speeds are estimates.",
+    WarningCode.SYNTHETIC_DATA: "Get the real data with `kit data fetch` or `kit data add`, then measure again. Speeds "
+    "are estimates.",
     WarningCode.DIFFERENT_LIBRARIES: "Treat the results as those of software stacks, not of frameworks alone.",
     WarningCode.OLD_DRIVER: f"Update the NVIDIA driver to {CUDA_13_DRIVER} or newer.",
     WarningCode.LOW_CEILING: "Do not rely on shares of the ceilings, or on what limits a cell. Measure again while no "

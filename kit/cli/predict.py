@@ -30,7 +30,7 @@ def predict(
     name: options.RunName,
     pictures: Annotated[list[Path], typer.Argument(metavar="PICTURE...", help="JPEG, PNG or WebP files.")],
     packages: options.Packages,
-    scenario: Annotated[str, options.option(SELECT, "NAME", "Scenario whose trained weights are used.  [required]")],
+    scenario: Annotated[str, options.option(SELECT, "NAME", "Scenario whose trained weights are used.")],
     variant: Annotated[str, options.option(SELECT, "NAME", "Variant of the scenario.  [default: default]")] = "",
     framework: Annotated[
         list[str] | None,

@@ -34,7 +34,7 @@ WIDTH = 80  # notes are not wider, even on a wider terminal
 MAX_NAMED = 3  # cells with the same failure; more are counted
 NO_BREAK = "\N{NO-BREAK SPACE}"
 LABEL = 13  # characters before a command or a path
-REAL_DATA = " `kit data` gets the real sets."  # it lists the ways to do so
+REAL_DATA = " `kit data fetch` gets the real sets."
 
 # What marks, the last column and the command for a better answer already say.
 SAID = UNSTEADY_WARNINGS | {WarningCode.FEW_LAUNCHES, WarningCode.SYNTHETIC_DATA}
@@ -107,7 +107,9 @@ def _disturbance(analysis: RunAnalysis, unsteady: Collection[str]) -> str:
     worst = max(loaded, key=lambda launch: launch.other_cpus or 0.0, default=None)
     if worst is None or worst.other_cpus is None:
         return "the speed changed, or other programs ran"
-    used = f"other programs used {worst.other_cpus:.1f} of {format_count(worst.record.machine.logical_cpus, 'CPU')}"
+    used = (
+        f"other programs used up to {worst.other_cpus:.1f} of {format_count(worst.record.machine.logical_cpus, 'CPU')}"
+    )
     cells = {launch.record.key for launch in loaded}
     return used if cells >= set(unsteady) else f"{used} in {format_count(len(cells), 'cell')}, or the speed changed"
 

@@ -69,7 +69,7 @@ def comparison_section(
     named = labels or letters(new + 1)
     names, titles = _names(runs), (named[0], named[new])
     shown = [comparison for comparison in comparisons if comparison.base.speeds or comparison.new.speeds]
-    counts = Counter(comparison.verdict for comparison in shown)
+    counts = Counter(comparison.words for comparison in shown)
     verdicts = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
     lines = [f"{format_count(len(shown), 'cell')}: {verdicts}"] if shown else []
     if counts[Verdict.UNKNOWN]:
@@ -82,7 +82,7 @@ def comparison_section(
         whole = f", {'all' if skipped == len(neither) else skipped} of them skipped" if skipped else ""
         lines.append(f"Ok in neither run: {format_count(len(neither), 'cell')}{whole}")
     lines += _overall(comparisons, titles)
-    rows = {comparison.key: _row(comparison, comparison.verdict, names) for comparison in shown}
+    rows = {comparison.key: _row(comparison, comparison.words, names) for comparison in shown}
     return Section(
         _columns(measure, *titles, f"{titles[1]}/{titles[0]}", "Verdict"), _ordered(rows, names), _wrapped(lines)
     )
@@ -245,9 +245,7 @@ def _shared_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], t
     if few := [
         comparison.key for comparison in comparisons if comparison.interval and comparison.launches < MIN_LAUNCHES
     ]:
-        lines.append(
-            f"Fewer than {MIN_LAUNCHES} launches or rounds ({_cells(few, names)}): the interval may be too narrow."
-        )
+        lines.append(f"Fewer than {MIN_LAUNCHES} launches or rounds ({_cells(few, names)}): too few to decide.")
     return lines + _difference_notes(comparisons, names, titles) + _failure_notes(comparisons, names, titles)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from kit.analysis.sweeps import value_words
 from kit.cli.console import Column
 from kit.host.program import as_called
 from kit.model.formatting import DEVICES, format_count, format_duration
@@ -70,6 +71,7 @@ def head(study: Study) -> list[str]:
         f"Hardware: CPU: {file.hardware.cpu}. GPU: {file.hardware.cuda}.",
         *file.differences,
         *(f"(*) {choice}" for choice in file.choices),
+        *(["(*) A choice of kit where the publication is silent."] if file.choices else []),
     ]
 
 
@@ -116,7 +118,7 @@ def _where(figure: Figure) -> str:
 def _place(place: Cell, named: bool) -> str:
     devices = "" if place.devices == 1 else f"{place.devices} × "
     parts = [place.network, devices + DEVICES[place.device] if named else "", f"batch {place.batch}"]
-    parts.append(f"{place.workers} workers" if place.workers else "")
+    parts.append(value_words("workers", place.workers) if place.workers else "")
     return ", ".join(filter(None, parts))
 
 

@@ -1,6 +1,7 @@
 """Name new runs, find the folder of a run by its name, and check the folder for runs."""
 
 import secrets
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,6 +27,10 @@ def find_run(name: str, out: Path) -> Path:
         raise UsageError(f"{name!r} cannot be a folder: {error.strerror}.", "Give the id of a run.") from error
     if is_folder:
         raise UsageError(f"{name} is not the folder of a run: it has no {PLAN_FILE}.", "Give a folder that kit wrote.")
+    if name.endswith(".tar.xz"):
+        raise UsageError(
+            f"{name} is a pack, not the folder of a run.", f"Unpack it with `kit unpack {shlex.quote(name)}`."
+        )
     if Path(name).is_file():
         raise UsageError(f"{name} is a file, not the folder of a run.", "Give the folder that holds the file.")
     known = [path.parent.name for path in out.glob(f"*/{PLAN_FILE}")]

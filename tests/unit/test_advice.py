@@ -96,7 +96,8 @@ def test_figures_that_are_not_known_are_left_out():
 
 def test_batches_that_come_late_get_a_whole_command():
     found = waiting(examples.cell("fashion-mlp"))
-    assert found.startswith("Try batches in pinned memory")
+    assert waiting(examples.cell("fashion-mlp", device="cuda")).startswith("Try batches in pinned memory")
+    assert found.startswith("Let the tuned lane choose how batches are made")
     assert found.endswith(": `kit run --scenario fashion-mlp --framework torch --device cpu --lane tuned`")
 
 

@@ -12,6 +12,7 @@ from kit.analysis.correlation import correlation, speeds_in_time
 from kit.analysis.intervals import cell_interval, paired_interval
 from kit.analysis.pairing import COMPARED, Measure, Pairs, pair, rates
 from kit.analysis.summaries import contests, rates_by_round, ratios, summarize
+from scenarios.contract.result import MIN_P99_SAMPLES
 from tests.examples import cell, failed, record, request, run
 
 NARROW = (1000.0, 1002.0, 998.0, 1001.0, 999.0)
@@ -176,3 +177,15 @@ def test_launches_are_in_the_order_in_which_they_started():
     ]
     assert [speed for _, speed in speeds_in_time(records)] == [1001.0, 1001.0, 1002.0, 1002.0]
     assert [key.split("/")[3] for key, _ in speeds_in_time(records)] == ["tuned", "stock", "stock", "tuned"]
+
+
+def test_the_time_of_an_epoch_fits_the_speed_and_p99_needs_all_launches():
+    one, two = (
+        with_inference(each, latency_ms=[1.0] * MIN_P99_SAMPLES, p99_ms=p99)
+        for each, p99 in zip(launches([100.0, 400.0]), (2.0, 3.0), strict=True)
+    )
+    (summary,) = summarize(run([one, two]))
+    assert summary.epoch_s * summary.images_per_s == pytest.approx(60_000)
+    assert summary.p99_ms == 2.5
+    (summary,) = summarize(run([with_inference(one, latency_ms=[1.0] * 5), two]))
+    assert summary.p99_ms is None, "it would be that of one launch, beside percentiles of both"

@@ -359,7 +359,7 @@ def test_a_loss_of_one_cell_counts_relative_to_the_others_but_no_gain_of_them_do
 def test_a_cell_that_is_slower_and_lost_launches_is_a_regression() -> None:
     slower = run({CELL: scaled(STEADY, 0.7)[:4]}, failed=[CELL])
     judged = gate(run({CELL: STEADY}), slower, 0.05, TRAINING)
-    assert (outcomes(judged), judged.exit_code) == ([GateOutcome.LOST], 1)  # four launches: all together regressed
+    assert (outcomes(judged), judged.whole, judged.exit_code) == ([GateOutcome.LOST], None, 2)  # only four launches
     judged = gate(run({CELL: [*STEADY, 1000.0]}), run({CELL: scaled(STEADY, 0.7)}, failed=[CELL]), 0.05, TRAINING)
     assert (outcomes(judged), judged.exit_code) == ([GateOutcome.REGRESSION], 1)
 
@@ -436,3 +436,20 @@ def test_notes_name_each_difference_once_and_fit_80_columns() -> None:
         "A aaaaaaaaaaaa, B bbbbbbbbbbbb" in line
         for line in side_by_side.comparison_section([refused], [base], 1, TRAINING).notes
     )
+
+
+def test_a_wide_interval_around_1_is_undecided_and_a_narrow_one_a_tie() -> None:
+    (narrow,) = compare(run({CELL: STEADY}), run({CELL: STEADY}), TRAINING)
+    assert (narrow.verdict, narrow.words) == (Verdict.TIE, "tie")
+    wild = [100.0, 4000.0, 1000.0, 300.0, 2500.0]
+    (wide,) = compare(run({CELL: STEADY}), run({CELL: wild}), TRAINING)
+    assert (wide.verdict, wide.words) == (Verdict.TIE, "undecided")
+
+
+def test_the_gate_judges_all_cells_together_only_from_enough_rounds() -> None:
+    for rounds, code in ((4, 7), (5, 1)):
+        base, slower = {}, {}
+        for cell in (CELL, OTHER):
+            base[cell], slower[cell] = STEADY[:rounds], scaled(STEADY, 0.5)[:rounds]
+        judged = gate(run(base), run(slower), 0.05, TRAINING)
+        assert (judged.whole is not None, judged.exit_code) == (rounds == 5, code)

@@ -474,12 +474,12 @@ def test_prices_of_devices_that_were_not_compared_are_shown_without_a_result() -
         (
             2,
             State.MEASURED,
-            "A first look: at least 2 launches of each cell; with fewer than 5 the intervals may be too narrow",
+            "A first look: at least 2 launches of each cell; fewer than 5 are too few to decide small differences",
         ),
         (
             4,
             State.MEASURED,
-            "A first look: at least 4 launches of each cell; with fewer than 5 the intervals may be too narrow",
+            "A first look: at least 4 launches of each cell; fewer than 5 are too few to decide small differences",
         ),
         (5, State.MEASURED, "A comparison: at least 5 launches of each cell on each machine"),
     ],

@@ -211,7 +211,7 @@ def test_synthetic_cells_are_marked_only_next_to_real_ones() -> None:
         line for line in results.caveats(mixed, marks, single=False, undecided=False) if "synthetic" in line.lower()
     ]
     (line,) = results._wrapped([line], 80)
-    assert line == "*  synthetic data: speeds are estimates. `kit data` gets the real sets."
+    assert line == "*  synthetic data: speeds are estimates. `kit data fetch` gets the real sets."
 
 
 def test_the_load_of_other_programs_is_named_as_the_cause() -> None:
@@ -235,9 +235,11 @@ def test_the_load_of_other_programs_is_named_as_the_cause() -> None:
     # A launch itself keeps 1.9 CPUs busy.
     loaded, stolen = launch("cifar-cnn", 2.9), launch("fashion-mlp", 1.9, cpu_steal=0.2)
     all_loaded = caveat(launch("mnist-cnn", 2.4), loaded)
-    assert all_loaded == "!  not steady: other programs used 1.0 of 2 CPUs (2 of 2 cells)"
+    assert all_loaded == "!  not steady: other programs used up to 1.0 of 2 CPUs (2 of 2 cells)"
     some = caveat(loaded, stolen)
-    assert some == "!  not steady: other programs used 1.0 of 2 CPUs in 1 cell, or the speed changed (2 of 2 cells)"
+    assert (
+        some == "!  not steady: other programs used up to 1.0 of 2 CPUs in 1 cell, or the speed changed (2 of 2 cells)"
+    )
     none = caveat(launch("mnist-cnn", 1.9), stolen)
     assert none == "!  not steady: the speed changed, or other programs ran (1 of 2 cells)"
 
@@ -257,7 +259,7 @@ def test_commands_have_the_name_that_a_shell_finds(monkeypatch: pytest.MonkeyPat
     finished = FinishedRun(Path("reports/r1"), Path("reports/r1/index.html"), analysis, 0)
     text = "\n".join(results.lines(finished, TITLES, 80))
     assert "To be sure:  'a b/kit' run --scenario mnist-cnn " in text
-    assert "`'a b/kit' data` gets" in text
+    assert "`'a b/kit' data fetch` gets" in text
 
 
 def test_lines_break_between_words_but_not_inside_a_command() -> None:

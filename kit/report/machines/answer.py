@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence, Set
 
 from kit.analysis.answer import Answer, State
@@ -11,7 +12,7 @@ from kit.analysis.intervals import MIN_LAUNCHES, Verdict
 from kit.model.formatting import format_count
 from kit.report import amounts, text
 from kit.report.machines.network_choices import cheapest
-from kit.report.machines.source import VERBS, VERDICTS, MachinesInput
+from kit.report.machines.source import VERBS, MachinesInput, verdict_words
 
 FASTER, CHEAPER, SURE = "Which machine is faster?", "Which machine does more for the money?", "How sure is this?"
 TOO_FEW = "With too few launches"
@@ -134,7 +135,7 @@ def _sure(source: MachinesInput) -> Answer:
     launches = f"at least {format_count(fewest, 'launch')}"
     words = {
         1: "A first look: some cells have too few launches for an interval",
-        2: f"A first look: {launches} of each cell; with fewer than {MIN_LAUNCHES} the intervals may be too narrow",
+        2: f"A first look: {launches} of each cell; fewer than {MIN_LAUNCHES} are too few to decide small differences",
         MIN_LAUNCHES: f"A comparison: {launches} of each cell on each machine",
     }
     level = max(least for least in words if least <= fewest)
@@ -161,4 +162,5 @@ def _doubts(source: MachinesInput, found: Sequence[Comparison]) -> list[str]:
 
 def _results(versus: Versus) -> str:
     """Return how many compared cells of a machine have which result, or "" if none was compared."""
-    return ", ".join(f"{count} {VERDICTS[verdict]}" for verdict, count in versus.counts.most_common())
+    counts = Counter(map(verdict_words, versus.compared))
+    return ", ".join(f"{count} {words}" for words, count in counts.most_common())

@@ -231,7 +231,7 @@ def _notes(source: MachinesInput) -> tuple[str, ...]:
     notes.append(
         "A machine is named only if it is ahead of each other one with p < 0.05, after a correction for several "
         "comparisons (Holm). The two ends after or below a number are its 95% interval over launches. A lead is a "
-        "ratio of means, so it can differ from the quotient of the numbers shown, which are medians. A machine "
-        "that did other work in a network, for example with other data, is left out of it."
+        "ratio of means, so it can differ from the quotient of the numbers shown, which are those of a typical launch. "
+        "A machine that did other work in a network, for example with other data, is left out of it."
     )
     return tuple(notes)

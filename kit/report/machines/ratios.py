@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from kit.analysis.intervals import MIN_LAUNCHES, Verdict
 from kit.model.formatting import DEVICES, format_count
 from kit.report import text
 from kit.report.elements import MAX_ROWS
-from kit.report.machines.source import VERDICTS, MachinesInput
+from kit.report.machines.source import VERDICTS, MachinesInput, verdict_words
 from kit.report.scales import Scale, log_scale
 from kit.report.strips import Dot, Strip, Tick, dot_y, span, strip_height, ticks, whisker_ends
 
@@ -146,8 +147,11 @@ def _results(versus: Versus) -> str:
         return ""
     other, base = versus.other.label, versus.base.label
     words = [f"{VERDICTS[verdict]} in {counts[verdict]}" for verdict in DECIDED if counts[verdict]]
-    if counts[Verdict.TIE]:
-        words.append(f"as fast as {base} within the noise in {counts[Verdict.TIE]}")
+    outcomes = Counter(each.words for each in versus.compared)
+    if outcomes["tie"]:
+        words.append(f"as fast as {base} within the noise in {outcomes['tie']}")
+    if outcomes["undecided"]:
+        words.append(f"undecided in {outcomes['undecided']}")
     if not words:
         return f"{other} against {base}: no cell has an interval"
     return f"{other} is {text.listed(words)} of {format_count(counts.total(), 'cell')}"
@@ -188,7 +192,7 @@ def _value(source: MachinesInput, other: Contender, each: Comparison) -> RatioVa
     label = other.label
     if each.ratio is None:
         lacks = each.verdict is Verdict.MISSING and not each.new.speeds
-        verdict = source.lack(other, each.cell, each.new.failures) if lacks else VERDICTS[each.verdict]
+        verdict = source.lack(other, each.cell, each.new.failures) if lacks else verdict_words(each)
         return RatioValue(label, text.MISSING, "", "", "", verdict, named=False)
     ends = text.ends(each.interval, 2) if each.interval else ""
     flag = " !" if each.flagged else ""
@@ -198,7 +202,7 @@ def _value(source: MachinesInput, other: Contender, each: Comparison) -> RatioVa
         sort=f"{each.ratio:.6g}",
         interval=ends,
         speed=f"{text.number(each.new.images_per_s)} images/s",
-        verdict=VERDICTS[each.verdict] + flag,
+        verdict=verdict_words(each) + flag,
         named=each.verdict in DECIDED,
     )
 
@@ -210,10 +214,10 @@ def _notes(source: MachinesInput, compared: Sequence[Comparison]) -> list[str]:
         kinds = {f"over {'launches' if each.pairs is None else 'common rounds'}" for each in compared if each.interval}
         notes.append(
             f"The line through a mark is the 95% interval {' or '.join(sorted(kinds))}. A short one is hidden behind "
-            "the mark. If it contains 1×, the result is a tie."
+            "the mark. If it contains 1×, the result is a tie, or undecided if it is wide."
         )
     if any(each.interval and each.launches < MIN_LAUNCHES for each in compared):
-        notes.append(f"Intervals from fewer than {MIN_LAUNCHES} launches or rounds may be too narrow.")
+        notes.append(f"Fewer than {MIN_LAUNCHES} launches or rounds are too few to decide small differences.")
     if any(each.verdict is Verdict.UNKNOWN for each in compared):
         notes.append(
             "A cell without an interval has one launch or one common round, and makes nothing faster or slower."

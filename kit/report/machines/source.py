@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from kit.analysis.comparison import ABSENT, cell_names
+from kit.analysis.comparison import ABSENT, Comparison, cell_names
 from kit.analysis.contenders import Choice, Contender, Value, Versus, choices, values, versus
 from kit.analysis.costs import Estimate
 from kit.analysis.intervals import Verdict
@@ -24,7 +24,13 @@ VERDICTS = {
     Verdict.REFUSED: "not comparable",
     Verdict.MISSING: "missing",
 }
+
 VERBS = {Measure.TRAINING: "trains", Measure.INFERENCE: "predicts"}
+
+
+def verdict_words(found: Comparison) -> str:
+    """Return the verdict on a cell in words."""
+    return found.words if found.verdict is Verdict.TIE else VERDICTS[found.verdict]
 
 
 @dataclass(frozen=True)

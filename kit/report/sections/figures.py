@@ -101,7 +101,10 @@ def _notes(source: ReportInput, cells: list[CellSummary]) -> list[str]:
     notes = [
         (
             any(c.launches > 1 for c in cells),
-            "Numbers are medians over launches. The step and the accuracy are those of the first launch.",
+            (
+                "Numbers are medians over launches; of two launches, speeds are geometric means. The step and the "
+                "accuracy are those of the first launch."
+            ),
         ),
         (
             any(c.projected for c in cells),

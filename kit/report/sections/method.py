@@ -32,12 +32,13 @@ METHOD = (
         "epochs. The samples decide where the steady state begins (MSER, White 1997)."
     ),
     (
-        "The value of a cell is the median of its launches. Its 95% interval is computed from the launches alone "
-        "(order statistics, or Student's t on logarithms for fewer than five launches). Training, throughput and p50 "
-        "have such an interval. The ratio of two cells is the geometric mean of their ratios in each round, with "
-        "Student's interval on logarithms. It is widened, because a run may end as soon as its intervals are "
-        "narrow. If the interval contains 1, the result is a tie, or undecided if the interval is wider than ± 10%. A "
-        "winner is ahead of each other framework with p < 0.05, after a correction for several comparisons (Holm)."
+        "The value of a cell is the median of its launches; of two launches, their geometric mean. Its 95% interval "
+        "is computed from the launches alone (order statistics, or Student's t on logarithms for fewer than five "
+        "launches). Training, throughput and p50 have such an interval. The ratio of two cells is the geometric "
+        "mean of their ratios in each round, with Student's interval on logarithms. It is widened, because a run "
+        "may end as soon as its intervals are narrow. If the interval contains 1, the result is a tie, or undecided "
+        "if the interval is wider than ± 10%. A winner is ahead of each other framework with p < 0.05, after a "
+        "correction for several comparisons (Holm)."
     ),
     (
         "Ceilings are measured through the frameworks themselves, before the cells. Arithmetic is counted from the "
