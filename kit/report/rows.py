@@ -240,7 +240,7 @@ class _Maker:
         notes = "".join(f" {dot.text}." for dot in published)
         strip = Strip(
             label=f"{self.source.network(first)}, {configuration}, {self.quantity.unit}: {numbers}.{notes}",
-            height=strip_height(len(present), bool(published)),
+            height=strip_height(len(present), len(published)),
             ticks=self.ticks,
             dots=tuple(self._dot(index, summary) for index, summary in enumerate(present)),
             published=published,

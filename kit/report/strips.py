@@ -10,7 +10,8 @@ from kit.report.scales import Scale
 FIRST_Y, NEXT_Y = 12, 13  # px
 # A whisker is shown up to this factor from its dot. Longer ones would press all dots of a scale together.
 WHISKER = 3.0
-PUBLISHED_HEIGHT = 15  # px, of the line with published figures
+BELOW = 9  # px, below the mark of the last published figure
+PUBLISHED_HEIGHT = 15  # px, of the line of a published figure
 
 # Percent of the width of the narrowest chart, which is about 330 pixels wide.
 DIGIT = 2.0
@@ -58,14 +59,18 @@ class Strip:
     published: tuple[PublishedDot, ...] = ()
     zone: float | None = None
 
+    def published_y(self, index: int) -> int:
+        """Return the vertical position of a published figure, in pixels. Each has a line, so labels cannot overlap."""
+        return self.height - BELOW - PUBLISHED_HEIGHT * (len(self.published) - 1 - index)
+
 
 def dot_y(index: int) -> int:
     """Return the vertical position of the dot with this index, in pixels."""
     return FIRST_Y + NEXT_Y * index
 
 
-def strip_height(dots: int, published: bool = False) -> int:
-    """Return the height of a row with this many dots, in pixels."""
+def strip_height(dots: int, published: int = 0) -> int:
+    """Return the height of a row with this many dots and published figures, in pixels."""
     return dot_y(max(dots, 1) - 1) + FIRST_Y + PUBLISHED_HEIGHT * published
 
 

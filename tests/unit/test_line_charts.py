@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from kit.analysis.intervals import Interval
 from kit.report.line_charts import Series, line_chart, value_chart
 from kit.report.scales import Scale
+from kit.report.strips import PUBLISHED_HEIGHT, PublishedDot, Strip, dot_y, strip_height
 
 
 def chart(values, **options):
@@ -56,3 +59,12 @@ def test_a_logarithmic_axis_has_at_least_two_ticks(low, factor):
     assert 2 <= len(ticks) <= 7
     assert ticks == sorted(ticks)
     assert all(low <= tick <= low * factor for tick in ticks)
+
+
+def test_each_published_figure_has_a_line_of_its_own():
+    """Their labels would overlap, because their values are often similar."""
+    figures = tuple(PublishedDot(at, "hardware: 90", "") for at in (30.0, 35.0, 40.0))
+    strip = Strip("", strip_height(2, len(figures)), (), (), figures)
+    heights = [strip.published_y(index) for index in range(3)]
+    assert [b - a for a, b in pairwise(heights)] == [PUBLISHED_HEIGHT, PUBLISHED_HEIGHT]
+    assert dot_y(1) < heights[0] < heights[-1] < strip.height

@@ -101,7 +101,7 @@ def _row(
     strip = Strip(
         label=f"{label}, {of.title.lower()}: {measured or 'not measured'}."
         + f" Published: {published}." * bool(figures),
-        height=strip_height(len(dots), bool(figures)),
+        height=strip_height(len(dots), len(figures)),
         ticks=ticks(scale, of.short),
         dots=dots,
         published=tuple(PublishedDot(scale.at(f.value), published_text(f), published_text(f)) for f in figures),
