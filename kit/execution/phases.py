@@ -10,7 +10,7 @@ from kit.execution.launch_report import LaunchReport
 from kit.execution.resolve import DataSets, Resolver
 from kit.model.data_choice import DataChoice
 from kit.model.environment import Environment, EnvironmentKey, Framework
-from kit.model.formatting import DEVICES, format_count, format_si, shortened
+from kit.model.formatting import DEVICES, format_count, format_list, format_si, shortened
 from kit.model.plan import PlannedLaunch
 from kit.model.progress import Outcome, Phase, Progress
 from kit.model.record import Record
@@ -32,29 +32,29 @@ def find_data(progress: Progress, data: DataSets, names: Iterable[str]) -> None:
             phase.now(DATASETS[name].title)
             data.find(name)
             phase.advance(1)
-        phase.end(data_outcome([data.found[name] for name in missing], requested=data.kind))
+        found = {DATASETS[name].title: data.found[name] for name in missing}
+        phase.end(data_outcome(found, requested=data.kind))
 
 
-def data_outcome(found: Sequence[ResolvedData | Reason], requested: DataChoice) -> Outcome:
-    """Return how many data sets are real, synthetic and missing, and the first reason why one is not real.
+def data_outcome(found: Mapping[str, ResolvedData | Reason], requested: DataChoice) -> Outcome:
+    """Return how many data sets are ready, which ones are synthetic or missing, and the first reason.
 
-    A data set with several mirrors has a reason for each. The report has all of them.
+    found: by the title of the data set. A data set with several mirrors has a reason for each. The report has all of
+    them.
     """
     if requested == "synthetic":
         return Outcome("synthetic, as requested")
-    made = [each for each in found if isinstance(each, ResolvedData) and each.kind == "synthetic"]
-    real = sum(isinstance(each, ResolvedData) for each in found) - len(made)
-    missing = len(found) - real - len(made)
-    parts = [f"{format_count(real, 'data set')} ready"] * bool(real)
-    if made:
-        parts.append(
-            f"synthetic: {format_count(len(made), 'data set')} {'is' if len(made) == 1 else 'are'} not available"
-        )
-    if missing:
-        parts.append(f"{format_count(missing, 'data set')} not available")
-    lacks = [each.message if isinstance(each, Reason) else each.lack for each in found]
-    why = next((shortened(lack.removesuffix(".").partition("; ")[0], MAX_LACK) for lack in lacks if lack), "")
-    return Outcome(f"{', '.join(parts)}{f' ({why})' if why else ''}", good=not (made or missing))
+    missing = [title for title, each in found.items() if isinstance(each, Reason)]
+    made = [title for title, each in found.items() if isinstance(each, ResolvedData) and each.kind == "synthetic"]
+    ready = len(found) - len(missing) - len(made)
+    parts = [f"{format_count(ready, 'data set')} ready"] * bool(ready)
+    parts += [f"synthetic: {format_list(made)}"] * bool(made)
+    parts += [f"not available: {format_list(missing)}"] * bool(missing)
+    lacks = ((title, each.message if isinstance(each, Reason) else each.lack) for title, each in found.items())
+    title, lack = next(((title, lack) for title, lack in lacks if lack), ("", ""))
+    first = shortened(lack.removesuffix(".").partition("; ")[0], MAX_LACK)
+    of = f"{title}: " if len(missing) + len(made) > 1 else ""
+    return Outcome(f"{'; '.join(parts)}{f' ({of}{first})' if first else ''}", good=not (made or missing))
 
 
 def find_environments(progress: Progress, resolver: Resolver, launches: Sequence[PlannedLaunch], engine: str) -> None:

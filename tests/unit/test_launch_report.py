@@ -151,17 +151,17 @@ def test_the_outcome_of_the_data_says_what_is_synthetic_or_missing() -> None:
     large = ResolvedData("synthetic", None, "Photos: synthetic. Too large. Fetch it.", "Too large.")
     resumed = ResolvedData("synthetic", None, "Photos: synthetic. Too large. Fetch it.")
     missing = Reason(Code.DATA_UNAVAILABLE, "No mirror answers.", "Try again.")
-    assert phases.data_outcome([real, real], "auto") == Outcome("2 data sets ready")
-    assert phases.data_outcome([made], "synthetic") == Outcome("synthetic, as requested")
-    assert phases.data_outcome([real, made], "auto") == Outcome(
-        "1 data set ready, synthetic: 1 data set is not available (No mirror answers)", good=False
-    )
-    two = Outcome("synthetic: 2 data sets are not available (Too large)", good=False)
-    assert phases.data_outcome([resumed, large], "auto") == two
-    assert phases.data_outcome([missing], "real") == Outcome("1 data set not available (No mirror answers)", good=False)
+    assert phases.data_outcome({"A": real, "B": real}, "auto") == Outcome("2 data sets ready")
+    assert phases.data_outcome({"A": made}, "synthetic") == Outcome("synthetic, as requested")
+    one = Outcome("1 data set ready; synthetic: MNIST (No mirror answers)", good=False)
+    assert phases.data_outcome({"A": real, "MNIST": made}, "auto") == one
+    two = Outcome("synthetic: MNIST and Photos (Photos: Too large)", good=False)
+    assert phases.data_outcome({"MNIST": resumed, "Photos": large}, "auto") == two
+    none = Outcome("not available: MNIST (No mirror answers)", good=False)
+    assert phases.data_outcome({"MNIST": missing}, "real") == none
     mirrors = Reason(Code.DATA_UNAVAILABLE, "The file could not be downloaded: one: 404; two: 403.", "Try again.")
-    first = Outcome("1 data set not available (The file could not be downloaded: one: 404)", good=False)
-    assert phases.data_outcome([mirrors], "real") == first
+    first = Outcome("not available: MNIST (The file could not be downloaded: one: 404)", good=False)
+    assert phases.data_outcome({"MNIST": mirrors}, "real") == first
 
 
 @pytest.mark.parametrize(
