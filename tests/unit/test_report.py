@@ -253,6 +253,8 @@ def test_two_launches_that_differ_much_leave_a_readable_scale_and_no_tie():
     assert [value.small for value in row.values if value] == [("uncertain",), ("uncertain",)]
     assert [tick for _, tick in table.ticks] == ["500", "1,000", "2,000", "5,000", "10,000"]
     assert [dot.whisker for dot in row.strip.dots] == [(0.0, 100.0)] * 2
+    training = render(view).partition('<section id="training"')[2].partition("</section>")[0]
+    assert training.count('<line class="whisker fw') == 2, "a line that goes beyond the chart has no cap at its end"
 
 
 def test_cells_that_differ_in_more_than_the_framework_are_not_compared():
