@@ -10,7 +10,7 @@ from scenarios.contract.cell import Cell
 from scenarios.contract.epochs import KeptWeights
 
 KINDS = ("best", "last")  # in the order in which they are used
-HOW_TO_TRAIN = "`kit run --scenario NAME --profile full` trains a network and keeps its weights. `kit plan` shows its time."
+HOW_TO_TRAIN = "`kit run --scenario NAME --profile full` trains a network and keeps its weights."
 
 
 @dataclass(frozen=True)
