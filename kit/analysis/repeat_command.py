@@ -117,7 +117,7 @@ def _conditions(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.seed:
         yield "seed", str(plan.seed)
     if plan.tune_s and any(launch.cell.lane == "tuned" for launch in plan.launches):
-        yield "tune", f"{plan.tune_s:g}s"
+        yield "tune", f"{plan.tune_s:.3f}".rstrip("0").rstrip(".") + "s"
     if plan.pinned:
         yield "settings", "FILE"
     if plan.environment:
@@ -129,4 +129,4 @@ def _conditions(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.memory_bytes:
         yield "memory", f"{plan.memory_bytes >> 20}m"
     if plan.gpus:
-        yield "gpus", plan.gpus if re.fullmatch(r"all|[\d,]+", plan.gpus) else "IDS"  # a UUID names the machine
+        yield "gpus", plan.gpus if re.fullmatch(r"all|[0-9,]+", plan.gpus) else "IDS"  # a UUID names the machine

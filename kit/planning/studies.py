@@ -28,6 +28,7 @@ from kit.planning.study_files import (
 )
 from kit.planning.toml_lines import line_of
 from kit.storage.files import disk_errors
+from kit.storage.safe_read import read_plain
 from scenarios.catalog import Scenarios
 from scenarios.contract.cell import Cell
 
@@ -154,10 +155,10 @@ def read(file: Path, scenarios: Scenarios, frameworks: Mapping[str, Framework]) 
     if not NAME.fullmatch(file.stem):
         raise UsageError(f"{file}: the name of a study has only small letters, digits and hyphens.", "Rename the file.")
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_plain(file).decode()
         content = tomllib.loads(text)
     except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}.", "Make it readable.") from error
+        raise UsageError(f"{file} cannot be read: {error.strerror}.", "Make it readable, or remove it.") from error
     except (ValueError, RecursionError) as error:  # errors in TOML and Unicode are ValueErrors
         raise UsageError(f"{file}: {error}.", REMEDY) from error
     try:

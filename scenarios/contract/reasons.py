@@ -63,7 +63,7 @@ class Code(StrEnum):
         "deadline",
         Status.TIMEOUT,
         1,
-        "Raise --timeout, also with --resume. The log shows how far the launch got.",
+        "Raise --timeout: `kit run --resume RUN --retry-failed --timeout TIME`. The log shows how far the launch got.",
     )
     MEMORY_LIMIT = (
         "memory_limit",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 
 from scenarios.data.photos import source_indices
 from scenarios.data.readers import Bytes
@@ -18,6 +18,16 @@ from scenarios.data.readers import Bytes
 FORMATS = ("JPEG", "PNG", "WEBP")
 THUMBNAIL = 256  # pixels of the longer side
 WHITE = (255, 255, 255, 255)
+# EXIF 2.3, tag 0x0112: how to turn the picture upright. 1: not at all.
+TURNED = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 DAMAGE = (OSError, SyntaxError, ValueError, TypeError, LookupError, EOFError, struct.error)  # documented for decoders
 
 
@@ -48,11 +58,15 @@ def read_picture(path: Path) -> Image.Image:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """Turn a picture as its EXIF data says. If this data is damaged, leave the picture as it is, as viewers do."""
+    """Turn a picture as its EXIF data says. If this data is damaged, leave the picture as it is, as viewers do.
+
+    `ImageOps.exif_transpose` also writes all EXIF data again, and fails if another part of it is damaged.
+    """
     try:
-        return ImageOps.exif_transpose(image)
+        turned = TURNED.get(image.getexif().get(ExifTags.Base.Orientation, 1))
     except DAMAGE:
-        return image.copy()
+        turned = None
+    return image.copy() if turned is None else image.transpose(turned)
 
 
 def scale(image: Image.Image, size: tuple[int, int]) -> Image.Image:

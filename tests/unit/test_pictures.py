@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import struct
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from scenarios import prediction
 from scenarios.catalog.catdog_cnn import SCENARIO
@@ -59,6 +60,21 @@ def test_damaged_exif_data_does_not_make_a_picture_unreadable(tmp_path, kind, ex
     gradient().save(plain)
     gradient().save(damaged, exif=exif)
     assert np.array_equal(pixels(damaged), pixels(plain))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_picture_is_turned_as_by_pillow_also_if_another_part_of_its_exif_data_is_damaged(tmp_path, orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    gradient().save(tmp_path / "whole.png", exif=exif)
+    found = read_picture(tmp_path / "whole.png")
+    with Image.open(tmp_path / "whole.png") as image:
+        assert np.array_equal(np.asarray(found), np.asarray(ImageOps.exif_transpose(image)))
+    bad = struct.pack("<HHIf", 0x010E, 11, 1, 1.0)  # a description that is a number
+    good = struct.pack("<HHIHH", 0x0112, 3, 1, orientation, 0)
+    tags = b"II*\0" + struct.pack("<IH", 8, 2) + bad + good + struct.pack("<I", 0)
+    gradient().save(tmp_path / "damaged.png", exif=tags)
+    assert np.array_equal(np.asarray(read_picture(tmp_path / "damaged.png")), np.asarray(found))
 
 
 def test_color_modes_mean_the_same_colors(unusual):

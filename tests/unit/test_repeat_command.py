@@ -146,6 +146,7 @@ def test_the_same_work_has_the_profile_the_epochs_and_the_time_of_the_search() -
     assert command_of(plan) == start, "another profile may follow, to which the epochs do not apply"
     analysis = analyze_run(Run(plan, examples.machine(), []), catalog.scenarios(), catalog.frameworks())
     assert same_command(analysis) == f"{start} --profile full --epochs 2 --no-weights"
+    assert "--tune 1234567.5s" in command_of(plan.model_copy(update={"tune_s": 1234567.5}))
     stock, tuned = (replace(examples.cell(), lane=lane) for lane in ("stock", "tuned"))
     assert "--tune" not in cell_command(stock, None, plan, ())
     assert "--tune 30s" in cell_command(tuned, None, plan, ())

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from kit.datasets.service import ResolvedData
 from kit.execution.campaign import exit_code
 from kit.host import gpus, machine_lock
-from kit.model.errors import DiskError, EngineError, Interrupted
+from kit.model.errors import DiskError, EngineError, Interrupted, UsageError
 from kit.model.launch import Completion
 from kit.planning import catalog
 from kit.planning.selection import Selection
@@ -282,13 +282,16 @@ def test_a_run_that_another_machine_measures_is_left_alone(tmp_path):
     folder = new_run(tmp_path / "run", ONE)
     scratch = folder.path / "work" / "of the other machine"
     scratch.mkdir()
-    with run_lock.held(folder.path), pytest.raises(EngineError, match="Another machine is measuring the run in"):
+    with (
+        run_lock.held(folder.path),
+        pytest.raises(EngineError, match="Another process, perhaps on another machine, is measuring the run in"),
+    ):
         execute(folder, fakes.FakeEngine())
     assert scratch.exists()
     assert all(record.ok for record in execute(folder, fakes.FakeEngine()))
     (folder.path / run_lock.LOCK_FILE).unlink()
     (folder.path / run_lock.LOCK_FILE).symlink_to(tmp_path / "mine")
-    with pytest.raises(DiskError, match=r"run\.lock cannot be written"):
+    with pytest.raises(UsageError, match=r"run\.lock is a link or a folder"):
         execute(folder, fakes.FakeEngine())
     assert not (tmp_path / "mine").exists()
 

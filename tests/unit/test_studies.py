@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from itertools import zip_longest
@@ -325,3 +326,15 @@ def test_the_commands_of_studies(kit: Kit, engine):
         assert ("speed only" in shown) == speed_only == any(each["epochs"] == 0 for each in data["cells"])
         assert set(data["seconds"]["full"]) == {"cpu", "cuda"}
     assert kit("study", "show", "nowhere").code == 2
+
+
+def test_a_study_file_that_is_no_plain_file_does_not_hang(tmp_path, monkeypatch, kit):
+    folder = tmp_path / "assets/scenarios/studies"
+    shutil.copytree(FILE.parent, folder)
+    os.mkfifo(folder / "pipe.toml")
+    monkeypatch.setattr(assets, "ROOT", tmp_path / "assets")
+    monkeypatch.setattr(catalog, "scenarios", lambda: SCENARIOS)
+    monkeypatch.setattr(catalog, "frameworks", lambda: FRAMEWORKS)
+    listed = kit("study", "list")
+    assert (listed.code, "mnist-cpu-vs-gpu" in listed.out) == (2, True)
+    assert "pipe.toml cannot be read: not a plain file." in listed.err
