@@ -22,7 +22,7 @@ from tests import examples
 
 SCENARIOS = ("mnist-cnn", "mnist-cnn-dropout", "fashion-mlp", "cifar-cnn", "cifar-mlp", "catdog-cnn")
 FRAMEWORKS = ("torch", "tensorflow", "onnxruntime")
-# Calls of which the latency is measured. CPU: the mean of a quick run of all studies.
+# Calls that a launch times one by one. On the CPU, this is the mean over a quick run of all studies.
 CALLS = {"cpu": 1300, "cuda": 2000}
 SPEEDS = {"cpu": 2000.0, "cuda": 40_000.0}  # images/s
 WARMUP = [2.0**power / 256 for power in range(6)]  # s, of the windows until they have their full length

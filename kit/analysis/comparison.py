@@ -17,7 +17,7 @@ from kit.analysis.differences import Difference, Severity, differences
 from kit.analysis.intervals import Interval, Verdict, paired_interval, ratio_interval, t_interval, typical
 from kit.analysis.measured_launch import measured_launches
 from kit.analysis.pairing import Measure, Pairs, Rates, pair, rates
-from kit.analysis.summaries import short_names
+from kit.analysis.summaries import ContestState, short_names
 from kit.analysis.sweeps import in_order
 from kit.model.record import Record
 from kit.model.run import Run
@@ -87,7 +87,7 @@ class Comparison:
     def words(self) -> str:
         """Return the verdict for people: `undecided` instead of `tie` if the interval is wide."""
         wide = self.verdict is Verdict.TIE and self.interval is not None and not self.interval.tied
-        return "undecided" if wide else str(self.verdict)
+        return ContestState.UNDECIDED if wide else str(self.verdict)
 
     @property
     def launches(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from kit.analysis.answer import Fact, Level, NextLevel, Reliability
 from kit.analysis.intervals import MIN_LAUNCHES, Interval
@@ -37,10 +37,16 @@ TOO_WIDE = "More rounds may not make these intervals narrow enough: a steadier m
 def unsteady_cells(analysis: RunAnalysis, measure: Measure = Measure.TRAINING) -> dict[str, str]:
     """Return the key of each measured cell whose speed is doubtful, with the reasons.
 
-    A warning about the whole run is one about each of its cells. A warning that comes from the speed of training alone
-    says nothing about inference.
+    A warning that comes from the speed of training alone says nothing about inference.
     """
-    codes = UNSTEADY if measure is Measure.TRAINING else DISTURBED
+    return warned_cells(analysis, UNSTEADY if measure is Measure.TRAINING else DISTURBED)
+
+
+def warned_cells(analysis: RunAnalysis, codes: Collection[WarningCode]) -> dict[str, str]:
+    """Return the key of each measured cell that has one of these warnings, with their causes.
+
+    A warning about the whole run is one about each of its cells.
+    """
     found: dict[str, list[str]] = {cell.key: [] for cell in analysis.cells if cell.launches}
     for warning in analysis.warnings:
         if warning.code in codes:
@@ -66,7 +72,8 @@ def reliability(analysis: RunAnalysis) -> Reliability:
     lacking = _lacking(analysis, measured, unsteady)
     level = _level(analysis.run, measured, complete=not lacking)
     correlated = any(warning.code is WarningCode.CORRELATED for warning in analysis.warnings)
-    facts = _facts(measured, unsteady, len(unjudged_cells(analysis)), _loaded(analysis), correlated=correlated)
+    loaded = len(warned_cells(analysis, {WarningCode.OTHER_LOAD}))
+    facts = _facts(measured, unsteady, len(unjudged_cells(analysis)), loaded, correlated=correlated)
     if level is Level.COMPARISON:
         following: NextLevel | None = _to_publication(analysis, measured, lacking)
     else:
@@ -126,12 +133,6 @@ def _for(made: Sequence[CellSummary], measured: Sequence[CellSummary]) -> str:
     """Return which networks these cells are about, or "" if all measured cells are among them."""
     names = dict.fromkeys(cell.cell.label for cell in made)
     return "" if len(made) == len(measured) else f" for {', '.join(names)}"
-
-
-def _loaded(analysis: RunAnalysis) -> int:
-    """Return the number of cells during which other programs used the CPUs."""
-    about = {warning.about for warning in analysis.warnings if warning.code is WarningCode.OTHER_LOAD}
-    return len(analysis.launches) if "" in about else len(about)
 
 
 def _facts(

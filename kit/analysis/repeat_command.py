@@ -62,10 +62,8 @@ def cell_command(cell: Cell, scenario: Scenario | None, plan: Plan, frameworks: 
         ("hidden-layers", cell.hidden_layers),
     ]
     selection = [(name, str(value)) for name, value in parts if value is not None]
-    unneeded = {
-        name for name, needed in (("settings", cell.key in plan.pinned), ("tune", cell.lane == "tuned")) if not needed
-    }
-    conditions = [each for each in _conditions(plan) if each[0] not in unneeded]
+    applies = {"settings": cell.key in plan.pinned, "tune": cell.lane == "tuned"}
+    conditions = [each for each in _conditions(plan) if applies.get(each[0], True)]
     return " ".join(["kit run", *_options([*selection, *conditions])])
 
 

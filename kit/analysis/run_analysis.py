@@ -38,7 +38,7 @@ class RunAnalysis:
     @cached_property
     def rates(self) -> Mapping[Measure, Mapping[str, Rates]]:
         """Return the rates of each measure, by the key of the cell and by round."""
-        return {measure: rates_by_round(self.run.records, measure) for measure in Measure}
+        return {measure: rates_by_round(self.run.by_cell, measure) for measure in Measure}
 
     @cached_property
     def ratios(self) -> Mapping[Measure, Sequence[Ratio]]:

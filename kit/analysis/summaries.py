@@ -300,11 +300,8 @@ def _contest(
     return Contest(leader, tuple(ratios), tuple(r for r, wins in zip(ratios, ahead, strict=True) if not wins))
 
 
-def rates_by_round(records: Sequence[Record], measure: Measure) -> dict[str, Rates]:
-    """Return the rates of each cell, by its key."""
-    cells: dict[str, list[Record]] = {}
-    for record in records:
-        cells.setdefault(record.key, []).append(record)
+def rates_by_round(cells: Mapping[str, Sequence[Record]], measure: Measure) -> dict[str, Rates]:
+    """Return the rates of each cell, by its key. cells: see `Run.by_cell`."""
     return {key: rates(own, measure) for key, own in cells.items()}
 
 

@@ -14,7 +14,7 @@ from kit.analysis.answers import answers
 from kit.analysis.intervals import MIN_LAUNCHES
 from kit.analysis.launch_windows import UNSTEADY as UNSTEADY_WARNINGS
 from kit.analysis.pairing import Measure
-from kit.analysis.reliability import reliability, unsteady_cells
+from kit.analysis.reliability import reliability, unsteady_cells, warned_cells
 from kit.analysis.summaries import ContestState, too_few
 from kit.analysis.warnings import WarningCode
 from kit.cli.tables import SINGLE, SYNTHETIC, UNSTEADY, Marks, tables
@@ -102,15 +102,13 @@ def caveats(analysis: RunAnalysis, marks: Marks, *, single: bool, undecided: boo
 
 def _disturbance(analysis: RunAnalysis, unsteady: Collection[str]) -> str:
     """Return why these cells are not steady: the load of other programs if it is known, else what it can be."""
-    about = {warning.about for warning in analysis.warnings if warning.code is WarningCode.OTHER_LOAD}
-    loaded = [each for key, own in analysis.launches.items() if {"", key} & about for each in own]
+    cells = warned_cells(analysis, {WarningCode.OTHER_LOAD}).keys()
+    loaded = (launch for key in cells for launch in analysis.launches[key])
     worst = max(loaded, key=lambda launch: launch.other_cpus or 0.0, default=None)
     if worst is None or worst.other_cpus is None:
         return "the speed changed, or other programs ran"
-    used = (
-        f"other programs used up to {worst.other_cpus:.1f} of {format_count(worst.record.machine.logical_cpus, 'CPU')}"
-    )
-    cells = {launch.record.key for launch in loaded}
+    cpus = format_count(worst.record.machine.logical_cpus, "CPU")
+    used = f"other programs used up to {worst.other_cpus:.1f} of {cpus}"
     return used if cells >= set(unsteady) else f"{used} in {format_count(len(cells), 'cell')}, or the speed changed"
 
 

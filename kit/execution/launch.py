@@ -1,7 +1,7 @@
 """Run one launch: write the request, start the worker through the engine, and return one record in every case.
 
 A launch passes through these types: PlannedLaunch, then ReadyLaunch or UnstartedLaunch, Execution, Classification,
-Record. Only an interruption, a full disk or a lost engine leaves no record, so that --resume runs the launch again.
+Record. Only an interruption or a full disk leaves no record, so that --resume runs the launch again.
 """
 
 import dataclasses

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 
+from kit.analysis.run_analysis import unchanged
 from kit.environments import interpreters
 from kit.host.gpu_choice import choose_gpus
 from kit.host.limits import launch_limits
@@ -20,7 +21,7 @@ from kit.planning.selection import largest_batch
 from kit.storage import chosen_interpreters
 from kit.storage.run_folder import PLAN_FILE, RunFolder
 from scenarios.catalog import Scenarios, scenario_of
-from scenarios.spec import digest, loads_photos
+from scenarios.spec import loads_photos
 
 REMEDY = "Restore the file from a copy, or start a new run."
 OTHER_MACHINE = "Resume the run on the machine where it began, or start a new run."
@@ -53,10 +54,10 @@ def require_known_launch(launch: PlannedLaunch, scenarios: Scenarios, frameworks
 
 def require_same_networks(folder: RunFolder) -> None:
     """Raise UsageError if a cell would be measured with another definition of its network than before."""
-    scenarios = catalog.scenarios()
-    for record in folder.records():
-        scenario = scenario_of(record.cell, scenarios)
-        if record.request and scenario and record.request.spec != digest(scenario):
+    records = folder.records()
+    known = unchanged(catalog.scenarios(), records)
+    for record in records:
+        if record.request and scenario_of(record.cell, known) is None:
             raise UsageError(
                 f"The definition of {record.cell.label} changed since the run {folder.plan.run} measured it.",
                 "Use the kit that began the run, or start a new run.",

@@ -37,7 +37,7 @@ def _sentence(words: str) -> str:
 
 def _winners(source: ReportInput, measure: Measure) -> str:
     """Return which frameworks win how many contests on each device, or "" if there is none."""
-    contests, unsteady = source.contests[measure], unsteady_cells(source.analysis, measure).keys()
+    contests, unsteady = source.analysis.contests[measure], unsteady_cells(source.analysis, measure).keys()
     devices = sorted({contest.leader.cell.device for contest in contests}, reverse=True)
     parts = {d: _winners_of(source, [c for c in contests if c.leader.cell.device == d], unsteady) for d in devices}
     if len(parts) == 1:

@@ -175,7 +175,7 @@ def quantity_rows(source: ReportInput, quantity: Quantity, call: str) -> Rows:
     unsteady = unsteady_cells(source.analysis, quantity.measure)
     calls = {
         contest.leader.key: contest_call(contest, unsteady, source.framework_title)
-        for contest in source.contests[quantity.measure]
+        for contest in source.analysis.contests[quantity.measure]
     }
     maker = _Maker(source, quantity, frameworks, scale, calls, unsteady)
     return Rows(

@@ -1,6 +1,6 @@
 """Define a section of the report and the input from which every section is made."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from kit.analysis.measured_launch import MeasuredLaunch
 from kit.analysis.pairing import Measure
 from kit.analysis.run_analysis import RunAnalysis
-from kit.analysis.summaries import CellSummary, Contest, Ratio, RatioKind, short_names
+from kit.analysis.summaries import CellSummary, Ratio, RatioKind, short_names
 from kit.analysis.sweeps import value_of, value_words, values_of, varied_fields
 from kit.model.record import Record
 from kit.model.run import Run
@@ -72,11 +72,6 @@ class ReportInput:
     def ratios(self, kind: RatioKind, measure: Measure = Measure.TRAINING) -> list[Ratio]:
         """Return the ratios of this kind between measured cells."""
         return [ratio for ratio in self.analysis.ratios[measure] if ratio.kind == kind]
-
-    @property
-    def contests(self) -> Mapping[Measure, Sequence[Contest]]:
-        """Return the contests of frameworks."""
-        return self.analysis.contests
 
     @cached_property
     def single_launches(self) -> dict[str, MeasuredLaunch]:

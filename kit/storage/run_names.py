@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kit.model.errors import UsageError, unknown
 from kit.storage.files import disk_errors
+from kit.storage.packs import SUFFIX as PACK_SUFFIX
 from kit.storage.run_folder import PLAN_FILE, UNWRITABLE
 
 
@@ -27,12 +28,11 @@ def find_run(name: str, out: Path) -> Path:
         raise UsageError(f"{name!r} cannot be a folder: {error.strerror}.", "Give the id of a run.") from error
     if is_folder:
         raise UsageError(f"{name} is not the folder of a run: it has no {PLAN_FILE}.", "Give a folder that kit wrote.")
-    if name.endswith(".tar.xz"):
-        raise UsageError(
-            f"{name} is a pack, not the folder of a run.", f"Unpack it with `kit unpack {shlex.quote(name)}`."
-        )
     if Path(name).is_file():
-        raise UsageError(f"{name} is a file, not the folder of a run.", "Give the folder that holds the file.")
+        remedy = "Give the folder that holds the file."
+        if name.endswith(PACK_SUFFIX):
+            remedy = f"Unpack it with `kit unpack {shlex.quote(name)}`."
+        raise UsageError(f"{name} is a file, not the folder of a run.", remedy)
     known = [path.parent.name for path in out.glob(f"*/{PLAN_FILE}")]
     if not known:
         raise UsageError(f"There is no run {name!r}, and {out} has no runs.", "Give the folder of a run.")

@@ -28,7 +28,7 @@ def scaled(factor, values=NARROW):
 
 
 def trained(records):
-    return rates_by_round(records, Measure.TRAINING)
+    return rates_by_round(run(records).by_cell, Measure.TRAINING)
 
 
 def judged(records):

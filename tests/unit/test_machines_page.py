@@ -500,6 +500,11 @@ def test_the_results_of_all_cells_are_counted_and_doubts_are_named() -> None:
     a, b = (contender(label, {CELL: STEADY}, change=asked(data="real")) for label in "AB")
     together = replace(b, run=replace(b.run, plan=b.run.plan.model_copy(update={"against": "A"})))
     assert answers(source(a, together))[2].details == ("Cells against A: B 1 tie.",)
+    wild = contender("W", {CELL: (100.0, 4000.0, 1000.0, 300.0, 2500.0)}, change=asked(data="real"))
+    wide = source(a, wild)
+    assert answers(wide)[2].details[0] == "Cells against A: W 1 undecided."
+    assert ratios_of(wide).heading == "W is undecided in 1 of 1 cell"
+    assert ratios_of(wide).rows[0].values[0].verdict == "undecided"
     third = contender("C", {CELL: scaled(STEADY, 2)}, change=asked(data="real"))
     assert answers(source(a, b, third))[2].details[0] == "Cells against A: B 1 tie; C 1 faster."
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.cli import console
 from kit.host import program
 
 
@@ -53,3 +54,14 @@ def test_a_relative_path_stays_relative(script, monkeypatch):
 def test_a_program_started_as_a_module_is_called_kit(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["/somewhere/kit/__main__.py"])
     assert program.called() == "kit"
+
+
+def test_notes_and_remarks_name_the_program_as_a_shell_finds_it(monkeypatch, capsys):
+    monkeypatch.setattr(program, "called", lambda: ".venv/bin/kit")
+    console.print_notes(["`kit study show NAME` shows a study."])
+    console.print_remark("Run `kit doctor`.")
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == (
+        "`.venv/bin/kit study show NAME` shows a study.\n",
+        "Run `.venv/bin/kit doctor`.\n",
+    )

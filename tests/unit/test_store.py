@@ -234,6 +234,10 @@ def test_a_record_in_the_wrong_folder_is_refused(folder, purpose):
 def test_a_file_in_place_of_a_run_is_named_as_such(folder, tmp_path):
     with pytest.raises(UsageError, match=r"plan\.json is a file, not the folder of a run"):
         find_run(str(folder.path / "plan.json"), tmp_path)
+    (tmp_path / "a run.tar.xz").write_bytes(b"")
+    with pytest.raises(UsageError, match="is a file") as caught:
+        find_run(str(tmp_path / "a run.tar.xz"), tmp_path)
+    assert caught.value.remedy == f"Unpack it with `kit unpack '{tmp_path}/a run.tar.xz'`."
 
 
 def run_log(folder):

@@ -17,7 +17,7 @@ from kit.analysis.gate import GateOutcome, gate
 from kit.analysis.pairing import Measure
 from kit.analysis.reliability import reliability
 from kit.analysis.run_analysis import RunAnalysis, analyze_run
-from kit.analysis.summaries import rates_by_round, short_names, summarize
+from kit.analysis.summaries import short_names
 from kit.analysis.sweeps import Curve, curves
 from kit.cli import side_by_side, tables
 from kit.cli.tables import Marks
@@ -59,7 +59,8 @@ def analyzed(records: Sequence[Record]) -> RunAnalysis:
 def curve(speeds: Sequence[Sequence[float]]) -> Curve:
     """Return the curve over the batch size. speeds: of each batch size in each round."""
     records = measured([cell("batch", batch) for batch in BATCHES], speeds)
-    (found,) = curves(summarize(examples.run(records)), rates_by_round(records, Measure.TRAINING), SCENARIOS, "batch")
+    analysis = analyzed(records)
+    (found,) = curves(analysis.cells, analysis.rates[Measure.TRAINING], SCENARIOS, "batch")
     return found
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kit.analysis.pairing import Measure
+from kit.analysis.reliability import reliability
 from kit.analysis.run_analysis import RunAnalysis, analyze_run
 from kit.analysis.warnings import RunWarning, WarningCode
 from kit.cli import results, tables
@@ -240,6 +241,10 @@ def test_the_load_of_other_programs_is_named_as_the_cause() -> None:
     assert (
         some == "!  not steady: other programs used up to 1.0 of 2 CPUs in 1 cell, or the speed changed (2 of 2 cells)"
     )
+    facts = [fact.text for fact in reliability(analyzed(loaded, stolen)).facts]
+    assert "Other programs used the CPUs during 1 of 2 cells: stop them and measure again" in facts
+    quiet = reliability(analyzed(launch("mnist-cnn", 1.9), stolen)).facts
+    assert not any("Other programs" in fact.text for fact in quiet)
     none = caveat(launch("mnist-cnn", 1.9), stolen)
     assert none == "!  not steady: the speed changed, or other programs ran (1 of 2 cells)"
 

@@ -46,7 +46,7 @@ def launches(**speeds):
 
 
 def call_of(unsteady=(), **speeds):
-    (contest,) = source_of(launches(**speeds)).contests[Measure.TRAINING]
+    (contest,) = source_of(launches(**speeds)).analysis.contests[Measure.TRAINING]
     return contest_call(contest, dict.fromkeys(unsteady, "It jumped."), TITLES.__getitem__)
 
 

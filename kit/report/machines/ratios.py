@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from kit.analysis.comparison import Comparison
 from kit.analysis.contenders import Contender, Versus
 from kit.analysis.intervals import MIN_LAUNCHES, Verdict
+from kit.analysis.summaries import ContestState
 from kit.model.formatting import DEVICES, format_count
 from kit.report import text
 from kit.report.elements import MAX_ROWS
@@ -148,10 +149,10 @@ def _results(versus: Versus) -> str:
     other, base = versus.other.label, versus.base.label
     words = [f"{VERDICTS[verdict]} in {counts[verdict]}" for verdict in DECIDED if counts[verdict]]
     outcomes = Counter(each.words for each in versus.compared)
-    if outcomes["tie"]:
-        words.append(f"as fast as {base} within the noise in {outcomes['tie']}")
-    if outcomes["undecided"]:
-        words.append(f"undecided in {outcomes['undecided']}")
+    if ties := outcomes[ContestState.TIE]:
+        words.append(f"as fast as {base} within the noise in {ties}")
+    if undecided := outcomes[ContestState.UNDECIDED]:
+        words.append(f"{ContestState.UNDECIDED} in {undecided}")
     if not words:
         return f"{other} against {base}: no cell has an interval"
     return f"{other} is {text.listed(words)} of {format_count(counts.total(), 'cell')}"

@@ -81,7 +81,7 @@ def _data(source: ReportInput) -> WarningsData | None:
 def _group(source: ReportInput, code: WarningCode, remedy: str, warnings: list[RunWarning]) -> WarningGroup:
     names = [source.name(warning.about) for warning in warnings if warning.about]
     probes = code is WarningCode.NO_CEILING
-    where = [*["the whole run"] * any(not warning.about for warning in warnings)]
+    where = ["the whole run"] if any(not warning.about for warning in warnings) else []
     where += [format_count(len(set(names)), "probe" if probes else "cell")] * bool(names)
     causes = {warning.cause for warning in warnings}
     figures = [(source.name(w.about) or "the whole run", w.cause) for w in warnings] if len(causes) > 1 else []
