@@ -70,8 +70,10 @@ wheels: ## download kit's packages for gpu-check to WHEELS (PYTHON=)
 	$(HAS_NAME)
 	$(HAS_PYTHON)
 	@mkdir -p $(WHEELS)
-	$(PYTHON) -m pip download --quiet --require-hashes --only-binary :all: --dest $(WHEELS) -r requirements.lock
-	$(PYTHON) -m pip download --quiet --require-hashes --only-binary :all: --dest $(WHEELS) -r tests/contract/tools.lock
+	$(PYTHON) -m venv --clear .cache/wheels
+	.cache/wheels/bin/pip download --quiet --require-hashes --only-binary :all: --dest $(WHEELS) -r requirements.lock
+	.cache/wheels/bin/pip download --quiet --require-hashes --only-binary :all: --dest $(WHEELS) -r tests/contract/tools.lock
+	@rm -rf .cache/wheels
 
 bench: setup ## measure the overhead of kit (90 minutes; BENCH_PAIRS=4)
 	$(BIN)/python -m benchmarks.overhead --framework tensorflow --pairs $(BENCH_PAIRS)

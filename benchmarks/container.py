@@ -18,7 +18,7 @@ from benchmarks.overhead import BASELINES, SCENARIOS
 from benchmarks.pairs import Subject, exit_code, print_line
 from benchmarks.processes import ROOT, Command, Extent, compare, exclusive_machine, on_host
 from kit.cli.console import show_progress
-from kit.engines.containers import NOBODY
+from kit.engines import containers
 from kit.engines.docker import RUN_LABEL, DockerEngine
 from kit.engines.local import LocalEngine
 from kit.environments.package_sources import Sources
@@ -42,24 +42,24 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    """Make the image and the environment, then measure while holding the machine lock."""
+    """Make the image and the environment, then measure. Hold the machine lock."""
     args = options()
     sources, framework = Sources.from_environment(), catalog.frameworks()[args.framework]
     docker = DockerEngine(sources)
     if reason := unavailable(docker):
         print_line({"bench": BENCH, "skipped": reason})
         return
-    with show_progress() as progress, tempfile.TemporaryDirectory() as home:
+    with show_progress() as progress, tempfile.TemporaryDirectory() as home, exclusive_machine() as run:
         image = docker.prepare(framework, "cpu", progress)
         environment = LocalEngine(sources).prepare(framework, "cpu", progress)
-        with exclusive_machine() as run:
-            cpus = usable_cpus()
-            work = (args.scenario, "--framework", framework.name, "--threads", str(len(cpus)))
-            side = ("benchmarks.kit_side", *work, "--images", str(args.images))
-            inside = in_container(image, run, cpus, *side)
-            outside = on_host(environment, Path(home), *side)
-            subject = Subject(BENCH, args.scenario, framework.name)
-            compare(subject, inside, outside, Extent.from_options(args), progress)
+        cpus = usable_cpus()
+        work = (args.scenario, "--framework", framework.name, "--threads", str(len(cpus)))
+        side = ("benchmarks.kit_side", *work, "--images", str(args.images))
+        user = containers.user(containers.Host.of(docker.daemon.info))
+        inside = in_container(image, run, cpus, user, *side)
+        outside = on_host(environment, Path(home), *side)
+        subject = Subject(BENCH, args.scenario, framework.name)
+        compare(subject, inside, outside, Extent.from_options(args), progress)
 
 
 def unavailable(docker: DockerEngine) -> str | None:
@@ -73,10 +73,11 @@ def unavailable(docker: DockerEngine) -> str | None:
     return None
 
 
-def in_container(image: Environment, run: str, cpus: tuple[int, ...], module: str, *arguments: str) -> Command:
+def in_container(
+    image: Environment, run: str, cpus: tuple[int, ...], user: tuple[int, int], module: str, *arguments: str
+) -> Command:
     """Return the command of a side in the framework's image, with the restrictions of a launch
-    (kit/engines/containers.py). The Docker client forwards the side's input and output."""
-    user = f"{os.getuid()}:{os.getgid()}" if os.getuid() else f"{NOBODY}:{NOBODY}"
+    (kit/engines/containers.py). The Docker client forwards the side's input and output. user: its uid and gid."""
     limits = Limits(timeout_s=0.0, memory_bytes=int(MEMORY_SHARE * psutil.virtual_memory().available), cpus=cpus)
     confined = ("--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges")
     bounded = (
@@ -87,7 +88,7 @@ def in_container(image: Environment, run: str, cpus: tuple[int, ...], module: st
         f"--cpuset-cpus={','.join(map(str, limits.cpus))}",
     )
     mounts = ("--tmpfs=/tmp", "--env=HOME=/tmp", f"--volume={ROOT / 'benchmarks'}:/opt/kit/benchmarks:ro")
-    owner = (f"--user={user}", f"--label={RUN_LABEL}={run}")
+    owner = ("--user={}:{}".format(*user), f"--label={RUN_LABEL}={run}")
     docker_run = ("docker", "run", "--interactive", "--rm", *confined, *bounded, *mounts, *owner)
     return Command((*docker_run, "--entrypoint=python", image.digest, "-m", module, *arguments), dict(os.environ))
 

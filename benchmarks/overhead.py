@@ -45,13 +45,13 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    """Make the environments, then measure while holding the machine lock."""
+    """Make the environments, then measure. Hold the machine lock."""
     args = options()
     engine, frameworks = LocalEngine(Sources.from_environment()), catalog.frameworks()
     with show_progress() as progress:
         names = dict.fromkeys(args.framework or BASELINES)
-        environments = {name: engine.prepare(frameworks[name], "cpu", progress) for name in names}
         with exclusive_machine():
+            environments = {name: engine.prepare(frameworks[name], "cpu", progress) for name in names}
             measure(environments, args, progress)
 
 

@@ -42,13 +42,13 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    """Make the environment, then measure while holding the machine lock."""
+    """Make the environment, then measure. Hold the machine lock."""
     args = options()
     if args.images % PHOTO_BATCH:
         message = f"--images must be a multiple of {PHOTO_BATCH}, but is {args.images}."
         raise UsageError(message, "Choose another number.")
     framework = catalog.frameworks()[FRAMEWORK]
-    with show_progress() as progress, tempfile.TemporaryDirectory() as scratch:
+    with show_progress() as progress, tempfile.TemporaryDirectory() as scratch, exclusive_machine():
         environment = LocalEngine(Sources.from_environment()).prepare(framework, "cpu", progress)
         photos = photo_folder(args.photos, Path(scratch, "photos"), args.images)
         home, packages = Path(scratch, "home"), Path(scratch, "packages")
@@ -57,11 +57,10 @@ def main() -> None:
         work = (str(photos), "--images", str(args.images), "--size", str(args.size))
         variables = {"PYTHONPATH": f"{ROOT}:{packages}"}
         keras = on_host(environment, home, "benchmarks.keras_images", *work, variables=variables)
-        with exclusive_machine():
-            for bench, cached in (("pipeline-jpeg", ()), ("pipeline-cache", ("--cached",))):
-                kit = on_host(environment, home, "benchmarks.kit_images", *work, *cached)
-                subject = Subject(bench, f"{args.size}x{args.size}", "kit")
-                compare(subject, kit, keras, Extent.from_options(args), progress)
+        for bench, cached in (("pipeline-jpeg", ()), ("pipeline-cache", ("--cached",))):
+            kit = on_host(environment, home, "benchmarks.kit_images", *work, *cached)
+            subject = Subject(bench, f"{args.size}x{args.size}", "kit")
+            compare(subject, kit, keras, Extent.from_options(args), progress)
 
 
 def photo_folder(source: Path | None, new: Path, max_photos: int) -> Path:

@@ -58,8 +58,8 @@ def main() -> None:
         folder = args.folder or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         frameworks = [catalog.frameworks()[name] for name in args.framework or catalog.frameworks()]
-        environments = [engine.prepare(framework, "cpu", progress) for framework in frameworks]
         with exclusive_machine():
+            environments = [engine.prepare(framework, "cpu", progress) for framework in frameworks]
             found = [each for environment in environments for each in proofs(args, environment, folder, Path(scratch))]
     for line in errors(found):
         print_line(line)

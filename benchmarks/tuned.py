@@ -66,8 +66,8 @@ def main() -> None:
     with show_progress() as progress, tempfile.TemporaryDirectory() as home:
         searches = search(args, sources, progress)
         names = {record.cell.framework for record in searches} | {KERAS}
-        environments = {name: engine.prepare(frameworks[name], "cpu", progress) for name in sorted(names)}
         with exclusive_machine():
+            environments = {name: engine.prepare(frameworks[name], "cpu", progress) for name in sorted(names)}
             for subject, ours, baseline in comparisons(args, searches, environments, Path(home)):
                 compare(subject, ours, baseline, Extent.from_options(args), progress)
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from scenarios.contract.cell import Device, Lane, Precision
 from scenarios.contract.evidence import BuildInfo, Placement
 from scenarios.contract.request import Request
 from scenarios.spec import Augment, Scenario
@@ -46,11 +47,11 @@ class Options:
     framework's default. settings: as in `Request`.
     """
 
-    device: Literal["cpu", "cuda"] = "cpu"
+    device: Device = "cpu"
     devices: int = 1
     threads: int = 1
-    lane: Literal["stock", "tuned"] = "stock"
-    precision: Literal["fp32", "tf32", "bf16"] = "fp32"
+    lane: Lane = "stock"
+    precision: Precision = "fp32"
     seed: int = 0
     settings: Mapping[str, str] = field(default_factory=dict)
     workers: int | None = None

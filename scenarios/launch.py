@@ -76,6 +76,8 @@ def measure_launch(launch: Launch) -> None:
         loaded = data_sets.load(scenario, request.data, launch.data, launch.io, request.budget.test_images)
         test = decode(adapter, loaded.test)
     prove(launch, adapter, scenario)
+    if request.full_proof and scenario.augment is not None:  # before training, so that a fault loses no measurement
+        launch.draft = replace(launch.draft, augmented=write_sheet(scenario, request.seed, launch.io))
     with launch.phase("build"):
         initial = weights.initial_weights(scenario, request.seed)
         model = adapter.build(scenario, initial)
@@ -100,8 +102,6 @@ def measure_launch(launch: Launch) -> None:
         with launch.phase("step_timing"):  # last, because it continues to train
             timing = step_timing.time_resident_steps(adapter, model, loaded.train, scenario.batch)
             launch.draft = replace(launch.draft, step_timing=timing)
-    if request.full_proof and scenario.augment is not None:
-        launch.draft = replace(launch.draft, augmented=write_sheet(scenario, request.seed, launch.io))
 
 
 def probe_ceilings(launch: Launch) -> None:

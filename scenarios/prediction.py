@@ -5,6 +5,7 @@ The orchestrator puts the weights and the pictures into the scratch folder of th
 
 import hashlib
 import importlib.util
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -105,6 +106,7 @@ def _read(path: Path, scenario: Scenario, thumbnail: Path) -> Bytes | str:
     except UnreadablePicture as error:
         return str(error)
     except Exception as error:  # noqa: BLE001 - decoders raise more for damaged files than they document
+        traceback.print_exc()
         return f"It cannot be read ({type(error).__name__})."
     thumbnail.write_bytes(small)
     return pixels

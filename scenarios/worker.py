@@ -7,6 +7,7 @@ are a log for people. The exit code is 0 if a result was written, whatever its s
 """
 
 import argparse
+import re
 import sys
 import traceback
 from pathlib import Path
@@ -29,6 +30,10 @@ PURPOSES = {
     "predict": predict_launch,
     "export": export_launch,
 }
+# CUDA and PyTorch; TensorFlow's kernels; ONNX Runtime's arena; cuBLAS and cuDNN
+OUT_OF_MEMORY = re.compile(
+    r"out of memory|\bOOM\b|Resource_?Exhausted|Failed to allocate memory|_ALLOC_FAILED", re.IGNORECASE
+)
 MAX_CHARACTERS = 500  # of an exception in a result; the log has all of it
 
 
@@ -51,7 +56,7 @@ def explain(error: Exception, request: Request) -> Reason:
             return Reason.of(Code.MEMORY_LIMIT, f"Memory ran out: {error}")
         case _:
             text = f"{type(error).__name__}: {error}"
-            if request.cell.device == "cuda" and "out of memory" in text.lower():
+            if request.cell.device == "cuda" and OUT_OF_MEMORY.search(text):
                 return Reason.of(Code.DEVICE_MEMORY, text[:MAX_CHARACTERS])
             return Reason.of(Code.WORKER_ERROR, text[:MAX_CHARACTERS], "Read the traceback in the log.")
 

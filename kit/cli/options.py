@@ -64,11 +64,15 @@ class Packages:
     ca_bundle: Annotated[str, option(PACKAGES, "FILE", "PEM file of the proxy's CA. Default: KIT_CA_BUNDLE.")] = ""
 
     def sources(self) -> Sources:
-        """Return the sources of packages. Options override environment variables. Raise UsageError for a bad value."""
+        """Return the sources of packages. Options override environment variables. Downloads of data sets then trust the
+        same certificates. Raise UsageError for a bad value."""
         from kit.environments.package_sources import Sources
 
         given = {f"KIT_{name.upper()}": value for name, value in vars(self).items() if value}
-        return Sources.from_environment(dict(os.environ) | given)
+        sources = Sources.from_environment(dict(os.environ) | given)
+        if sources.ca_bundle:
+            os.environ["KIT_CA_BUNDLE"] = str(sources.ca_bundle)
+        return sources
 
 
 @dataclass(frozen=True)

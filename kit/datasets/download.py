@@ -1,6 +1,7 @@
 """Download files from ordered mirrors. Resume and check them, and give up hosts that are dead or slow."""
 
 import http.client
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import urllib3
 from kit.datasets.files import sha256
 from kit.datasets.registry import RemoteFile
 from kit.host.background import in_background
+from kit.host.pip_config import certificates
 from kit.host.privacy import without_user_info
 from kit.model.errors import CorruptDataError, DataError
 from kit.model.formatting import printable
@@ -38,6 +40,8 @@ ANSWER_ERRORS = (
     ValueError,
     OSError,
 )
+
+URL = re.compile(r"\w+://\S+")
 
 _silent: set[str] = set()  # hosts that did not answer this process; asking them again would only cost time
 
@@ -76,15 +80,15 @@ def download(file: RemoteFile, urls: list[str], target: Path, progress: Progress
                 return
     raise DataError(
         f"{file.name} could not be downloaded: {'; '.join(failures)}.",
-        "Check the connection and HTTPS_PROXY, or set KIT_DATA_MIRROR to a folder or URL that has the file. Or get the "
-        "data in another way and use `kit data add`.",
+        "Check the connection and HTTPS_PROXY, and KIT_CA_BUNDLE if a certificate is refused. Or set KIT_DATA_MIRROR "
+        "to a folder or URL that has the file, or get the data in another way and use `kit data add`.",
     )
 
 
 def _describe(url: str, error: MirrorFailed) -> str:
     """Return the error with the host of its mirror. Leave out the rest of the URL, which is long."""
     mirror = without_user_info(url).partition("://")[2].partition("/")[0]
-    text = printable(" ".join(str(error).split()))  # it may quote the mirror
+    text = printable(URL.sub("[address]", " ".join(str(error).split())))  # it may quote the mirror, with a password
     text = text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}..."
     return text if mirror in text else f"{mirror}: {text}"
 
@@ -216,8 +220,10 @@ def _request(url: str, start: int) -> requests.Response:
         raise MirrorFailed("its host did not answer an earlier request")
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
     hooks = {"response": _skip_body_of_redirect}
-    timeout = (ANSWER_S, SILENCE_S)
-    response = in_background(lambda: requests.get(url, headers=headers, hooks=hooks, stream=True, timeout=timeout))
+    timeout, verify = (ANSWER_S, SILENCE_S), certificates()
+    response = in_background(
+        lambda: requests.get(url, headers=headers, hooks=hooks, stream=True, timeout=timeout, verify=verify)
+    )
     if not futures.wait([response], ANSWER_S).done:
         _silent.add(host)
         raise MirrorFailed(f"no answer within {ANSWER_S:.0f} s")

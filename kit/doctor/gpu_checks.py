@@ -13,9 +13,11 @@ from kit.model.environment import Framework
 from kit.model.errors import KitError
 from kit.model.formatting import format_percent
 
-# Up to this version a container can reach the host, unless it gets its GPUs through CDI (NVIDIA, security bulletin of
-# September 2024).
-CVE_2024_0132 = (1, 16, 1)
+# In older versions a container can reach the host: CVE-2024-0132 (up to 1.16.1), CVE-2025-23359 (up to 1.17.3), both
+# unless it gets its GPUs through CDI, and CVE-2025-23266 (up to 1.17.7; with CDI, before 1.17.5). NVIDIA's security
+# bulletins of September 2024, February 2025 and July 2025.
+SAFE_TOOLKIT = (1, 17, 8)
+SAFE_TOOLKIT_WITH_CDI = (1, 17, 5)
 # Before this version, crun makes the root read-only before it runs the hooks with which NVIDIA's toolkit writes to it
 # (crun, issue 1924 and release notes of 1.26).
 CRUN_FIXED = (1, 26)
@@ -80,8 +82,11 @@ def check_toolkit(toolkit: Toolkit) -> Finding:
         )
     version = ".".join(map(str, toolkit.version)) if toolkit.version else "(unknown version)"
     message = f"NVIDIA Container Toolkit {version}; Docker passes GPUs by {', '.join(toolkit.ways)}"
-    if toolkit.version and toolkit.version <= CVE_2024_0132 and "CDI" not in toolkit.ways:
-        remedy = "Update it to 1.16.2 or newer. In older versions, a container can reach the host (CVE-2024-0132)."
+    if toolkit.version and toolkit.version < (SAFE_TOOLKIT_WITH_CDI if "CDI" in toolkit.ways else SAFE_TOOLKIT):
+        remedy = (
+            f"Update it to {_dotted(SAFE_TOOLKIT)} or newer. In older versions, a container can reach the host "
+            "(CVE-2024-0132, CVE-2025-23359, CVE-2025-23266)."
+        )
         return Finding(Level.WARNING, "toolkit", message, remedy)
     return Finding(Level.OK, "toolkit", message)
 
@@ -159,5 +164,5 @@ def check_gpu_load(gpus: Gpus) -> Finding:
     return Finding(Level.WARNING, "gpu load", message, remedy)
 
 
-def _dotted(capability: tuple[int, int]) -> str:
-    return ".".join(map(str, capability))
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

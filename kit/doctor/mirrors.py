@@ -9,6 +9,7 @@ import requests
 
 from kit.datasets.mirrors import mirror_files, mirror_folder, mirror_urls
 from kit.datasets.registry import SOURCES, RemoteFile
+from kit.host.pip_config import certificates
 
 NO_HEAD = (405, 501)  # the server answers but does not support HEAD
 
@@ -19,7 +20,7 @@ def questions(dataset: str, seconds: float) -> list[Callable[[], bool]]:
     files = SOURCES[dataset]
     if folder := mirror_folder():
         return [partial(holds, folder, dataset, files)]
-    return [partial(answers, url, seconds) for url in mirror_urls(dataset, files[0])]
+    return [partial(answers, url, seconds, certificates()) for url in mirror_urls(dataset, files[0])]
 
 
 def holds(mirror: Path, dataset: str, files: tuple[RemoteFile, ...]) -> bool:
@@ -27,10 +28,10 @@ def holds(mirror: Path, dataset: str, files: tuple[RemoteFile, ...]) -> bool:
     return all(any(os.access(path, os.R_OK) for path in mirror_files(mirror, dataset, file)) for file in files)
 
 
-def answers(url: str, seconds: float) -> bool:
-    """Return whether a server offers the file."""
+def answers(url: str, seconds: float, trusted: str | None) -> bool:
+    """Return whether a server offers the file. trusted: as in `certificates`."""
     try:
-        status = requests.head(url, timeout=seconds, allow_redirects=True).status_code
+        status = requests.head(url, timeout=seconds, allow_redirects=True, verify=trusted).status_code
     except (requests.RequestException, ValueError):  # ValueError: not a URL
         return False
     return status < 400 or status in NO_HEAD

@@ -33,6 +33,7 @@ class Host:
     """The parts of the engine's description of itself (`/info`) that a container depends on."""
 
     rootless: bool
+    userns: bool
     selinux: bool
     cdi: bool
     memory: bool
@@ -46,6 +47,7 @@ class Host:
         security = {str(option).removeprefix("name=").split(",")[0] for option in info.get("SecurityOptions") or ()}
         return cls(
             rootless="rootless" in security,
+            userns="userns" in security,
             selinux="selinux" in security,
             cdi=_offers_cdi(info),
             memory=bool(info.get("MemoryLimit", True)),
@@ -116,6 +118,8 @@ def host_options(host: Host, folder: LaunchFolder, limits: Limits) -> tuple[dict
             options |= values
         else:
             warnings.append(f"The engine cannot limit {name} here. The launch ran without that limit.")
+    if host.userns:  # the engine would give the worker another uid, which may not write to the scratch folder
+        options["UsernsMode"] = "host"
     if limits.gpus:
         options["DeviceRequests"] = [gpu_request(host, limits.gpus)]
     return options, warnings

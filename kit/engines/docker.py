@@ -1,6 +1,7 @@
 """Run launches in containers: in Docker, or in Podman through its Docker-compatible socket."""
 
 import os
+import re
 import shutil
 import time
 import uuid
@@ -30,6 +31,7 @@ from kit.storage.files import disk_errors
 from scenarios.contract.cell import Device
 from scenarios.linux import cgroup
 
+OWN_TAG = re.compile(r"(localhost/|docker\.io/library/)?kit-")  # Podman adds a registry
 RUN_LABEL = "kit.run"  # on every container of a launch: the run id, which is one of the labels that `launch` gets
 
 
@@ -128,7 +130,7 @@ class DockerEngine:
         return removed
 
     def remove_environments(self) -> list[str]:
-        """Remove every image that kit built here. Return a line for each: its tag, or its id if it lost its tag.
+        """Remove every image that kit built here. Return a line for each: its tag, or its id if it has no tag.
 
         Raise EngineError if a container uses one.
         """
@@ -137,7 +139,10 @@ class DockerEngine:
             # newest first: children, then parents
             for image in self.daemon.client.images(filters={"label": IMAGE_LABEL}):
                 tags = [str(tag) for tag in image["RepoTags"] or () if tag != "<none>:<none>"]
-                for name in tags or [str(image["Id"])]:
+                own = [tag for tag in tags if OWN_TAG.match(tag)]
+                if tags and not own:
+                    continue  # somebody's image, which inherited the label of the image that it was built from
+                for name in own or [str(image["Id"])]:
                     if reason := self.daemon.remove_image(name):
                         raise EngineError(
                             f"The image {name} cannot be removed: {reason}.", "Remove the container that uses it."

@@ -1,6 +1,7 @@
 """The Docker or Podman daemon of this machine. The only module that imports docker-py."""
 
 import os
+import platform
 import re
 import shutil
 import socket
@@ -28,6 +29,8 @@ MIN_API = (1, 40)  # Docker 19.03: device requests
 EVENT_S = 2.0  # limit for the daemon's answer about a container that has ended
 
 DISK_REMEDY = "Free some space: `docker system df` shows what uses it, and `kit clean --images` removes kit's images."
+
+CONTEXT_REMEDY = "Choose one of `docker context ls`, for example with `docker context use default`, or set DOCKER_HOST."
 
 # The daemon refused a request. `explanation` is its message.
 Refusal = docker.errors.APIError
@@ -68,11 +71,12 @@ class Daemon:
             default = own if own.exists() else Path("/run/podman/podman.sock")
             address = os.environ.get("CONTAINER_HOST") or f"unix://{default}"
         else:
-            address = os.environ.get("DOCKER_HOST") or str(ContextAPI.get_current_context().Host)
+            address = os.environ.get("DOCKER_HOST") or _context_address()
         if not address.startswith(("unix://", "http+unix://")):
+            variable = "CONTAINER_HOST" if self.name == "podman" else "DOCKER_HOST"
             raise EngineError(
                 f"The {self.name} engine at {without_user_info(address)} is not on this machine.",
-                "Run kit on that machine, or set DOCKER_HOST to a unix:// socket here.",
+                f"Run kit on that machine, or set {variable} to a unix:// socket here.",
             )
         return address
 
@@ -109,10 +113,18 @@ class Daemon:
 
     @cached_property
     def info(self) -> dict[str, Any]:
-        """The daemon's description of itself (`/info`). Raise EngineError if it cannot be used."""
+        """The daemon's description of itself (`/info`). Raise EngineError if it cannot be used, or if it has another
+        kernel: a socket can lead to a virtual machine, whose CPUs, memory and clock are not this machine's."""
         with self.errors():
             info: dict[str, Any] = self.client.info()
-            return info
+        kernel = info.get("KernelVersion") or platform.release()
+        if kernel != platform.release():
+            raise EngineError(
+                f"The {self.name} engine runs in a virtual machine or on another machine: its kernel is {kernel}, that "
+                f"of this machine is {platform.release()}.",
+                "Use an engine of this machine (see `docker context ls`), or --engine local.",
+            )
+        return info
 
     def inspect_image(self, tag: str) -> dict[str, Any]:
         """Return the description of an image. Raise Refusal if the daemon does not have it."""
@@ -255,6 +267,17 @@ class Daemon:
             return False
         finally:
             events.close()
+
+
+def _context_address() -> str:
+    """Return the address of the context that the docker command uses. Raise EngineError if there is no such context."""
+    try:
+        context = ContextAPI.get_context(os.environ.get("DOCKER_CONTEXT"))
+    except Exception as error:  # docker-py raises it if the file of the context is damaged
+        raise EngineError(f"Docker's context cannot be used: {error}", CONTEXT_REMEDY) from error
+    if context is None:
+        raise EngineError("Docker's current context does not exist.", CONTEXT_REMEDY)
+    return str(context.Host)
 
 
 def _builder_is_refused(error: docker.errors.APIError) -> bool:

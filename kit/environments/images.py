@@ -236,9 +236,11 @@ class _Recorder:
 
 
 def proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the proxy variables that are set. Builders keep build arguments with these names out of the image."""
-    names = (name for upper in PROXIES for name in (upper, upper.lower()))
-    return {name: environment[name] for name in names if environment.get(name)}
+    """Return the proxy variables that are set, each in upper and lower case: APT reads only the latter. Builders keep
+    build arguments with these names out of the image."""
+    spellings = ((upper, upper.lower()) for upper in PROXIES)
+    names = ((name, other) for upper, lower in spellings for name, other in ((upper, lower), (lower, upper)))
+    return {name: value for name, other in names if (value := environment.get(name) or environment.get(other))}
 
 
 _REMEDIES = {

@@ -33,10 +33,9 @@ def lock(framework: Framework, device: Device, sources: Sources) -> None:
         "--no-emit-find-links",
         "--upgrade",
     ]
-    if device == "cpu":
-        options += ["--find-links", str(sources.find_links_folder() or sources.find_links)]
     command = ["compile", "--custom-compile-command", "make lock", *options]
-    failure = uv_pip([*command, f"{device}.in", "--output-file", f"{device}.lock"], framework.folder, sources)
+    arguments = [*command, f"{device}.in", "--output-file", f"{device}.lock"]
+    failure = uv_pip(arguments, framework.folder, sources, wheels=device == "cpu")
     if failure is not None:
         raise ImageError(
             f"The packages of {framework.name} on {device} cannot be resolved:\n{failure}",
@@ -44,13 +43,13 @@ def lock(framework: Framework, device: Device, sources: Sources) -> None:
         )
 
 
-def uv_pip(arguments: Sequence[str], folder: Path, sources: Sources) -> str | None:
-    """Run `uv pip` in a folder. Return its explanation, without user info, if it fails."""
+def uv_pip(arguments: Sequence[str], folder: Path, sources: Sources, *, wheels: bool = False) -> str | None:
+    """Run `uv pip` in a folder. Return its explanation, without user info, if it fails. wheels: use `find_links`."""
     command = [uv.find_uv_bin(), "pip", *arguments, "--quiet"]
     done = subprocess.run(
         command,
         cwd=folder,
-        env=sources.variables() | sources.index_variables(),
+        env=sources.variables() | sources.index_variables() | (sources.wheel_variables() if wheels else {}),
         stderr=subprocess.PIPE,
         text=True,
         check=False,

@@ -5,13 +5,12 @@ Sources are not part of an environment's identity: the lock's hashes decide whic
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from kit.host import pip_config
 from kit.model.errors import UsageError
 
 # PyTorch publishes its CPU builds (+cpu) on a separate page.
@@ -44,10 +43,7 @@ class Sources:
         Raise UsageError if the CA bundle is missing or cannot be read, or if the base image is not a name.
         """
         given = os.environ if environment is None else environment
-        pip = _pip_settings(given)
-        bundle = given.get("KIT_CA_BUNDLE") or pip.get("cert") or given.get("SSL_CERT_FILE")
-        if bundle:
-            _require_readable(Path(bundle))
+        pip = pip_config.read(given)
         base_image = given.get("KIT_BASE_IMAGE") or cls.base_image
         if not IMAGE_NAME.fullmatch(base_image):
             raise UsageError(
@@ -56,8 +52,8 @@ class Sources:
             )
         return cls(
             index_url=given.get("KIT_INDEX_URL") or pip.get("index-url"),
-            find_links=given.get("KIT_FIND_LINKS") or pip.get("find-links", "").split(" ")[0] or CPU_WHEELS,
-            ca_bundle=Path(bundle).absolute() if bundle else None,
+            find_links=given.get("KIT_FIND_LINKS") or next(iter(pip.get("find-links", "").split()), CPU_WHEELS),
+            ca_bundle=pip_config.ca_bundle(given, pip),
             base_image=base_image,
         )
 
@@ -79,30 +75,6 @@ class Sources:
         a URL may contain a password."""
         return {"UV_DEFAULT_INDEX": self.index_url} if self.index_url else {}
 
-
-def _require_readable(bundle: Path) -> None:
-    remedy = "Set --ca-bundle or KIT_CA_BUNDLE to a PEM file that you may read."
-    try:
-        if not bundle.is_file():  # a pipe can be read only once
-            raise UsageError(f"The CA bundle {bundle} is not a file.", remedy)
-        bundle.read_bytes()
-    except OSError as error:
-        raise UsageError(f"The CA bundle {bundle} cannot be read: {error.strerror}.", remedy) from error
-
-
-def _pip_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return pip's effective cert, index-url and find-links, from its files and from PIP_* variables."""
-    listing = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "list"],
-        env=dict(environment),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    settings = {}
-    for scope in ("global", "install", ":env:"):  # later ones override earlier ones, as in pip
-        for name in ("cert", "index-url", "find-links"):
-            found = re.search(rf"^{scope}\.{name}=(['\"])(.*)\1$", listing.stdout, re.MULTILINE)
-            if found:
-                settings[name] = found[2].strip()
-    return settings
+    def wheel_variables(self) -> dict[str, str]:
+        """Return the variable that names `find_links` to uv. Raise UsageError if the folder is missing."""
+        return {"UV_FIND_LINKS": str(self.find_links_folder() or self.find_links)}

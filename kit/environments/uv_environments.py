@@ -124,7 +124,7 @@ def _make(framework: Framework, home: Path, lock: Path, sources: Sources, assets
     places = sources.index_variables()
     with disk_errors(lock, did="read"):
         if lock.stem == "cpu" and LOCAL_VERSION.search(lock.read_text(encoding="utf-8")):
-            places["UV_FIND_LINKS"] = str(sources.find_links_folder() or sources.find_links)
+            places |= sources.wheel_variables()
     installed = _run(command, home.parent, variables | places)
     if installed is not None:
         raise ImageError(

@@ -4,7 +4,9 @@ import copy
 import time
 from collections.abc import Callable, Sequence
 
+from kit.analysis.measured_launch import measured_launches
 from kit.analysis.sweeps import value_of, value_words, varied_fields
+from kit.analysis.warning_rules import other_load
 from kit.execution import tuned_settings
 from kit.model.formatting import DEVICES, format_about, format_count, format_duration
 from kit.model.plan import Plan
@@ -38,7 +40,7 @@ class LaunchReport:
         self._clock = clock
         self._began = self._spoke_at = clock()
         self._coming: list[tuple[Request, float]] = []  # with typical seconds
-        self._rounds = False
+        self._rounds = self._warned = False
         self.records: list[tuple[Record, bool]] = []
 
     def expect(self, launches: Sequence[Request]) -> None:
@@ -79,6 +81,7 @@ class LaunchReport:
         training = record.result.training if record.result else None
         for why in training.ignored_checkpoints if training else ():
             self._progress.line(f"{record.key}{number}: {why}")
+        self._warn(record)
         self._log_round(record)
 
     def name(self, cell: Cell) -> str:
@@ -103,6 +106,14 @@ class LaunchReport:
 
     def _left_s(self) -> float:
         return self._pace.left_s((request.cell.key, typical_s) for request, typical_s in self._coming)
+
+    def _warn(self, record: Record) -> None:
+        """Say that other programs disturb the run. Say it once, because the results mark each disturbed cell."""
+        launches = measured_launches([record])
+        if self._warned or not launches or not (load := other_load(launches)):
+            return
+        self._warned = True
+        self._progress.line(f"! {self.name(record.cell)}: {load} Stop them, or the speeds will be too low.")
 
     def _log_round(self, record: Record) -> None:
         if not self._rounds or any(request.launch == record.launch for request, _ in self._coming):

@@ -6,7 +6,7 @@ uses the GPUs of that job.
 
 import os
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import chain, takewhile
 
 from kit.host import gpus
 from kit.model.errors import UsageError, unknown
@@ -22,9 +22,19 @@ def choose_gpus(plan: Plan) -> tuple[str, ...]:
     """Return the GPUs for the CUDA launches of a plan, by index or UUID. Return none if it has no such launch.
 
     Without `--gpus`, this is the first idle GPU of CUDA_VISIBLE_DEVICES, or of the machine if the variable is not set.
-    If no GPU is idle, it is the first one. One GPU is enough, because kit runs a cell on one device.
+    If no GPU is idle, it is the first one. One GPU is enough, because kit runs a cell on one device. In the place of a
+    GPU that is divided into MIG instances is its first instance: CUDA uses only this one.
     Raise UsageError for a GPU that NVML does not list.
     """
+    if not (chosen := _chosen(plan)):
+        return ()
+    instances = gpus.mig_uuids()
+    divided = [gpu for gpu in gpus.gpus(identify=True) if gpu.index in instances]
+    parts = {name: instances[gpu.index][0] for gpu in divided for name in (str(gpu.index), gpu.uuid)}
+    return tuple(parts.get(name, name) for name in chosen)
+
+
+def _chosen(plan: Plan) -> tuple[str, ...]:
     if plan.gpus is None:
         return _first_idle() if any(launch.cell.device == "cuda" for launch in plan.launches) else ()
     known = _known()
@@ -93,7 +103,7 @@ def _known() -> list[str]:
     """Return the names of all GPUs: indices, UUIDs, and UUIDs of MIG instances."""
     found = gpus.gpus(identify=True)
     indices = [str(gpu.index) for gpu in found]
-    return [*indices, *(gpu.uuid for gpu in found if gpu.uuid), *gpus.mig_uuids()]
+    return [*indices, *(gpu.uuid for gpu in found if gpu.uuid), *chain(*gpus.mig_uuids().values())]
 
 
 def _full_name(name: str, known: Sequence[str]) -> str | None:

@@ -44,11 +44,11 @@ def silent() -> int:
         return _count() - len(_handles()) if usable else 0
 
 
-def mig_uuids() -> list[str]:
-    """Return the UUIDs of all MIG instances, which are parts of GPUs."""
+def mig_uuids() -> dict[int, list[str]]:
+    """Return the UUIDs of the MIG instances of each GPU that is divided into some, by its index."""
     with _nvml() as usable:
-        uuids = [ask(pynvml.nvmlDeviceGetUUID, instance) for instance in _mig_instances()] if usable else []
-    return [uuid for uuid in uuids if uuid is not None]
+        found = {index: _instances(gpu) for index, gpu in _handles()} if usable else {}
+    return {index: uuids for index, uuids in found.items() if uuids}
 
 
 def restricted() -> dict[int, str]:
@@ -198,13 +198,11 @@ def _handles() -> list[tuple[int, object]]:
     return [(index, handle) for index, handle in handles if handle is not None]
 
 
-def _mig_instances() -> list[object]:
-    instances = [
-        ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu, number)
-        for _, gpu in _handles()
-        for number in range(ask(pynvml.nvmlDeviceGetMaxMigDeviceCount, gpu) or 0)
-    ]
-    return [instance for instance in instances if instance is not None]
+def _instances(gpu: object) -> list[str]:
+    numbers = range(ask(pynvml.nvmlDeviceGetMaxMigDeviceCount, gpu) or 0)
+    handles = [ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu, number) for number in numbers]
+    uuids = [ask(pynvml.nvmlDeviceGetUUID, handle) for handle in handles if handle is not None]
+    return [uuid for uuid in uuids if uuid is not None]
 
 
 def _find(name: str) -> tuple[int | None, object | None]:

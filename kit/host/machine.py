@@ -171,7 +171,7 @@ def describe(runtime: dict[str, str], identify: bool) -> Machine:
         "gpus": gpus(identify=identify),
         "driver": driver_version,
         "cuda_driver": cuda_version,
-        "os": platform.freedesktop_os_release().get("PRETTY_NAME", "Linux"),
+        "os": _system_name(),
         "kernel": platform.release(),
         "virtualization": virtualization(processors.flags),
     }
@@ -195,6 +195,13 @@ def identity(facts: dict[str, Any]) -> str:
     gpus = [gpu.hardware for gpu in facts["gpus"]]
     stable = facts | {"memory_bytes": round(facts["memory_bytes"] / (1 << 30)), "gpus": gpus}
     return hashlib.sha256(json.dumps(stable, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _system_name() -> str:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
+    except OSError:  # a small image may have no os-release
+        return "Linux"
 
 
 def _user() -> str:

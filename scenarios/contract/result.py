@@ -78,9 +78,9 @@ class Training:
     they are those of its last process. steady_from: index of the first window that counts. images_per_s: images of an
     epoch divided by its time, with stalls and the epoch boundary, from the steady windows; with whole epochs, from
     those that are not the first of a process, if there are any. epoch_s: time of one epoch of the published training
-    set. projected: whether epoch_s is computed from images_per_s because no whole epoch was timed. steps: number of
-    steps in all. final_loss: training loss, in nats, at the end of the last window or epoch. epochs: empty if no whole
-    epoch was trained.
+    set. projected: whether epoch_s is computed from images_per_s, because no whole epoch was timed or the training set
+    is not as large as the published one. steps: number of steps in all. final_loss: training loss, in nats, at the end
+    of the last window or epoch. epochs: empty if no whole epoch was trained.
 
     The following are None in older results. median_images_per_s: median over the steady windows without an epoch
     boundary, or over the whole epochs. boundary_s: extra time of an epoch boundary (end of the iterator, shuffling,
@@ -189,10 +189,11 @@ class Telemetry:
     """What the worker's own process tree used while it trained, including the evaluation of whole epochs and the files
     that it writes after each. If the launch was resumed, this is about its last process.
 
-    from_at, to_at: start and end of training. peak_rss_bytes: peak of the resident memory. cpu_s: user and system
-    time. cpu_cores: cpu_s divided by the wall time. busy_threads: threads of the worker's process that computed for at
-    least a twentieth of the time. throttled_s: time for which the CPU quota stopped the cgroup; None if it cannot be
-    read. gpu_peak_bytes: peak of the framework's allocator; None on the CPU.
+    from_at, to_at: start and end of training. peak_rss_bytes: peak of the resident memory since the process began, so
+    also in the proof. cpu_s: user and system time. cpu_cores: cpu_s divided by the wall time. busy_threads: threads of
+    the worker's process that computed for at least a twentieth of the time. throttled_s: time for which the CPU quota
+    stopped the cgroup; None if it cannot be read. gpu_peak_bytes: peak of the framework's allocator since the process
+    began; None on the CPU.
     """
 
     from_at: Time

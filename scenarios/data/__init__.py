@@ -8,36 +8,32 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from scenarios.adapter import Arrays, Photos, TrainSet
 from scenarios.contract import checksums
+from scenarios.contract.request import DataKind
 from scenarios.data import readers, synthetic
 from scenarios.data.errors import DataUnavailable
 from scenarios.data.integrity import hash_files, require_prepared
 from scenarios.data.readers import Bytes
 from scenarios.spec import DATASETS, Dataset, Scenario
 
-Kind = Literal["real", "synthetic"]
-
 
 @dataclass(frozen=True)
 class DataSet:
     """Train and test set of one launch. digest: SHA-256 (hex) over the whole content of both parts, even if `test` is a
-    sample; for photos, over names and SHA-256 of all files, as in SHA256SUMS. note: what a reader of the result must
-    know about the data, empty for real data."""
+    sample; for photos, over names and SHA-256 of all files, as in SHA256SUMS."""
 
     train: TrainSet
     test: TrainSet
-    kind: Kind
+    kind: DataKind
     digest: str
-    note: str
 
 
-def load(scenario: Scenario, kind: Kind, folder: Path | None, scratch: Path, test_images: int | None) -> DataSet:
+def load(scenario: Scenario, kind: DataKind, folder: Path | None, scratch: Path, test_images: int | None) -> DataSet:
     """Return the data set of a scenario, with values divided by 255.
 
     folder: holds one folder per prepared real set. scratch: folder for synthetic photos. test_images: number of test
@@ -51,21 +47,17 @@ def load(scenario: Scenario, kind: Kind, folder: Path | None, scratch: Path, tes
                 f"Real data was requested ({dataset.title}), but there is no data folder.",
                 "Give the folder with the prepared data sets, or measure with `--data synthetic`.",
             )
-        note = ""
     else:
         folder = scratch / "synthetic"
-        note = f"synthetic stand-in for {dataset.title}: its accuracies say nothing about the real set"
     if dataset.shape is None:
         if kind == "synthetic":
             synthetic.write_photos(dataset, folder / dataset.name)
-            sizes = synthetic.PHOTOS
-            note += f"; {sizes['train']:,} + {sizes['test']:,} photos instead of {dataset.train:,} + {dataset.test:,}"
-        return _load_photos(scenario, dataset, kind, folder / dataset.name, test_images, note)
+        return _load_photos(scenario, dataset, kind, folder / dataset.name, test_images)
     parts = synthetic.images(dataset) if kind == "synthetic" else _read_images(folder / dataset.name, dataset)
     digest = _digest(array for part in ("train", "test") for array in parts[part])
     test, test_labels = parts["test"]
     chosen = choose(len(test), test_images)
-    return DataSet(_arrays(*parts["train"]), _arrays(test[chosen], test_labels[chosen]), kind, digest, note)
+    return DataSet(_arrays(*parts["train"]), _arrays(test[chosen], test_labels[chosen]), kind, digest)
 
 
 def _read_images(folder: Path, dataset: Dataset) -> dict[str, tuple[Bytes, Bytes]]:
@@ -78,7 +70,7 @@ def _read_images(folder: Path, dataset: Dataset) -> dict[str, tuple[Bytes, Bytes
 
 
 def _load_photos(
-    scenario: Scenario, dataset: Dataset, kind: Kind, folder: Path, test_images: int | None, note: str
+    scenario: Scenario, dataset: Dataset, kind: DataKind, folder: Path, test_images: int | None
 ) -> DataSet:
     size = scenario.image[:2]
     paths, labels = readers.list_photos(folder, dataset, "train")
@@ -89,7 +81,7 @@ def _load_photos(
     digest = hashlib.sha256(checksums.to_text(digests).encode())
     chosen = choose(len(test_paths), test_images)
     test = Photos([test_paths[i] for i in chosen], test_labels[chosen], size)
-    return DataSet(Photos(paths, labels, size, scenario.augment), test, kind, digest.hexdigest(), note)
+    return DataSet(Photos(paths, labels, size, scenario.augment), test, kind, digest.hexdigest())
 
 
 def part_of(images: TrainSet, count: int) -> TrainSet:

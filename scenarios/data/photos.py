@@ -68,9 +68,11 @@ def _content(path: Path) -> bytes:
     as long."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        return os.read(descriptor, os.fstat(descriptor).st_size)
+        size = os.fstat(descriptor).st_size
+        data = os.read(descriptor, size)
     finally:
         os.close(descriptor)
+    return data if len(data) == size else path.read_bytes()  # a network's file system may return less
 
 
 def _require_whole(path: Path) -> None:

@@ -82,12 +82,14 @@ def read_cifar(path: Path, count: int) -> tuple[Bytes, Bytes]:
     rows.
     """
     try:
-        data = np.fromfile(path, np.uint8)
+        size = path.stat().st_size
+        if size != count * 3073:
+            raise _corrupt(path, f"it has {size:,} bytes, expected {count * 3073:,}")
+        records = np.fromfile(path, np.uint8, count * 3073).reshape(count, 3073)
     except FileNotFoundError as error:
         raise _missing(path) from error
-    if data.size != count * 3073:
-        raise _corrupt(path, f"it has {data.size:,} bytes, expected {count * 3073:,}")
-    records = data.reshape(count, 3073)
+    except (OSError, ValueError) as error:  # ValueError: it became shorter
+        raise _corrupt(path, f"it cannot be read ({error})") from error
     return records[:, 1:].reshape(count, 3, 32, 32).transpose(0, 2, 3, 1), records[:, 0]
 
 

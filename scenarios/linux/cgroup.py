@@ -49,7 +49,7 @@ def locate(controller: str, memberships: str, mounts: str) -> tuple[int, Path | 
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         root, point = before.split()[3:5]
-        kind, _, options = after.split()[:3]
+        kind, _, options = after.split(" ")[:3]  # the source in the middle may be empty
         if kind == "cgroup" and controller in options.split(",") and controller in paths:
             return 1, Path(point), _chain(Path(point), root, paths[controller])
         if kind == "cgroup2" and "" in paths:

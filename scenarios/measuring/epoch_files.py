@@ -61,7 +61,7 @@ class EpochFiles:
                 if any(name not in state or state[name].shape != value.shape for name, value in initial.items()):
                     raise CheckpointError(f"{path.name} has the weights of another network.")
                 model.restore(state)
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, TypeError) as error:  # TypeError: a number of its state is none
                 ignored.append(f"A checkpoint was not continued: {error}")
                 _say(f"Warning: {ignored[-1]}")
                 model.load(initial)  # the model may have a part of the state
@@ -120,6 +120,7 @@ class EpochFiles:
         if best is None or not self.request.keep_weights:
             return None
         try:
+            best.check()
             _, about = weights_file.read(self._place / best.file)
             if about.digest != best.digest:
                 raise weights_file.WeightsError(f"{best.file} has other weights")

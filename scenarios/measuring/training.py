@@ -26,7 +26,7 @@ def train(
     """Train until the meter's budget is used up. Only whole epochs are evaluated, each on the test set.
 
     files: what is written after each whole epoch, outside the timed part. Training continues from its checkpoint, if
-    there is one. Raise FloatingPointError if the training loss is not finite, and OSError if a file cannot be written.
+    there is one. Raise FloatingPointError if a loss is not finite, and OSError if a file cannot be written.
     """
     history = files.restore(model) if files else History()
     sums = Sums(0, 0.0, 0)
@@ -118,9 +118,12 @@ def epoch_time(windows: Sequence[Window], images: int) -> tuple[float, float | N
 def evaluate(model: Model, scenario: Scenario, test: Arrays) -> tuple[float, float]:
     """Return the mean loss (nats) and the accuracy over the test set.
 
-    The logits are the framework's. Loss and predictions follow the reference's formulas.
+    The logits are the framework's. Loss and predictions follow the reference's formulas. Raise FloatingPointError if
+    the loss is not finite.
     """
     chunks = range(0, len(test.labels), EVALUATION_CHUNK)
     logits = np.concatenate([model.logits(test.images[i : i + EVALUATION_CHUNK]) for i in chunks])
-    loss = reference.losses(scenario, logits, test.labels).mean()
-    return float(loss), float(np.mean(reference.predictions(scenario, logits) == test.labels))
+    loss = float(reference.losses(scenario, logits, test.labels).mean())
+    if not math.isfinite(loss):
+        raise FloatingPointError("the loss over the test set is not a number: training diverged")
+    return loss, float(np.mean(reference.predictions(scenario, logits) == test.labels))

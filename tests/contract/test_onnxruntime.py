@@ -22,6 +22,7 @@ pytest.importorskip("onnxruntime")
 import onnx
 import onnxruntime
 from onnxruntime_graphs import graphs
+from toys import toy
 
 from scenarios.frameworks.onnxruntime import settings
 from scenarios.frameworks.onnxruntime.adapter import ADAPTER
@@ -417,7 +418,11 @@ def test_each_setting_reaches_the_session(setting, seen):
 
 @pytest.mark.parametrize(
     "exported",
-    [variants[""] for variants in catalog.load().values()] + [catalog.load()["cifar-mlp"]["sigmoid"]],
+    [
+        *(variants[""] for variants in catalog.load().values()),
+        catalog.load()["cifar-mlp"]["sigmoid"],
+        toy(units=1, output="linear"),
+    ],
     ids=lambda each: each.label,
 )
 def test_an_exported_model_gives_the_probabilities_of_the_network(exported):

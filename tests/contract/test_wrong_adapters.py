@@ -15,7 +15,7 @@ from wrong import Wrong
 
 from scenarios.adapter import Adapter, NotOffered, Options
 from scenarios.contract.result import Proof
-from scenarios.proof import checks
+from scenarios.proof import checks, dropout
 from scenarios.spec import Adam, Augment, Conv, Dense, Dropout, Flatten, MaxPool, Scenario
 
 SEED = 1
@@ -114,6 +114,25 @@ def refused(found: Proof, check: str) -> None:
     failed = [each.name for each in found.checks if not each.passed]
     assert any(name.startswith(check) for name in failed), found.checks
     assert not {"weights", "logits"} & set(failed), found.checks
+
+
+# Read in a network of its own: before a Conv, and before another Dropout.
+EACH_DROPOUT = {1: (Conv(8), Dropout(0.4), Conv(8), Flatten()), 2: (Conv(8), Flatten(), Dropout(0.4), Dropout(0.3))}
+
+
+@pytest.mark.parametrize("index", EACH_DROPOUT)
+def test_a_dropout_that_no_dense_layer_follows_is_proven(adapter: Adapter, index: int) -> None:
+    scenario = toy(EACH_DROPOUT[index], image=(8, 8, 1), units=10)
+    found = [*dropout.checks(adapter, scenario, SEED)]
+    assert all(check.passed for check in found), found
+
+    def without(changed: Scenario) -> Scenario:
+        layers = [Dropout(0.0) if layer == Dropout(0.4) else layer for layer in changed.layers]
+        return replace(changed, layers=tuple(layers))
+
+    failed = {check.name for check in dropout.checks(Wrong(adapter, without), scenario, SEED) if not check.passed}
+    assert failed >= {f"dropout {index}: rate"}
+    assert all(name.startswith(f"dropout {index}: ") for name in failed), failed
 
 
 LATER = [

@@ -4,7 +4,6 @@
 set -euo pipefail
 
 base=${KIT_BASE_IMAGE:-debian:bookworm-slim}
-log=${TMPDIR:-/tmp}/dockerd.log
 
 install_missing() { # package:command pairs
   local missing=() pair
@@ -18,6 +17,8 @@ install_missing() { # package:command pairs
 }
 
 start_daemon() {
+  local log
+  log=$(mktemp --tmpdir dockerd-XXXXXX.log)
   install_missing docker.io:dockerd iptables:iptables
   setsid nohup dockerd >"$log" 2>&1 </dev/null &
   for _ in {1..120}; do

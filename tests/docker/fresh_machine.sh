@@ -13,19 +13,19 @@ base=${KIT_BASE_IMAGE:-debian:bookworm-slim}
 image=kit-tests:fresh-machine
 settings=$(mktemp -d)
 trap 'rm -rf "$settings"' EXIT
-chmod 755 "$settings"
 
 docker build --quiet --tag "$image" --build-arg "BASE=$base" - <tests/docker/fresh_machine.Dockerfile >/dev/null
 
 # Write the pip configuration, and list each local file or folder that it names.
-mapfile -t paths < <(python3 - "$settings/pip.conf" <<'PYTHON'
-import os, re, subprocess, sys
+python3 - "$settings/pip.conf" >"$settings/paths" <<'PYTHON'
+import ast, os, re, subprocess, sys
 from pathlib import Path
 
 listing = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)
 found = {}
 for scope in ("global", "install", ":env:"):  # later ones override earlier ones, as in pip
-    found |= dict(re.findall(rf"^{scope}\.(index-url|extra-index-url|find-links|cert)='(.*)'$", listing.stdout, re.M))
+    found |= dict(re.findall(rf"^{scope}\.(index-url|extra-index-url|find-links|cert)=(.*)$", listing.stdout, re.M))
+found = {name: " ".join(ast.literal_eval(value).split()) for name, value in found.items()}
 certificate = found.pop("cert", None) or os.environ.get("SSL_CERT_FILE")
 if certificate:
     found["cert"] = "/run/host/ca.pem"
@@ -37,7 +37,7 @@ for value in " ".join(found[name] for name in found if name != "cert").split():
         print(f"{path}:{path}")
 Path(sys.argv[1]).write_text("[global]\n" + "".join(f"{name} = {value}\n" for name, value in found.items()))
 PYTHON
-)
+mapfile -t paths <"$settings/paths"
 
 options=(--volume "$settings/pip.conf:/etc/pip.conf:ro" --volume "$PWD:/run/host/kit:ro")
 for path in "${paths[@]}"; do

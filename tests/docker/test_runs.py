@@ -23,6 +23,7 @@ from kit.environments.images import BUILD_CONTAINER, IMAGE_LABEL
 ROOT = Path(__file__).parents[2]
 SMOKE = ("--profile", "smoke", "--data", "synthetic", "--engine", "docker")
 ONE_CELL = ("--scenario", "mnist-cnn", "--framework", "onnxruntime", "--device", "cpu")
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}  # these tests are about machines without one
 TIMEOUT_S = 900
 
 pytestmark = pytest.mark.slow
@@ -32,7 +33,7 @@ def kit(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command and return the finished process."""
     return subprocess.run(
         [sys.executable, "-m", "kit", *arguments],
-        env={**os.environ, **variables},
+        env={**os.environ, **NO_GPU, **variables},
         capture_output=True,
         text=True,
         check=False,
@@ -44,7 +45,7 @@ def start(*arguments: str, **variables: str) -> subprocess.Popen[str]:
     """Start a command in the background, so that a test can send it signals."""
     return subprocess.Popen(
         [sys.executable, "-m", "kit", *arguments],
-        env={**os.environ, **variables},
+        env={**os.environ, **NO_GPU, **variables},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

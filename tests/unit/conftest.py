@@ -14,7 +14,7 @@ from kit import cli
 from kit.engines import registry
 from kit.execution import campaign
 from kit.execution.launch import ReadyLaunch, RunContext
-from kit.host import machine_lock
+from kit.host import machine_lock, pip_config
 from kit.host.load import Load
 from kit.planning import catalog
 from tests import fakes, launches
@@ -35,6 +35,14 @@ def own_lock(tmp_path_factory, monkeypatch):
 def no_scheduler(monkeypatch):
     """Remove the choice of GPUs that a scheduler made for the tests."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def no_pip_configuration(monkeypatch):
+    """Do not depend on the configuration of pip, which also starts slowly. Forget the certificates of a command."""
+    monkeypatch.setattr(pip_config, "read", lambda environment: {})
+    monkeypatch.setenv("KIT_CA_BUNDLE", "")
+    pip_config.certificates.cache_clear()
 
 
 @pytest.fixture(autouse=True)
@@ -61,9 +69,6 @@ def kit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setattr("signal.signal", lambda number, handler: None)
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # the command replaces it
-    monkeypatch.setattr(
-        "kit.environments.package_sources._pip_settings", lambda environment: {}
-    )  # it starts pip, which is slow
 
     def call(*arguments: str) -> Called:
         monkeypatch.setattr(sys, "argv", ["kit", *arguments])

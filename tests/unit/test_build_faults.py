@@ -255,3 +255,14 @@ def test_an_image_in_use_is_an_error_that_names_the_container(framework: Framewo
     with pytest.raises(EngineError, match=r"cannot be removed: .*container /mine is using it") as caught:
         engine.remove_environments()
     assert "Remove the container" in caught.value.remedy
+
+
+def test_an_image_that_somebody_built_from_one_of_kits_images_stays(framework: Framework, sources: Sources) -> None:
+    client = FakeClient()
+    engine = engine_of(client, sources)
+    environment = engine.prepare(framework, "cpu", Silent())
+    mine = client.add_image("mine:latest", client.find(environment.reference), {}, "")
+    assert IMAGE_LABEL in client.images_there[mine]["Labels"], "the label is inherited"
+    assert len(engine.remove_environments()) == 3
+    assert mine in client.images_there
+    assert not any("kit-" in str(image["RepoTags"]) for image in client.images_there.values())

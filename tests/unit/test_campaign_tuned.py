@@ -96,15 +96,17 @@ def test_only_the_default_time_may_be_extended_and_ends_before_the_timeout(tmp_p
 
 
 def test_settings_are_found_again_for_each_model_of_gpu(monkeypatch, tmp_path):
-    install(monkeypatch, [FakeGpu("GPU-a"), FakeGpu("GPU-b"), FakeGpu("GPU-c", instances=[FakeGpu("MIG-c")])])
-    names = {"GPU-a": "NVIDIA A100", "GPU-b": "NVIDIA H200", "GPU-c": "NVIDIA A100", "MIG-c": "NVIDIA A100 MIG 1g.5gb"}
+    divided = FakeGpu("GPU-d", instances=[FakeGpu("MIG-d")])
+    install(monkeypatch, [FakeGpu("GPU-a"), FakeGpu("GPU-b"), FakeGpu("GPU-c"), divided])
+    names = dict.fromkeys(("GPU-a", "GPU-c", "GPU-d"), "NVIDIA A100")
+    names |= {"GPU-b": "NVIDIA H200", "MIG-d": "NVIDIA A100 MIG 1g.5gb"}
     monkeypatch.setattr(pynvml, "nvmlDeviceGetName", lambda gpu: names[gpu.uuid])
     on_cuda, searched = replace(TUNED, devices=("cuda",)), []
-    for visible in ("GPU-a", "GPU-b", "GPU-c", "MIG-c"):
+    for visible in ("GPU-a", "GPU-b", "GPU-c", "MIG-d"):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         execute(new_run(tmp_path / visible, on_cuda), engine := fakes.FakeEngine())
         searched += [visible] * len(engine.tuned)
-    assert searched == ["GPU-a", "GPU-b", "MIG-c"], "GPU-c is the same model as GPU-a"
+    assert searched == ["GPU-a", "GPU-b", "MIG-d"], "GPU-c is the same model as GPU-a"
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ def v1_mounts(point: Path, root: str) -> str:
 def v2_mounts(point: Path, root: str = "/") -> str:
     return (
         "24 30 0:22 / /sys rw - sysfs sysfs rw\n"
+        "27 30 0:25 / /mnt rw - tmpfs  rw\n"  # mounted without a source
         f"35 24 0:30 {root} {point} rw shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
     )
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import platform
 import shutil
 import threading
 from dataclasses import replace
@@ -68,6 +71,12 @@ def test_the_worker_runs_as_the_caller_and_never_as_root(monkeypatch, options, u
     monkeypatch.setattr("os.getuid", lambda: uid)
     monkeypatch.setattr("os.getgid", lambda: 100)
     assert containers.user(containers.Host.of({"SecurityOptions": options})) == expected
+
+
+def test_a_worker_keeps_its_uid_in_an_engine_that_maps_users(folder):
+    for options, mode in ((["name=userns"], "host"), (["name=seccomp,profile=default"], None)):
+        made, _ = containers.host_options(containers.Host.of({"SecurityOptions": options}), folder, LIMITS)
+        assert made.get("UsernsMode") == mode
 
 
 def test_a_request_cannot_move_a_cache_out_of_the_scratch_folder():
@@ -236,6 +245,34 @@ def test_a_missing_or_remote_daemon_is_an_error_with_a_remedy(monkeypatch, tmp_p
     with pytest.raises(EngineError, match="elsewhere is not on this machine") as caught:
         DockerEngine(Sources()).describe()
     assert "me@" not in str(caught.value)
+    monkeypatch.setenv("CONTAINER_HOST", "tcp://elsewhere")
+    with pytest.raises(EngineError, match="CONTAINER_HOST to a unix"):
+        DockerEngine(Sources(), "podman").describe()
+
+
+@pytest.mark.parametrize("damage", ["missing", "damaged", "variable"])
+def test_a_context_that_cannot_be_used_is_an_error_with_a_remedy(monkeypatch, tmp_path, damage):
+    """Docker Desktop leaves the name of its context behind if it is removed."""
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    name = "desktop-linux"
+    monkeypatch.setenv("DOCKER_CONTEXT", name if damage == "variable" else "")
+    (tmp_path / "config.json").write_text(json.dumps({} if damage == "variable" else {"currentContext": name}))
+    if damage == "damaged":
+        meta = tmp_path / "contexts/meta" / hashlib.sha256(name.encode()).hexdigest()
+        meta.mkdir(parents=True)
+        (meta / "meta.json").write_text("{")
+    with pytest.raises(EngineError, match=r"ontext[\s\S]*docker context use default"):
+        DockerEngine(Sources()).describe()
+
+
+def test_a_daemon_with_another_kernel_is_not_on_this_machine():
+    engine = DockerEngine(Sources())
+    engine.daemon.__dict__["client"] = SimpleNamespace(info=lambda: {"KernelVersion": "6.6.12-linuxkit"})
+    with pytest.raises(EngineError, match=r"its kernel is 6\.6\.12-linuxkit[\s\S]*--engine local"):
+        _ = engine.daemon.info
+    engine.daemon.__dict__["client"] = SimpleNamespace(info=lambda: {"KernelVersion": platform.release()})
+    assert engine.daemon.info["KernelVersion"] == platform.release()
 
 
 def test_cuda_is_refused_with_a_reason(monkeypatch):

@@ -258,6 +258,9 @@ def test_an_invalid_url_is_an_error(tmp_path: Path) -> None:
         download(FILE, ["http://[::1/x.bin"], tmp_path / "x.bin", Silent(), None)
     with pytest.raises(DataError, match="label empty or too long"):
         download(FILE, ["http://a..b/x.bin"], tmp_path / "x.bin", Silent(), None)
+    with pytest.raises(DataError, match=r"127\.0\.0\.1:99999: .*\[address\]") as caught:
+        download(FILE, ["http://bob:secret@127.0.0.1:99999/x.bin"], tmp_path / "x.bin", Silent(), None)
+    assert "secret" not in str(caught.value)
 
 
 def test_an_unexpected_error_of_a_request_is_not_taken_for_silence(

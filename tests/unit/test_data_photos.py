@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -172,6 +173,12 @@ def test_an_unreadable_photo_is_named(photos: Photos, tmp_path: Path) -> None:
     broken.write_bytes(b"GIF89a")
     with pytest.raises(DataCorrupt, match=r"dog\.7\.jpg"):
         decode(broken, SIZE)
+
+
+def test_a_read_that_returns_less_than_the_file_is_completed(photos: Photos, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, read = decode(photos.paths[0], SIZE), os.read
+    monkeypatch.setattr(os, "read", lambda descriptor, count: read(descriptor, count // 2))
+    assert np.array_equal(decode(photos.paths[0], SIZE), whole)
 
 
 def test_a_closed_iterator_stops_its_threads(photos: Photos) -> None:

@@ -64,6 +64,10 @@ def test_cifar_planes_become_channels(tmp_path: Path) -> None:
     assert images[1, 5, 9].tolist() == pixels[1, :, 5, 9].tolist()
     with pytest.raises(DataCorrupt, match=r"6,146 bytes, expected 9,219"):
         readers.read_cifar(path, 3)
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(DataCorrupt, match="cannot be read"):
+        readers.read_cifar(loop, 2)
 
 
 def test_a_label_beyond_the_classes_is_corrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

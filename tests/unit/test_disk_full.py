@@ -64,6 +64,23 @@ def test_the_worker_recognizes_a_full_disk_in_what_frameworks_raise(error, code)
     assert worker.explain(error, examples.request()).code is code
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CUDA out of memory. Tried to allocate 20.00 MiB",
+        "ResourceExhaustedError: OOM when allocating tensor with shape[2048,512]",
+        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate",
+        "Failed to allocate memory for requested buffer of size 1024",
+        "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED",
+    ],
+)
+def test_the_worker_recognizes_a_full_gpu_in_what_frameworks_raise(text):
+    on_gpu = examples.request(device="cuda")
+    assert worker.explain(RuntimeError(text), on_gpu).code is Code.DEVICE_MEMORY
+    assert worker.explain(RuntimeError("Zoom failed."), on_gpu).code is Code.WORKER_ERROR
+    assert worker.explain(RuntimeError(text), examples.request()).code is Code.WORKER_ERROR
+
+
 def test_an_exception_that_is_its_own_cause_is_explained():
     error = RuntimeError("It failed.")
     error.__cause__ = error

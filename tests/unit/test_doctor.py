@@ -108,7 +108,8 @@ SPOILED: list[tuple[dict[str, Any], dict[str, Level], str]] = [
     (gpus(found=(), answered=False), {"gpu": WARNED}, "nvidia-smi"),
     (gpus(found=()), {"gpu": WARNED}, "Install NVIDIA's driver 580 or newer"),
     (toolkit((), (1, 17, 8)), {"toolkit": WARNED}, "nvidia-ctk runtime configure"),
-    (toolkit(("nvidia runtime", "hook"), (1, 16, 1)), {"toolkit": WARNED}, "CVE-2024-0132"),
+    (toolkit(("nvidia runtime", "hook"), (1, 17, 7)), {"toolkit": WARNED}, "Update it to 1.17.8"),
+    (toolkit(("CDI",), (1, 17, 4)), {"toolkit": WARNED}, "CVE-2025-23266"),
     (gpus(lacks={"torch": ("Too old.", "Update.")}), {"cuda torch": WARNED}, "would be skipped: Too old. Update."),
     (gpus(silent=1), {"gpu": WARNED}, "shows only 1 of 2 GPUs to this user. Run nvidia-smi."),
     (gpus(visible=UsageError("Hidden.", "Unset it.")), {"gpu choice": WARNED}, "Hidden. Unset it."),
@@ -141,7 +142,7 @@ SPOILED: list[tuple[dict[str, Any], dict[str, Level], str]] = [
 NOTHING_WRONG: list[tuple[dict[str, Any], str]] = [
     ({}, "CUDA 13; driver 580.65.06 (needs 580); has code for compute capability 9.0"),
     ({"cards": 0, **gpus(found=())}, "Cells on cuda will be skipped"),
-    (toolkit(("CDI", "nvidia runtime"), (1, 16, 1)), "1.16.1; Docker passes GPUs by CDI"),
+    (toolkit(("CDI", "nvidia runtime"), (1, 17, 5)), "1.17.5; Docker passes GPUs by CDI"),
     (gpus(visible=("GPU-a", "1")), "CUDA_VISIBLE_DEVICES leaves GPU-a, 1."),
     (runtime("crun 1.26"), "runtime crun 1.26"),
     (runtime("runc 1.1.5+ds1"), "runtime runc 1.1.5+ds1"),
@@ -338,10 +339,12 @@ def url() -> Iterator[str]:
 
 
 def test_a_mirror_counts_if_it_offers_the_file_in_time(url: str) -> None:
-    answers = {status: mirrors.answers(f"{url}/{status}/file", 30 if status else 0.2) for status in (200, 404, 405, 0)}
+    answers = {
+        status: mirrors.answers(f"{url}/{status}/file", 30 if status else 0.2, None) for status in (200, 404, 405, 0)
+    }
     assert answers == {200: True, 404: False, 405: True, 0: False}
-    assert not mirrors.answers("http://[", 0.5)
-    assert not mirrors.answers("http://127.0.0.1:9/file", 0.5)
+    assert not mirrors.answers("http://[", 0.5, None)
+    assert not mirrors.answers("http://127.0.0.1:9/file", 0.5, None)
 
 
 def test_the_mirror_of_the_user_replaces_the_published_ones(
@@ -406,7 +409,6 @@ def test_no_finding_names_user_or_home_folder(monkeypatch: pytest.MonkeyPatch) -
 def test_the_command_prints_table_or_json_and_fails_on_errors_alone(
     monkeypatch: pytest.MonkeyPatch, level: Level, code: int
 ) -> None:
-    monkeypatch.setattr("kit.environments.package_sources._pip_settings", lambda environment: {})
     monkeypatch.setattr(doctor, "examine", lambda sources, out: [Finding(level, "disk", "Full.", "Make room.")])
     called = CliRunner().invoke(host.app, ["doctor"])
     assert called.exit_code == code

@@ -223,13 +223,14 @@ def test_if_all_checkpoints_are_damaged_training_starts_from_the_beginning(tmp_p
     require_whole(tmp_path, launch(tmp_path), [])
 
 
-def test_a_state_that_the_model_refuses_leaves_nothing_in_it(tmp_path, monkeypatch):
+@pytest.mark.parametrize("error", [ValueError, TypeError])
+def test_a_state_that_the_model_refuses_leaves_nothing_in_it(tmp_path, monkeypatch, error):
     with pytest.raises(KeyboardInterrupt):
         launch(tmp_path, fails_after=3)
 
     def refuse(model, state):
         model.load(state)
-        raise ValueError("half of it is missing")
+        raise error("half of it is missing")
 
     monkeypatch.setattr(Model, "restore", refuse)
     require_whole(tmp_path, launch(tmp_path), [])

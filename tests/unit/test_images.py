@@ -166,9 +166,16 @@ def test_a_build_log_shows_no_user_info_and_returns_the_builders_error(tmp_path)
     assert "never read" not in path.read_text()
 
 
-def test_only_proxies_that_are_set_reach_a_build():
+def test_only_proxies_that_are_set_reach_a_build_in_both_spellings():
     given = {"HTTPS_PROXY": "http://proxy:1", "no_proxy": "here", "HTTP_PROXY": "", "OTHER": "x"}
-    assert images.proxies(given) == {"HTTPS_PROXY": "http://proxy:1", "no_proxy": "here"}
+    assert images.proxies(given) == {
+        "HTTPS_PROXY": "http://proxy:1",
+        "https_proxy": "http://proxy:1",
+        "NO_PROXY": "here",
+        "no_proxy": "here",
+    }
+    different = {"HTTPS_PROXY": "http://proxy:1", "https_proxy": "http://proxy:2"}
+    assert images.proxies(different) == different
 
 
 def listed_packages(file: Path) -> set[str]:

@@ -13,6 +13,7 @@ from kit.execution.workflow import Downloads, PreparedRun
 from kit.host.load import Load
 from kit.model.environment import EnvironmentKey
 from kit.model.progress import Outcome, PlainProgress, Silent
+from kit.model.record import HostSamples
 from kit.planning import catalog
 from kit.planning.estimates import INFERENCE_S, Estimate, Pace, request_seconds
 from scenarios.contract.cell import CEILINGS
@@ -122,6 +123,24 @@ def test_it_says_why_a_training_began_anew() -> None:
     training = replace(measured.result.training, ignored_checkpoints=["It was altered."])
     report.finish(measured.model_copy(update={"result": replace(measured.result, training=training)}), of_base=False)
     assert lines[-1] == "mnist-cnn/torch/cpu/stock/fp32/b64: It was altered."
+
+
+def test_it_warns_once_of_other_programs() -> None:
+    lines = list[str]()
+    report = LaunchReport(Shown(), PlainProgress(lines.append), examples.plan([planned()]))
+    launches = [request(launch=number) for number in (1, 2, 3)]
+    report.expect(launches)
+    at = [float(second) for second in range(12)]
+    for each, busy in zip(launches, (2.0, 3.1, 3.4), strict=True):  # the launch itself keeps 1.9 CPUs busy
+        samples = HostSamples(at=at, series={"cpu_busy": [busy for _ in at]}, core_busy=[], cost_s=0.0)
+        report.start(each)
+        report.finish(record(each, host_samples=samples), of_base=False)
+    (warning,) = [line for line in lines if line.startswith("!")]
+    assert warning == lines[3], "it comes after the second launch"
+    assert warning == (
+        "! mnist-cnn in PyTorch: Other processes kept 1.2 of the machine's 2 logical CPUs busy while the cell trained. "
+        "Stop them, or the speeds will be too low."
+    )
 
 
 def test_names_say_only_what_differs() -> None:

@@ -117,6 +117,14 @@ def facts(**changes: object) -> dict[str, object]:
     return {"cpu_model": "Xeon", "memory_bytes": (16 << 30) - 5000, "gpus": [gpu]} | changes
 
 
+def test_a_system_without_os_release_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> dict[str, str]:
+        raise OSError(2, "No such file or directory")
+
+    monkeypatch.setattr("platform.freedesktop_os_release", missing)
+    assert machine.describe({"engine": "fake"}, identify=False).os == "Linux"
+
+
 def test_identity_ignores_boot_differences_power_limit_and_uuid() -> None:
     same = machine.identity(facts())
     limited = Gpu(

@@ -15,7 +15,7 @@ from scenarios.adapter import Arrays, Sums
 from scenarios.contract.request import Budget
 from scenarios.contract.result import MIN_P99_SAMPLES, Window
 from scenarios.measuring import inference
-from scenarios.measuring.training import train
+from scenarios.measuring.training import evaluate, train
 from scenarios.measuring.window_meter import WindowMeter
 from tests import examples
 
@@ -67,6 +67,26 @@ def test_the_speed_of_training_includes_stalls_and_epoch_boundaries(steps: int) 
     if steps > 25:  # shorter epochs have a boundary in most windows
         assert training.median_images_per_s == pytest.approx(SCENARIO.batch / STEP_S, rel=0.03)
         assert training.boundary_s == pytest.approx(BOUNDARY_S, abs=1.1 * STALL_S)
+
+
+def test_a_training_that_diverges_in_its_last_step_is_an_error() -> None:
+    """The training loss is that from before the step."""
+
+    class Model:
+        def logits(self, images):
+            return np.full((len(images), 10), np.nan, np.float32)
+
+    data = Arrays(np.zeros((4, 28, 28, 1), np.float32), np.zeros(4, np.int64))
+    with pytest.raises(FloatingPointError, match="diverged"):
+        evaluate(Model(), SCENARIO, data)
+
+
+def test_a_batch_is_filled_by_repeating_images() -> None:
+    images = np.arange(3.0, dtype=np.float32).reshape(3, 1, 1, 1)
+    assert inference.fill_batch(images, 7).ravel().tolist() == [0, 1, 2, 0, 1, 2, 0]
+    part = inference.fill_batch(images, 2)
+    assert part.ravel().tolist() == [0, 1]
+    assert part.base is None, "it must not keep a copy of all images"
 
 
 @pytest.mark.parametrize("calls", [MIN_P99_SAMPLES - 1, MIN_P99_SAMPLES])

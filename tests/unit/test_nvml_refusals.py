@@ -106,16 +106,15 @@ def doctor_facts() -> Gpus:
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """Install a GPU that answers everything, in MIG mode and in an exclusive compute mode, on which this process
-    computes."""
+    """Install a GPU that answers everything, in an exclusive compute mode, on which this process computes. Install
+    another one in MIG mode."""
     gpu = FakeGpu(
         **dict.fromkeys(("use", "memory", "power", "energy", "temperature", "sm_clock"), (1 << 30,)),
         processes=((os.getpid(),),),
         reasons=(0xFF,),
         mode=pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS,
-        instances=[FakeGpu("MIG-1")],
     )
-    install(monkeypatch, [gpu])
+    install(monkeypatch, [gpu, FakeGpu("GPU-1", processes=((os.getpid(),),), instances=[FakeGpu("MIG-1")])])
 
 
 def test_every_function_of_nvml_that_is_called_is_refused_here():

@@ -28,9 +28,8 @@ import sys, time
 from pathlib import Path
 from kit.cli import main
 from kit.engines import registry
-from kit.environments import package_sources
 from kit.execution import campaign
-from kit.host import machine_lock
+from kit.host import machine_lock, pip_config
 from kit.planning import catalog
 from tests import fakes
 from tests.campaigns import FRAMEWORKS
@@ -45,7 +44,7 @@ def wait_in_the_second_launch(request, folder):
 
 engine = fakes.FakeEngine(wait_in_the_second_launch, refused=NO_GPU)
 registry.choose = lambda *arguments: (engine, "Using the fake engine.")
-package_sources._pip_settings = lambda environment: {}  # pip starts slowly
+pip_config.read = lambda environment: {}  # pip starts slowly
 machine_lock.PATH = Path("lock")
 campaign.measure_load = lambda seconds: None  # other programs may run now
 catalog.frameworks = lambda: FRAMEWORKS

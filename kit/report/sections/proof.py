@@ -112,7 +112,7 @@ def _launches(source: ReportInput) -> Table:
             cells.setdefault(record.key, []).append((record, result))
     return Table(
         caption="Time of a launch, medians over the launches of a cell that have the part (first step and warm-up are "
-        "part of training). How busy CPUs were is the mean over the whole process, not over training",
+        "part of training). Peak memory and how busy CPUs were are those of the whole process, not of training",
         headers=("Cell", *TIMES, "Whole process", "Steps", "Peak memory", "Busiest / idlest CPU"),
         rows=tuple((source.name(key), *_times(launches)) for key, launches in cells.items()),
         numeric=tuple(range(1, 5 + len(TIMES))),

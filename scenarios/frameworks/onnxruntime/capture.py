@@ -74,7 +74,9 @@ class CapturedTrainer(Trainer):
         self._held: HeldSet | None = None
 
     def place(self, images: Images, labels: Labels) -> Callable[[], None]:
-        return partial(self._replay, self._capture(self._to_device(images, labels), len(labels)))
+        replay = partial(self._replay, self._capture(self._to_device(images, labels), len(labels)))
+        self._record(replay)
+        return replay
 
     def run(self, images: Images, labels: Labels) -> None:
         if len(labels) not in self._copied:

@@ -39,10 +39,9 @@ def export(scenario: spec.Scenario, weights: Weights, about: dict[str, str]) -> 
 
 def _probabilities(graph: Graph, scenario: spec.Scenario, logits: Tensor) -> Tensor:
     """Add what turns logits into probabilities, as the loss defines them: see `scenarios.spec.Scenario`."""
+    if scenario.loss == "binary":
+        return graph.node("Sigmoid", logits)
     if scenario.output.activation != "sigmoid":  # softmax, or logits with a softmax in the loss
         return graph.node("Softmax", logits, axis=1)
-    output = graph.node("Sigmoid", logits)
-    if scenario.loss == "binary":
-        return output
-    clipped = graph.node("Clip", output, graph.scalar(CLIP), graph.scalar(1 - CLIP))
+    clipped = graph.node("Clip", graph.node("Sigmoid", logits), graph.scalar(CLIP), graph.scalar(1 - CLIP))
     return graph.node("Div", clipped, graph.node("ReduceSum", clipped, graph.ints(1), keepdims=1))
