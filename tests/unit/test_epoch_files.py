@@ -15,7 +15,7 @@ from scenarios.adapter import Arrays, Sums
 from scenarios.catalog import mnist_cnn
 from scenarios.contract import codec
 from scenarios.contract.codec import from_json
-from scenarios.contract.epochs import EpochProgress
+from scenarios.contract.epochs import EpochProgress, KeptWeights
 from scenarios.contract.request import EPOCHS_FOLDER, PROGRESS_FILE, Budget
 from scenarios.measuring import checkpoints, training
 from scenarios.measuring.epoch_files import EpochFiles
@@ -322,6 +322,17 @@ def test_lost_weights_of_the_best_epoch_do_not_cost_the_training(tmp_path, capsy
     assert model.trained == [3, 4]
     assert "Warning: the weights of epoch 2, the best one so far, are lost" in capsys.readouterr().out
     assert [(kept.kind, kept.epoch) for kept in files.weights] == [("last", 5)]  # no other epoch was the best one
+
+
+def test_weights_that_a_forged_checkpoint_names_in_another_folder_are_not_read(tmp_path, capsys):
+    with pytest.raises(KeyboardInterrupt):
+        launch(tmp_path, fails_after=3)
+    elsewhere = tmp_path / "elsewhere.safetensors"
+    (tmp_path / EPOCHS_FOLDER / name("weights", 2)).rename(elsewhere)
+    files = EpochFiles(REQUEST, SCENARIO.label, tmp_path, bound())
+    best = KeptWeights("best", f"../{elsewhere.name}", 2, 0.8, read(elsewhere)[1].digest)
+    assert files._still_there(best) is None
+    assert "is not the name of a file of weights" in capsys.readouterr().out
 
 
 def test_no_clock_of_an_epoch_includes_its_files_and_the_speed_leaves_out_each_first_epoch(tmp_path, monkeypatch):
