@@ -78,6 +78,8 @@ Some words in the table:
 - Fault of the disk: a full disk (ENOSPC), an I/O error (EIO), or a missing permission (EACCES).
 - Lost request, lost answer: the connection to Docker breaks before or after Docker carries out a request. Lost all
   requests: it breaks for good.
+- Engine lost: from one request on, no engine answers. For one call: only one request is not answered. No answer: a
+  request times out. Conflict, engine's error: the engine answers with status 409 or 500.
 - Program: uv, or the Python of the virtual environment.
 - Exit code 0: The attempt succeeded without the call that failed, for example because it only fills a cache. Without
   ceilings: the probe of the machine's limits failed. It has a record, and costs no cell. Only the shares of these

@@ -44,7 +44,9 @@ def study_run(
     found = studies.select_studies(wanted, studies.load_all(), catalog.scenarios(), catalog.frameworks())
     records = [_record(cell, n, count, epochs, data) for cell, count in found.items() for n in range(1, launches + 1)]
     planned = [PlannedLaunch(cell=r.cell, launch=r.launch, named=True) for r in records]
-    plan = examples.plan(planned).model_copy(update={"studies": [*names], "profile": "full" if epochs else "quick"})
+    plan = examples.plan(planned).model_copy(
+        update={"studies": [*names], "profile": "full" if epochs else "quick", "engine": "docker"}
+    )
     machine = next((r.machine for r in records if r.machine.gpus), records[0].machine)
     made = [record.result.augmented for record in records if record.result]
     pictures = {picture.digest: content for picture, content in map(_sheet, SIZES) if picture in made}

@@ -24,7 +24,7 @@ class Setup:
     plan: of its run. scenario: None if unknown. feed: the setting of that name, or "". workers: threads or processes
     that loaded photos, None if unknown. busy_cpus: CPUs that the cell kept busy, None if unknown. cpus: those that it
     could use, None if unknown. gpu_slower: whether the same cell is faster on the CPU. tensor_cores: the precisions of
-    its framework that compute on the tensor cores of the GPU. synthetic: whether its data were synthetic. steady:
+    its framework that compute on the tensor cores of the GPU. synthetic: whether its data was synthetic. steady:
     whether its speed was steady, so that the parts of its step are reliable.
     """
 

@@ -118,10 +118,9 @@ def _framework(analysis: RunAnalysis, measured: Sequence[CellSummary], titles: M
     if not devices:
         return Answer(FRAMEWORK, State.NOT_MEASURED, "Not compared: no network was measured in two frameworks")
     device: Device = "cuda" if "cuda" in devices else "cpu"
-    training = [contest for contest in of_training if contest.leader.cell.device == device]
-    of_latency, of_throughput = (
+    training, of_latency, of_throughput = (
         [contest for contest in analysis.contests[each] if contest.leader.cell.device == device]
-        for each in (Measure.LATENCY, Measure.INFERENCE)
+        for each in (Measure.TRAINING, Measure.LATENCY, Measure.INFERENCE)
     )
     unsteady, disturbed = (unsteady_cells(analysis, each).keys() for each in (Measure.TRAINING, Measure.INFERENCE))
     to_train, to_serve = _winners(training, titles, unsteady), _winners(of_latency, titles, disturbed)

@@ -39,8 +39,8 @@ TARGET = 0.025  # half-width of the interval of a cell, relative to the estimate
 RATIO_TARGET = 0.035  # of a ratio: two independent cells with TARGET
 TIE_WIDTH = 0.1  # half-width of the interval of a ratio; a wider one also contains differences that matter
 
-# Least one of the interval of a median, which ends at values. With 5 launches, it can only be their range, which has
-# 93.75%. With 11, the next wider one than 93.5% has 98.8%.
+# Lowest confidence of the interval of a median. Its ends are values, so few confidences are possible: with 5 launches
+# 93.75% (their range), with 11 launches 93.5% or 98.8%.
 MEDIAN_CONFIDENCE = 0.93
 
 # Chow and Robbins' rule lacks about this many launches if a cell has many. With few launches the rule has had few

@@ -35,7 +35,7 @@ UNSTEADY = DISTURBED | {
 
 
 @dataclass(frozen=True)
-class Reason:
+class Doubt:
     """What was not steady about a launch. kind: without figures. words: a few words with figures."""
 
     kind: str
@@ -57,7 +57,7 @@ class LaunchWindows:
     steady_s: float
     end_s: float
     jump_s: float | None = None
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[Doubt, ...] = ()
 
 
 def launch_windows(
@@ -92,7 +92,7 @@ def _windows(launch: MeasuredLaunch, launches: int, doubts: set[WarningCode], ap
         steady_s=steady[0].start_at - start,
         end_s=windows[-1].start_at + windows[-1].seconds - start,
         jump_s=launch.comparable_windows[0].start_at + jump[1] - start if jump else None,
-        reasons=(*_reasons(launch, doubts, jump), *([Reason("off the median launch", apart)] if apart else [])),
+        reasons=(*_reasons(launch, doubts, jump), *([Doubt("off the median launch", apart)] if apart else [])),
     )
 
 
@@ -100,11 +100,11 @@ def _reasons(
     launch: MeasuredLaunch,
     doubts: set[WarningCode],
     jump: tuple[float, float] | None,
-) -> list[Reason]:
-    found = [Reason("jump", f"jump of {percent(jump[0], signed=True)}")] if jump else []
+) -> list[Doubt]:
+    found = [Doubt("jump", f"jump of {percent(jump[0], signed=True)}")] if jump else []
     for code, (kind, words_of) in REASONS.items():
         if code in doubts and (code is not WarningCode.DRIFT or not jump) and (words := words_of(launch)):
-            found.append(Reason(kind, words))
+            found.append(Doubt(kind, words))
     return found
 
 

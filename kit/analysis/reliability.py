@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Collection, Sequence
 
@@ -203,7 +204,7 @@ def _to_publication(analysis: RunAnalysis, measured: Sequence[CellSummary], lack
         rounds = min(MAX_ROUNDS, ROUNDS * max(cell.attempts for cell in measured))
         command += f" --rounds {rounds}"
         took = f"{rounds} rounds in {format_about(rounds * round_s)}"
-        caveat = TOO_WIDE if widest > ROUNDS * NARROW else ""
+        caveat = TOO_WIDE if widest > math.sqrt(ROUNDS) * NARROW else ""
     idle = " on an idle machine" if wide or unsteady_cells(analysis) else ""
     of = (scenario_of(cell.cell, analysis.scenarios) for cell in measured if cell.synthetic)
     sets = [*dict.fromkeys(scenario.dataset for scenario in of if scenario)]

@@ -10,7 +10,7 @@ from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.sweeps import value_of
 from kit.model.plan import Plan
 from scenarios.catalog import Scenarios, scenario_of
-from scenarios.contract.cell import Cell
+from scenarios.contract.cell import Cell, Device
 from scenarios.spec import Scenario
 
 COMPARED_ROUNDS = 8  # of two runs; with noise of 5%, they show a loss of 10% in one cell (docs/gate-in-ci.md)
@@ -44,6 +44,23 @@ def same_command(analysis: RunAnalysis) -> str:
     return " ".join([*parts, *["--no-weights"] * (plan.profile == "full" and not plan.keep_weights)])
 
 
+def study_command(analysis: RunAnalysis, study: str, profile: str, device: Device | None = None) -> str:
+    """Return the command that measures a study in a profile, with the options of the run.
+
+    device: the only one to measure, or None for all.
+    """
+    plan = analysis.run.plan
+    narrowing = _selection(analysis, [launch.cell for launch in plan.launches])
+    chosen = [("study", study), *([("device", device)] if device else [])]
+    chosen += [(name, value) for name, value in narrowing if name in NARROWING - {"device"}]
+    chosen += _conditions(plan)
+    if profile not in {"smoke", "quick"}:  # a smoke run measures too little for a study
+        chosen.append(("profile", profile))
+    if profile == "full" and plan.epochs is not None:
+        chosen.append(("epochs", str(plan.epochs)))
+    return " ".join(["kit run", *_options(chosen)])
+
+
 def cell_command(cell: Cell, scenario: Scenario | None, plan: Plan, frameworks: Sequence[str]) -> str:
     """Return the command for a cell in these frameworks, in the conditions of a run.
 
@@ -62,7 +79,7 @@ def cell_command(cell: Cell, scenario: Scenario | None, plan: Plan, frameworks: 
         ("hidden-layers", cell.hidden_layers),
     ]
     selection = [(name, str(value)) for name, value in parts if value is not None]
-    applies = {"settings": cell.key in plan.pinned, "tune": cell.lane == "tuned"}
+    applies = {"settings": cell.key in plan.pinned, "tune": cell.lane == "tuned" and cell.key not in plan.pinned}
     conditions = [each for each in _conditions(plan) if applies.get(each[0], True)]
     return " ".join(["kit run", *_options([*selection, *conditions])])
 

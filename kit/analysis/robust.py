@@ -138,7 +138,7 @@ def _median(values: Series) -> float:
     return float(np.partition(values, middle)[middle].mean())
 
 
-@lru_cache(maxsize=64)  # many launches of a run have the same number of windows
+@lru_cache(maxsize=16)  # many launches have the same number of windows; an entry has up to 8 MB
 def _pairs(count: int) -> tuple[Positions, Positions]:
     """Return the positions of all pairs of different values, the earlier one first."""
     first, second = np.triu_indices(count, 1)

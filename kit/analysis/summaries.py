@@ -33,10 +33,10 @@ from scenarios.contract.cell import Cell
 class CellSummary:
     """The results of one cell over its `ok` launches, None if no launch is ok.
 
-    Numbers are medians over launches, p99_ms only if each launch has one. interval, inference_interval, p50_interval:
-    of images_per_s (training), inference_images_per_s and p50_ms, which are their estimates (`typical`). They are None
-    if there is only one launch. If launches are correlated (`kit.analysis.correlation`), they describe only the period
-    of the run.
+    Numbers are medians over launches, p99_ms only if each launch has one. epoch_s, images_per_s (training),
+    inference_images_per_s and p50_ms are typical values (`typical`). interval, inference_interval, p50_interval: of the
+    last three. They are None if there is only one launch. If launches are correlated (`kit.analysis.correlation`), they
+    describe only the period of the run.
 
     launches: number of ok launches. attempts: number of all launches. lowest, highest: training images/s of the slowest
     and the fastest launch. projected: no whole epoch was timed. p50_ms, p90_ms, p99_ms: of the latency at batch size 1.
@@ -229,12 +229,12 @@ def _numbers(records: Sequence[Record]) -> dict[str, Any]:
     numbers: dict[str, Any] = {name: statistics.median(found) if found else None for name, found in columns.items()}
     if len(columns["p99_ms"]) < len(rows):  # else it could be below the other percentiles, which come from all launches
         numbers["p99_ms"] = None
+    numbers["epoch_s"] = typical(columns["epoch_s"])  # so that it fits images_per_s
     estimated = (
         ("images_per_s", "interval", rates(records, Measure.TRAINING).values()),
         ("inference_images_per_s", "inference_interval", rates(records, Measure.INFERENCE).values()),
         ("p50_ms", "p50_interval", columns["p50_ms"]),
     )
-    numbers["epoch_s"] = typical(columns["epoch_s"])  # so that it fits images_per_s
     for name, interval, found in estimated:
         if values := [*found]:
             numbers |= {name: typical(values), interval: cell_interval(values)}
@@ -258,9 +258,7 @@ def _numbers(records: Sequence[Record]) -> dict[str, Any]:
     return numbers
 
 
-def ratios(
-    summaries: Sequence[CellSummary], by_round: Mapping[str, Rates], measure: Measure = Measure.TRAINING
-) -> list[Ratio]:
+def ratios(summaries: Sequence[CellSummary], by_round: Mapping[str, Rates], measure: Measure) -> list[Ratio]:
     """Return cuda over cpu and tuned over stock, for all pairs of cells that differ in nothing else.
 
     by_round: from `rates_by_round`. Each interval is for a single pair.
@@ -274,9 +272,7 @@ def ratios(
     ]
 
 
-def contests(
-    summaries: Sequence[CellSummary], by_round: Mapping[str, Rates], measure: Measure = Measure.TRAINING
-) -> list[Contest]:
+def contests(summaries: Sequence[CellSummary], by_round: Mapping[str, Rates], measure: Measure) -> list[Contest]:
     """Return a contest for each group of at least two cells that differ only in the framework. Arguments: see
     `ratios`."""
     found = []

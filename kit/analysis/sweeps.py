@@ -20,6 +20,7 @@ The point has an interval with a confidence of at least 95%:
 Each side has a level of 2.5%. The tests are those of `kit.analysis.intervals.paired_interval`.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -126,6 +127,17 @@ class Curve:
         """Return whether the launches exclude no value as the one where the curve flattens."""
         found = self.flattening
         return (found.earliest, found.latest) == (self.values[0], self.values[-1])
+
+    @property
+    def flattens(self) -> bool:
+        """Return whether the curve flattens before its last value."""
+        return self.flattening.value < self.values[-1]
+
+    @property
+    def falls(self) -> bool:
+        """Return whether the last value is slower by GAIN or more than the one where the curve flattens."""
+        after = self.steps[self.values.index(self.flattening.value) :]
+        return math.prod(step.ratio for step in after) <= 1 - GAIN
 
     @property
     def flattening(self) -> Flattening:

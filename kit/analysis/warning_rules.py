@@ -265,7 +265,7 @@ def outliers_and_others(cell: Sequence[MeasuredLaunch]) -> tuple[list[MeasuredLa
 def synthetic_data(cell: Sequence[MeasuredLaunch]) -> str | None:
     if all(launch.evidence.data_kind != "synthetic" for launch in cell):
         return None
-    return "The data are synthetic, so accuracies do not apply to the real task."
+    return "The data is synthetic, so accuracies do not apply to the real task."
 
 
 def ignored_checkpoints(cell: Sequence[MeasuredLaunch]) -> str | None:

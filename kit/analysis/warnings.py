@@ -70,7 +70,7 @@ MAX_CEILING_SHARE = 1.1  # of the measured ceiling: training and probe both vary
 CUDA_13_DRIVER = 580  # NVIDIA, CUDA Toolkit release notes: minimum driver for CUDA 13 on Linux
 
 REMEDIES: Mapping[WarningCode, str] = {
-    WarningCode.MIXED_VERSIONS: "Measure these cells again in one run, on one machine, with one set of images.",
+    WarningCode.MIXED_VERSIONS: "Measure these cells again in one run, on one machine, with one set of environments.",
     WarningCode.OTHER_LOAD: "Stop other programs on this machine, then measure again.",
     WarningCode.OTHER_GPU_PROCESSES: "Stop the other processes, or choose an idle GPU with --gpus, then measure again.",
     WarningCode.QUOTA: "Raise the CPU quota of the container or service that runs kit, or use fewer --threads.",

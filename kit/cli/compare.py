@@ -26,7 +26,7 @@ MAX_REGRESSION = 0.05
 CONFIRM_ROUNDS = 8
 
 Inference = Annotated[
-    bool, typer.Option("--inference", help="Compare inference (images/s at a large batch size) instead of training.")
+    bool, typer.Option("--inference", help="Use inference (images/s at a large batch size) instead of training.")
 ]
 BaseRun = Annotated[str, typer.Argument(metavar="BASE", help="Base run: its folder, or its id below reports/.")]
 
@@ -132,7 +132,7 @@ def gate(
     With --confirm, an alarm is not enough: fresh quick launches of its cells, in the environments of both runs and in
     the same rounds, must raise it again.
 
-    The rates of false alarms hold for training and for inference by itself. To judge both, run the gate twice.
+    The rates of false alarms hold for training and for inference separately. To judge both, run the gate twice.
 
     Exit code 1: a cell, or all cells together, became slower than allowed. Exit code 2: nothing is slower, but a cell
     is not comparable or no longer ok. Exit code 7: the data could not have shown the allowed loss.

@@ -77,8 +77,8 @@ def pack(
 ) -> None:
     """Write all that the report of a run needs into one file.
 
-    `kit unpack` unpacks it elsewhere. The file has the plan, the machine and all records, with their hashes. It has no
-    logs and no trained weights.
+    `kit unpack` unpacks it elsewhere. The file has the plan, the machine, all records and the pictures of augmented
+    synthetic photos, with their hashes. It has no logs and no trained weights.
     """
     from kit.storage import packs
 

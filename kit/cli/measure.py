@@ -95,12 +95,13 @@ def run(
     """Measure everything or a selection, and write the report."""
     from kit.execution import workflow
 
-    selection = measuring.selection()
     if resume:
         _refuse_others(context)
     elif retry_failed:
         raise UsageError("--retry-failed needs an earlier run.", "Name that run with --resume RUN.")
-    elif not (measuring.everything or measuring.against) and all(part is None for part in vars(selection).values()):
+    selection = measuring.selection()
+    named = resume or measuring.everything or measuring.against
+    if not named and all(part is None for part in vars(selection).values()):
         raise UsageError(
             "Nothing is selected.",
             "Run everything with `kit run --all`, or a selection, for example with `kit run --scenario mnist-cnn`. "

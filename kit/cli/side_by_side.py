@@ -245,7 +245,8 @@ def _shared_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], t
     if few := [
         comparison.key for comparison in comparisons if comparison.interval and comparison.launches < MIN_LAUNCHES
     ]:
-        lines.append(f"Fewer than {MIN_LAUNCHES} launches or rounds ({_cells(few, names)}): too few to decide.")
+        cells = _cells(few, names)
+        lines.append(f"Fewer than {MIN_LAUNCHES} launches or rounds ({cells}): too few to decide small differences.")
     return lines + _difference_notes(comparisons, names, titles) + _failure_notes(comparisons, names, titles)
 
 

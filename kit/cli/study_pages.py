@@ -70,8 +70,8 @@ def head(study: Study) -> list[str]:
         f"Software: {file.software}.",
         f"Hardware: CPU: {file.hardware.cpu}. GPU: {file.hardware.cuda}.",
         *file.differences,
+        *(["(*) marks a choice of kit where the publication leaves something open."] if file.choices else []),
         *(f"(*) {choice}" for choice in file.choices),
-        *(["(*) A choice of kit where the publication is silent."] if file.choices else []),
     ]
 
 

@@ -152,7 +152,7 @@ def _table(
     label = ""
     for network, values in rows.items():
         if set(values.values()) == {MISSING}:
-            continue  # no framework has an accuracy: only the speed was measured, or the data are synthetic
+            continue  # no framework has an accuracy: only the speed was measured, or the data is synthetic
         if network.label != label and names.varied[network.label]:
             shown.append((printable(network.label), ("",) * len(frameworks), ""))
         label = network.label

@@ -18,7 +18,7 @@ def settings(
 ) -> None:
     """Print the settings of a run's tuned cells as JSON.
 
-    `kit run --settings` reads this file.
+    `kit run --settings` reads the file that --out writes.
     """
     from kit.storage.pins import collect_pins, write_pins
 

@@ -69,16 +69,20 @@ class Daemon:
         if self.name == "podman":
             own = Path(f"/run/user/{os.getuid()}/podman/podman.sock")
             default = own if own.exists() else Path("/run/podman/podman.sock")
-            address = os.environ.get("CONTAINER_HOST") or f"unix://{default}"
+            address = os.environ.get(self._variable) or f"unix://{default}"
         else:
-            address = os.environ.get("DOCKER_HOST") or _context_address()
+            address = os.environ.get(self._variable) or _context_address()
         if not address.startswith(("unix://", "http+unix://")):
-            variable = "CONTAINER_HOST" if self.name == "podman" else "DOCKER_HOST"
             raise EngineError(
                 f"The {self.name} engine at {without_user_info(address)} is not on this machine.",
-                f"Run kit on that machine, or set {variable} to a unix:// socket here.",
+                f"Run kit on that machine, or set {self._variable} to a unix:// socket here.",
             )
         return address
+
+    @property
+    def _variable(self) -> str:
+        """Return the environment variable that names the socket."""
+        return "CONTAINER_HOST" if self.name == "podman" else "DOCKER_HOST"
 
     @cached_property
     def client(self) -> docker.APIClient:
@@ -122,7 +126,7 @@ class Daemon:
             raise EngineError(
                 f"The {self.name} engine runs in a virtual machine or on another machine: its kernel is {kernel}, that "
                 f"of this machine is {platform.release()}.",
-                "Use an engine of this machine (see `docker context ls`), or --engine local.",
+                f"Set {self._variable} to the socket of an engine on this machine, or use --engine local.",
             )
         return info
 

@@ -238,9 +238,13 @@ class _Recorder:
 def proxies(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the proxy variables that are set, each in upper and lower case: APT reads only the latter. Builders keep
     build arguments with these names out of the image."""
-    spellings = ((upper, upper.lower()) for upper in PROXIES)
-    names = ((name, other) for upper, lower in spellings for name, other in ((upper, lower), (lower, upper)))
-    return {name: value for name, other in names if (value := environment.get(name) or environment.get(other))}
+    found = dict[str, str]()
+    for upper in PROXIES:
+        lower = upper.lower()
+        own, other = environment.get(upper), environment.get(lower)
+        if own or other:
+            found |= {upper: own or other or "", lower: other or own or ""}
+    return found
 
 
 _REMEDIES = {

@@ -60,9 +60,10 @@ def run_campaign(
 
     machine: as it is now. find_data: `kit.datasets.service.resolve`. base: another run with the same launches, which is
     measured in the same rounds (`kit.execution.paired_runs`). retry_failed: also repeat, as further launches, what
-    ended neither `ok` nor skipped. Raise EngineError if another run is measuring, if a cell on a named device cannot
-    run, or if the engine is lost. Raise DiskError, and UsageError for a scenario that the catalog no longer has. Raise
-    KeyboardInterrupt after a signal. Wrap this in `resumable`. The records made until then are kept.
+    ended neither `ok` nor skipped. Raise EngineError if another run is measuring, if another process measures this one,
+    if a cell on a named device cannot run, or if the engine is lost. Raise DiskError, and UsageError for a scenario
+    that the catalog no longer has, or if the lock of the run is a link. Raise KeyboardInterrupt after a signal. Wrap
+    this in `resumable`. The records made until then are kept.
     """
     folders = [folder, base] if base else [folder]
     with interrupts.handled(), machine_lock.measuring(folder.plan.run), ExitStack() as held:

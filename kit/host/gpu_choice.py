@@ -22,8 +22,8 @@ def choose_gpus(plan: Plan) -> tuple[str, ...]:
     """Return the GPUs for the CUDA launches of a plan, by index or UUID. Return none if it has no such launch.
 
     Without `--gpus`, this is the first idle GPU of CUDA_VISIBLE_DEVICES, or of the machine if the variable is not set.
-    If no GPU is idle, it is the first one. One GPU is enough, because kit runs a cell on one device. In the place of a
-    GPU that is divided into MIG instances is its first instance: CUDA uses only this one.
+    If no GPU is idle, it is the first one. One GPU is enough, because kit runs a cell on one device. If a GPU is
+    divided into MIG instances, its first instance replaces it, because CUDA uses no other.
     Raise UsageError for a GPU that NVML does not list.
     """
     if not (chosen := _chosen(plan)):

@@ -20,7 +20,7 @@ from scenarios.contract.ranges import MAX_INT, Range
 CONTRACT = "contract"  # in the metadata of a schema: the type that the codec validates there
 NAME_END = re.compile(rb'"\s*:')
 ESCAPED_END = re.compile(rb'\\"\s*:')  # the same inside a text, unless another backslash escapes this one
-MAX_END = 100  # bytes of a match of ESCAPED_END. Of a longer one, the slow reader reads the document.
+MAX_END = 100  # bytes of a match of ESCAPED_END; the slow reader reads a document with a longer one
 # The slow reader refuses whole numbers above MAX_INT, also where a field is a float. As a float, MAX_INT would be
 # rounded up, so the limit is the next lower power of 2.
 LARGEST = {"int": MAX_INT, "float": 2.0**62}

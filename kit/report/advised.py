@@ -23,15 +23,16 @@ def advised(source: ReportInput) -> dict[str, Advice]:
 
     Cells whose advice differs only in the framework share one text. Its commands name all frameworks of these cells.
     """
-    setups = _setups(source)
-    texts = [advice(*setup, frameworks=()).text for setup in setups]
+    cells = _diagnosed(source)
+    texts = [advice(*each, frameworks=()).text for each in cells]
     alike: dict[str, set[str]] = {}
-    for words, (_, cell, _) in zip(texts, setups, strict=True):
+    for words, (_, cell, _) in zip(texts, cells, strict=True):
         alike.setdefault(words, set()).add(cell.framework)
     every = set(source.analysis.frameworks)
     commands = {words: () if found == every else sorted(found, key=sort_key) for words, found in alike.items()}
     return {
-        setup[1].key: advice(*setup, frameworks=commands[words]) for words, setup in zip(texts, setups, strict=True)
+        cell.key: advice(diagnosis, cell, setup, frameworks=commands[words])
+        for words, (diagnosis, cell, setup) in zip(texts, cells, strict=True)
     }
 
 
@@ -59,7 +60,7 @@ def _by_cell(found: Sequence[tuple[str, str]], count: int) -> str:
     return text.listed([f"{each} in {name}" for name, each in found])
 
 
-def _setups(source: ReportInput) -> list[tuple[Diagnosis, Cell, Setup]]:
+def _diagnosed(source: ReportInput) -> list[tuple[Diagnosis, Cell, Setup]]:
     """Return each diagnosed cell, with its diagnosis and how it ran."""
     slower = {ratio.numerator.key for ratio in source.ratios("device") if ratio.verdict is Verdict.SLOWER}
     summaries = {summary.key: summary for summary in source.measured}

@@ -7,22 +7,25 @@ from kit.report import text
 
 MEANING = (
     f"A curve is flat from the smallest value on after which no step to the next value gains {text.percent(GAIN)} or "
-    "more. Its interval has the values that the launches cannot exclude. Steps are compared round by round."
+    f"more. If the last value is at least {text.percent(GAIN)} slower than this one, the curve is fastest near it. "
+    "The interval has the values that the launches cannot exclude. Steps are compared round by round."
 )
 
 
 def flat_words(own: Sequence[Curve]) -> str:
-    """Return where curves over one field are flat, as the end of a sentence about their speed.
+    """Return where curves over one field are flat, as the end of a sentence about training.
 
     One curve has its interval: `flat from batch 256 on (95% interval: 128 to 512)`. Several say how many: `flat from
     batch 128 to 256 on in 2 of 3 curves and not flat up to batch 2048 in 1 of 3 curves`.
     """
     field = own[0].field
     decided = [curve for curve in own if not curve.undecided]
-    flat = [curve.flattening.value for curve in decided if curve.flattening.value < curve.values[-1]]
-    ends = [curve.values[-1] for curve in decided if curve.flattening.value == curve.values[-1]]
+    flat = [curve.flattening.value for curve in decided if curve.flattens and not curve.falls]
+    highest = [curve.flattening.value for curve in decided if curve.falls]
+    ends = [curve.values[-1] for curve in decided if not curve.flattens]
     parts = [
         (len(flat), f"flat from {extent_words(field, min(flat), max(flat))} on" if flat else ""),
+        (len(highest), f"fastest near {extent_words(field, min(highest), max(highest))}" if highest else ""),
         (len(ends), f"not flat up to {value_words(field, max(ends))}" if ends else ""),
         (len(own) - len(decided), "too uncertain to say where it gets flat"),
     ]

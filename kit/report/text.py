@@ -113,6 +113,8 @@ def ends(found: Interval, digits: int = 3) -> str:
         false_one = any(short == 1 != end for short, end in zip(shown, (low, high), strict=True))
         if low == high or (shown[0] != shown[1] and not false_one):
             break
+    else:
+        decimals = least
     return f"{low:,.{decimals}f} to {high:,.{decimals}f}"
 
 

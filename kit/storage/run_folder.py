@@ -82,7 +82,7 @@ def _record_path(purpose: Purpose, key: str, launch: int) -> Path:
 
 
 class RunFolder:
-    """One run on disk. Only the process that holds the machine's lock writes records into it."""
+    """One run on disk. Only the process that holds the locks of the machine and of the run writes records into it."""
 
     def __init__(self, path: Path, plan: Plan, machine: Machine) -> None:
         self.path = path

@@ -61,7 +61,7 @@ class EpochFiles:
                 if any(name not in state or state[name].shape != value.shape for name, value in initial.items()):
                     raise CheckpointError(f"{path.name} has the weights of another network.")
                 model.restore(state)
-            except (OSError, ValueError, TypeError) as error:  # TypeError: a number of its state is none
+            except (OSError, ValueError, TypeError) as error:  # TypeError: a value of its state is not a number
                 ignored.append(f"A checkpoint was not continued: {error}")
                 _say(f"Warning: {ignored[-1]}")
                 model.load(initial)  # the model may have a part of the state

@@ -29,8 +29,8 @@ def checks(adapter: Adapter, scenario: Scenario, seed: int) -> Iterator[Check]:
 
     The set is a single white image. All hidden activations are about 1: the kernels are small, and the biases 1. The
     gradient of a dense kernel is the product of the layer's input and of its bias' gradient, so it shows each value
-    that Dropout returned. A Dropout that this layer does not follow, or that follows another Dropout, is read in a
-    network that ends behind it.
+    that Dropout returned. If no dense layer follows a Dropout directly, or if another Dropout stands before it, it is
+    read in a network that ends after it.
     """
     rates = _rates(scenario)
     if not rates:
@@ -39,7 +39,8 @@ def checks(adapter: Adapter, scenario: Scenario, seed: int) -> Iterator[Check]:
     white = Arrays(np.ones((1, *scenario.image), np.float32), np.zeros(1, np.int64))
     weights = _weights(plain, seed)
     model = adapter.build(plain, weights)
-    values = _read(model, plain, weights, white, [index for index in rates if _is_read(plain, index)])
+    whole = [index for index in rates if _is_read(plain, index)]
+    values = _read(model, plain, weights, white, whole) if whole else {}
     model.load(weights)
     expected = reference.forward(without_randomness(scenario), weights, white.images)
     yield judged("dropout: off in logits", relative_to_one(model.logits(white.images), expected), OFF_TOLERANCE)
@@ -48,7 +49,7 @@ def checks(adapter: Adapter, scenario: Scenario, seed: int) -> Iterator[Check]:
     yield judged("dropout: off in the predictor", error, OFF_TOLERANCE)
     for index, rate in rates.items():
         if index not in values:
-            short = _end_behind(plain, index)
+            short = _end_after(plain, index)
             own = _weights(short, seed)
             values |= _read(adapter.build(short, own), short, own, white, [index])
         yield from _judge(index, rate, values[index])
@@ -73,8 +74,8 @@ def _is_read(scenario: Scenario, dropout: int) -> bool:
     return alone and isinstance(scenario.layers[following], Dense) and all(isinstance(x, Flatten) for x in between)
 
 
-def _end_behind(scenario: Scenario, dropout: int) -> Scenario:
-    """Return the network up to this Dropout, with the last layer behind it and without the Dropouts before it."""
+def _end_after(scenario: Scenario, dropout: int) -> Scenario:
+    """Return the network up to this Dropout, followed by the last layer. Dropouts before it have rate 0."""
     before = without_randomness(scenario).layers[:dropout]
     flat = [] if any(isinstance(layer, Flatten) for layer in before) else [Flatten()]
     return replace(scenario, layers=(*before, scenario.layers[dropout], *flat, scenario.output))
@@ -106,7 +107,7 @@ def _weights(scenario: Scenario, seed: int) -> Weights:
 
 
 def _input(scenario: Scenario, dropout: int, before: Weights, after: Weights) -> Array:
-    """Return the input of the dense layer behind a Dropout layer, (units,). NaN if it cannot be read."""
+    """Return the input of the dense layer after a Dropout layer, (units,). NaN if it cannot be read."""
     dense = next(i for i, layer in enumerate(scenario.layers) if i > dropout and isinstance(layer, Dense))
     kernel, bias = (before[name].astype(np.float64) - after[name] for name in (f"{dense}/kernel", f"{dense}/bias"))
     readable = np.abs(bias).argmax()  # an output that is dropped later has no gradient
@@ -116,8 +117,8 @@ def _input(scenario: Scenario, dropout: int, before: Weights, after: Weights) ->
 
 
 def _judge(index: int, rate: float, values: Array) -> Iterator[Check]:
-    """Yield the checks of rate and scaling. values: (epochs, units). The same mask in two epochs is wrong, unless they
-    are so few that it can happen by chance."""
+    """Yield the checks of rate and scaling. values: (epochs, units). The same mask in two epochs is wrong, unless there
+    are so few units that this can happen by chance."""
     kept = np.abs(values) > 0.5
     by_chance = math.comb(len(kept), 2) * (rate**2 + (1 - rate) ** 2) ** kept.shape[1]
     repeats = by_chance < REPEATS_BY_CHANCE and len(np.unique(kept, axis=0)) < len(kept)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from test_exchange import STEPS, TOLERANCE
+from test_exchange import TOLERANCE
 from toys import noise
 
 from scenarios import spec, worker
@@ -40,6 +40,7 @@ from scenarios.weights_file import About, read, write
 from tests.pictures import FAULTY, make_faulty, make_unusual
 
 PHOTOS = 200
+STEPS = 20
 
 
 @pytest.fixture
@@ -83,10 +84,11 @@ def dogs(result: Result) -> npt.NDArray[np.float64]:
 
 
 def trained(adapter: Adapter, path: Path) -> Path:
-    """Write the weights after a few steps in this framework."""
+    """Write the weights after a few steps in this framework. They tell bright images from dark ones."""
     model = adapter.build(SCENARIO, initial_weights(SCENARIO, 0))
     for seed in range(STEPS):
-        model.step(*noise(SCENARIO, SCENARIO.batch, seed))
+        images, labels = noise(SCENARIO, SCENARIO.batch, seed)
+        model.step((images + labels.reshape(-1, 1, 1, 1).astype("f4")) / 2, labels)
     weights = model.weights()
     write(path, weights, About(SCENARIO.label, spec.digest(SCENARIO), adapter.name, 1, digest(weights)))
     return path
@@ -95,7 +97,7 @@ def trained(adapter: Adapter, path: Path) -> Path:
 def test_exchange_export_predictions(adapter: Adapter, photos: list[Path], exchange: Path, tmp_path: Path) -> None:
     weights = trained(adapter, exchange / f"{adapter.name}.safetensors")
     found = dogs(predict(adapter, weights, photos, tmp_path / "io"))
-    assert np.ptp(found) > 0.001, "the photos differ"
+    assert np.ptp(found) > 0.5, "the photos differ"
     (exchange / f"{adapter.name}.json").write_text(json.dumps(found.tolist()))
 
 

@@ -151,7 +151,7 @@ def test_an_interrupt_during_a_build_ends_the_run_in_good_order_and_leaves_no_pa
 
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_resume_completes_an_interrupted_run_and_no_container_is_left(tmp_path, client, signal_number):
-    selection = ("--scenario", "mnist-cnn", "--framework", "onnxruntime", "--framework", "torch")
+    selection = ("--study", "mnist-cpu-vs-gpu", "--framework", "onnxruntime", "--framework", "torch")
     process = start("run", *selection, *SMOKE, "--out", str(tmp_path))
     deadline = time.monotonic() + TIMEOUT_S
     # wait until the first record exists and the container of the second launch runs
@@ -177,3 +177,4 @@ def test_resume_completes_an_interrupted_run_and_no_container_is_left(tmp_path, 
     ]
     assert {name: after[name] for name in before} == before
     assert {r["status"] for r in after.values() if r["cell"]["device"] == "cpu"} == {"ok"}
+    assert 'id="study-mnist-cpu-vs-gpu"' in report(tmp_path)

@@ -35,7 +35,9 @@ def judged(records):
     """Return (kind, its value in numerator and denominator, verdict) of all ratios."""
     summaries = summarize(run(records))
     rates = trained(records)
-    found = [*ratios(summaries, rates), *(r for c in contests(summaries, rates) for r in c.ratios)]
+    measure = Measure.TRAINING
+    of_contests = (r for c in contests(summaries, rates, measure) for r in c.ratios)
+    found = [*ratios(summaries, rates, measure), *of_contests]
     return [(r.kind, getattr(r.numerator.cell, r.kind), getattr(r.denominator.cell, r.kind), r.verdict) for r in found]
 
 

@@ -62,7 +62,7 @@ def test_a_study_and_its_scenario_run_to_a_chapter_by_new_files_only(kit, tmp_pa
     chapter = report.partition('<section id="study-tiny-sweep"')[2].partition("</section>")[0]
     assert "Does a larger batch train faster?" in chapter
     assert "published: a made-up CPU" in chapter
-    assert re.search(r"On the CPU, the speed is (flat from|not flat up to) ", chapter)
+    assert re.search(r"On the CPU, training is (flat from|not flat up to) ", chapter)
 
 
 def test_the_worker_reports_its_phases_and_whole_epochs(assets, tmp_path):
@@ -105,6 +105,14 @@ def test_the_first_launch_of_a_cell_with_augmentation_leaves_a_picture(assets, t
             content = (io / AUGMENTED_FILE).read_bytes()
             assert result.augmented.digest == hashlib.sha256(content).hexdigest()
         shutil.rmtree(io)
+    drawing = photos / "scenarios/data/contact_sheet.py"
+    drawing.write_text(drawing.read_text() + '\n\ndef draw_sheet(*_):\n    raise ValueError("no picture")\n')
+    io.mkdir()
+    request_of(photos, io)
+    result = work(photos, io)
+    assert result.reason
+    assert result.reason.message == "ValueError: no picture."
+    assert result.training is None  # it is drawn before, so that a fault loses no measurement
 
 
 @pytest.mark.parametrize(

@@ -152,23 +152,39 @@ def test_the_same_work_has_the_profile_the_epochs_and_the_time_of_the_search() -
     assert "--tune 30s" in cell_command(tuned, None, plan, ())
 
 
-def test_each_field_of_a_plan_is_an_option_or_known_to_need_none() -> None:
-    options = {
-        "profile",
-        "engine",
-        "environment",
-        "seed",
-        "data",
-        "epochs",
-        "memory_bytes",
-        "threads",
-        "gpus",
-        "tune_s",
+OTHER_VALUES: dict[str, Any] = {  # of each field of a plan that comes from an option
+    "profile": "quick",
+    "engine": "podman",
+    "environment": "python3",
+    "seed": 1,
+    "data": "real",
+    "epochs": 2,
+    "memory_bytes": 1 << 30,
+    "threads": 1,
+    "gpus": "0",
+    "tune_s": 5.0,
+    "pinned": {"key": {}},
+    "against": "r1-base",
+    "keep_weights": False,
+    "studies": ["mnist-cpu-vs-gpu"],
+}
+
+
+@pytest.mark.parametrize("field", OTHER_VALUES)
+def test_the_same_work_has_each_option_of_the_plan(field: str) -> None:
+    plan = plan_of(Selection(scenarios=("mnist-cnn",), lanes=("stock", "tuned")), profile="full", tune_s=30.0)
+    changed = plan.model_copy(update={field: OTHER_VALUES[field]})
+    commands = {
+        same_command(analyze_run(Run(each, examples.machine(), []), catalog.scenarios(), catalog.frameworks()))
+        for each in (plan, changed)
     }
-    options |= {"pinned", "against", "keep_weights", "studies", "launches"}
-    of_the_run = {"schema_", "run", "created_at", "environments", "identify"}
+    assert len(commands) == 2
+
+
+def test_each_field_of_a_plan_has_another_value_above_or_needs_no_option() -> None:
+    of_the_run = {"schema_", "run", "created_at", "environments", "identify", "launches"}
     by_profile = {"rounds", "budget_s", "timeout_s"}  # the command that uses them has its own, or the default
-    assert set(Plan.model_fields) == options | of_the_run | by_profile
+    assert set(Plan.model_fields) == {*OTHER_VALUES, *of_the_run, *by_profile}
 
 
 def test_a_comparison_is_repeated_against_its_base() -> None:

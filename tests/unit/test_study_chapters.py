@@ -35,7 +35,8 @@ BOTH = ("cpu", "cuda")
 
 
 def chapter(name: str, run: Run | None = None, **kinds) -> Chapter:
-    source = ReportInput(analyze_run(run or study_run(name, **kinds), SCENARIOS), TITLES, STUDIES)
+    analysis = analyze_run(run or study_run(name, **kinds), SCENARIOS, catalog.frameworks())
+    source = ReportInput(analysis, TITLES, STUDIES)
     return make_chapter(source, STUDIES[name])
 
 
@@ -70,10 +71,12 @@ def test_a_quick_run_on_the_cpu_fills_what_needs_only_speed_and_names_the_comman
         assert bool(made.form) == speed, made.title
         commands = [lack.command for lack in made.lacks]
         if not speed and of.kind != "note":
-            assert f"kit run --study {name} " in commands[0]
+            assert commands[0].startswith(f"kit run --study {name}")
             assert ("--profile full" in commands[0]) == ("epochs" in of.needs)
+            gpu_alone = name == "cifar-epochs"  # all others compare with the CPU, in the same run
             on_gpu = any(place.device == "cuda" for place in STUDIES[name].places_of(of))
-            assert any("--device cuda" in command for command in commands) == on_gpu
+            assert any("--device cuda" in command for command in commands) == (on_gpu and gpu_alone)
+            assert any("on a GPU" in lack.text and lack.command for lack in made.lacks) == on_gpu
     assert any("Not measured on a GPU" in lack.text for lack in shown.missing)
 
 
@@ -162,7 +165,7 @@ def test_a_point_that_the_launches_do_not_show_is_not_marked():
     time = part(shown, "Training time").content
     assert time.findings[:-1] == ("PyTorch, CPU: too uncertain to say where it gets flat.",)
     assert not time.charts[0].spots
-    assert shown.heading == "On the CPU, the speed is too uncertain to say where it gets flat"
+    assert shown.heading == "On the CPU, training is too uncertain to say where it gets flat"
 
 
 def test_bars_keep_their_length_if_launches_differ_widely():
@@ -226,7 +229,7 @@ def test_single_launches_have_a_point_without_an_interval():
     shown = chapter("mnist-batch-sweep", frameworks=("torch",), launches=1)
     finding, _ = part(shown, "Training time").content.findings
     assert finding == "PyTorch, CPU: flat from batch 256 on (single launches)."
-    assert shown.heading == "On the CPU, the speed is flat from batch 256 on (single launches)"
+    assert shown.heading == "On the CPU, training is flat from batch 256 on (single launches)"
 
 
 def test_accuracies_after_fewer_epochs_than_in_the_study_are_named_under_their_chart():
@@ -319,11 +322,12 @@ def test_networks_with_synthetic_data_are_labeled_beside_real_ones():
     rows = [row[0] for table in part(shown, "What limits the training").content for row in table.rows]
     assert {"fashion" in row.lower() for row in rows} == {True, False}
     assert all(("synthetic data" in row) == ("fashion" in row.lower()) for row in rows)
-    (chart,) = part(shown, "Training time of the deep network").content.charts
-    assert chart.title == "Training time, CPU, synthetic data"
+    charts = part(shown, "Training time of the deep network").content.charts
+    outputs = ("default", "sigmoid")
+    assert [chart.title for chart in charts] == [f"Training time, CPU, {each}, synthetic data" for each in outputs]
     (lack,) = [each.text for each in shown.missing if "accuracies" in each.text]
     assert lack.startswith("The data of Dense network on Fashion-MNIST")
-    assert lack.endswith(" are synthetic, so their accuracies say nothing and are left out.")
+    assert lack.endswith(" is synthetic, so their accuracies say nothing and are left out.")
     alone = chapter("mlp-cpu-vs-gpu", run)
     assert not any(
         "synthetic" in row[0] for table in part(alone, "What limits the training").content for row in table.rows
@@ -345,6 +349,11 @@ def test_causes_have_the_shares_that_authors_suspect():
     (table,) = part(chapter("mnist-cpu-vs-gpu", devices=BOTH), "What limits the training").content
     assert table.headers[2:4] == ("Waiting for data", "Fixed cost per step")
     assert all(share.endswith("%") for row in table.rows for share in row[2:4])
+    assert table.caption == " ".join(
+        f"On the {device}, waiting for data takes 10% of a step, and a cost that does not depend on the batch size "
+        "takes 0%."
+        for device in ("CPU", "GPU")
+    )
 
 
 def test_the_devices_and_the_build_are_those_that_the_framework_reports():
@@ -390,7 +399,7 @@ def test_a_network_that_changed_since_the_run_is_not_compared():
 def test_only_runs_of_studies_have_chapters_in_the_order_of_the_plan():
     run = study_run("cifar-epochs")
     both = run.plan.model_copy(update={"studies": ["mnist-cpu-vs-gpu", "cifar-epochs", "gone"]})
-    analysis = analyze_run(replace(run, plan=both), SCENARIOS)
+    analysis = analyze_run(replace(run, plan=both), SCENARIOS, catalog.frameworks())
     view = make_view(analysis, TITLES, STUDIES)
     found = [(of.anchor, data.heading) for of, data in view.open if of.anchor.startswith("study-")]
     assert [anchor for anchor, _ in found] == ["study-mnist-cpu-vs-gpu", "study-cifar-epochs", "study-gone"]
@@ -406,7 +415,7 @@ def test_only_runs_of_studies_have_chapters_in_the_order_of_the_plan():
 def test_the_next_command_repeats_the_study():
     following = reliability(analyze_run(study_run("cifar-epochs", frameworks=("torch",)), SCENARIOS)).next
     assert following
-    same = "--study cifar-epochs --framework torch --device cpu --engine fake"
+    same = "--study cifar-epochs --framework torch --device cpu"
     assert following.command == f"kit run {same} --profile standard"
 
 
@@ -445,7 +454,7 @@ def test_what_a_stopped_run_left_out_is_measured_by_resuming_it():
         lack.command for title in (deep, loader, busy) for lack in part(chapter("catdog-depth", stopped), title).lacks
     ]
     resume = f"kit run --resume {run.plan.run}"
-    on_gpu = "kit run --study catdog-depth --device cuda --profile full"
+    on_gpu = "kit run --study catdog-depth --profile full"
     assert commands == [on_gpu, resume, on_gpu, resume, on_gpu]
     before_gpu = study_run("catdog-depth", epochs=True, devices=("cpu", "cuda"))
     before_gpu = replace(before_gpu, records=[r for r in before_gpu.records if r.cell.device == "cpu"])
@@ -461,6 +470,31 @@ def test_a_stopped_quick_run_cannot_fill_a_part_that_needs_epochs():
     run = study_run("catdog-depth")
     lacks = part(chapter("catdog-depth", replace(run, records=[])), "Best validation accuracy").lacks
     assert lacks[-1].command == "kit run --study catdog-depth --profile full"
+
+
+def test_the_command_for_what_a_run_left_out_has_the_options_of_the_run():
+    run = study_run("mlp-cpu-vs-gpu", epochs=True, frameworks=("torch",))
+    plan = run.plan.model_copy(update={"data": "real", "seed": 3, "epochs": 2})
+    lacks = part(chapter("mlp-cpu-vs-gpu", replace(run, plan=plan)), "What the GPU gains with the wide network").lacks
+    options = "--framework torch --data real --seed 3 --profile full"
+    assert lacks[-1].command == f"kit run --study mlp-cpu-vs-gpu {options} --epochs 2"
+
+
+def test_a_measure_without_a_value_keeps_its_published_figures():
+    speeds, gains = part(chapter("catdog-depth"), "Training speed of each variant").content
+    assert len(speeds.rows) == 9  # six on the CPU, and three published ones on a GPU
+    missing = ("–",) * 6
+    assert gains.rows == (
+        ("128 · GPU", "23× (Tesla V100)", *missing),
+        ("deep · GPU", "100× (Tesla V100)", *missing),
+    )
+
+
+def test_a_chapter_names_the_machine_the_day_and_the_versions_beside_those_of_the_publication():
+    assert dict(chapter("cifar-epochs").facts)["Here"] == (
+        "Made-up CPU of a test, 1 core, no GPU. "
+        "Measured on 1 January 2026 with TensorFlow 1.0, ONNX Runtime 1.0 and PyTorch 1.0."
+    )
 
 
 def test_a_speedup_lacks_the_cpu_too():

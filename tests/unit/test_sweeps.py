@@ -254,6 +254,13 @@ def test_one_sentence_about_flat_curves_serves_all_charts_and_headings() -> None
     )
     sooner = curve([[100], [102], [99], [101]])
     assert flat_words([flat, sooner]) == "flat from batch 32 to 128 on (single launches)"
+    falling = curve(noisy((100, 110, 108, 60), 0.002, 1))
+    assert flat_words([falling]) == "fastest near batch 64 (95% interval: 64)"
+    assert flat_words([flat, falling, steep]) == (
+        "flat from batch 128 on in 1 of 3 curves, fastest near batch 64 in 1 of 3 curves and not flat up to batch 256 "
+        "in 1 of 3 curves"
+    )
+    assert flat_words([curve([[100], [110], [108], [106]])]) == "flat from batch 64 on (single launches)"
 
 
 def test_two_fields_at_once_have_a_chart_for_each_value_of_one() -> None:

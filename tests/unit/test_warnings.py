@@ -152,7 +152,7 @@ CAUSES = {
         examples.machine(quota_cpus=1.5, cpus=1),
         "grants 1.5 of the machine's 2 logical CPUs, so the results apply to the quota",
     ),
-    WarningCode.SYNTHETIC_DATA: (launches(data="synthetic"), None, "data are synthetic"),
+    WarningCode.SYNTHETIC_DATA: (launches(data="synthetic"), None, "data is synthetic"),
     WarningCode.OLD_DRIVER: (
         launches(GPU, versions={"cuda": "13.0"}),
         machine(driver="570.86.15"),

@@ -13,7 +13,7 @@ from kit.analysis.summaries import ContestState
 from kit.model.formatting import DEVICES, format_count
 from kit.report import text
 from kit.report.elements import MAX_ROWS
-from kit.report.machines.source import VERDICTS, MachinesInput, verdict_words
+from kit.report.machines.source import MachinesInput, verdict_words
 from kit.report.scales import Scale, log_scale
 from kit.report.strips import Dot, Strip, Tick, dot_y, span, strip_height, ticks, whisker_ends
 
@@ -143,19 +143,18 @@ def _heading(source: MachinesInput) -> str:
 
 def _results(versus: Versus) -> str:
     """Return in how many cells a machine is faster, slower and tied. "" if no cell was compared."""
-    counts = versus.counts
-    if not counts:
+    outcomes = Counter(each.words for each in versus.compared)
+    if not outcomes:
         return ""
     other, base = versus.other.label, versus.base.label
-    words = [f"{VERDICTS[verdict]} in {counts[verdict]}" for verdict in DECIDED if counts[verdict]]
-    outcomes = Counter(each.words for each in versus.compared)
+    words = [f"{verdict} in {outcomes[verdict]}" for verdict in DECIDED if outcomes[verdict]]
     if ties := outcomes[ContestState.TIE]:
         words.append(f"as fast as {base} within the noise in {ties}")
     if undecided := outcomes[ContestState.UNDECIDED]:
         words.append(f"{ContestState.UNDECIDED} in {undecided}")
     if not words:
         return f"{other} against {base}: no cell has an interval"
-    return f"{other} is {text.listed(words)} of {format_count(counts.total(), 'cell')}"
+    return f"{other} is {text.listed(words)} of {format_count(outcomes.total(), 'cell')}"
 
 
 def _row(source: MachinesInput, scale: Scale, key: str, found: Sequence[Comparison]) -> RatioRow:

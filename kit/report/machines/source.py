@@ -16,21 +16,13 @@ from kit.report.rows import configuration_words
 from scenarios.catalog import scenario_of
 from scenarios.contract.cell import Cell
 
-VERDICTS = {
-    Verdict.FASTER: "faster",
-    Verdict.SLOWER: "slower",
-    Verdict.TIE: "tie",
-    Verdict.UNKNOWN: "no interval",
-    Verdict.REFUSED: "not comparable",
-    Verdict.MISSING: "missing",
-}
-
+WORDS = {str(Verdict.UNKNOWN): "no interval", str(Verdict.REFUSED): "not comparable"}
 VERBS = {Measure.TRAINING: "trains", Measure.INFERENCE: "predicts"}
 
 
 def verdict_words(found: Comparison) -> str:
     """Return the verdict on a cell in words."""
-    return found.words if found.verdict is Verdict.TIE else VERDICTS[found.verdict]
+    return WORDS.get(found.words, found.words)
 
 
 @dataclass(frozen=True)
@@ -98,7 +90,7 @@ class MachinesInput:
         """Return why a machine has no speed of a cell. failures: see `CellResult`."""
         if cell.device == "cuda" and not contender.run.machine.gpus:
             return "no GPU"
-        return "not in this run" if ABSENT in failures else VERDICTS[Verdict.MISSING]
+        return "not in this run" if ABSENT in failures else str(Verdict.MISSING)
 
     def money(self, cost: Estimate | None) -> str:
         """Return a cost with its currency and its interval, for example `0.0123 EUR (0.0119 to 0.0128)`."""

@@ -139,7 +139,7 @@ def _most_unsteady(launches: Sequence[LaunchWindows]) -> list[LaunchWindows]:
 
 
 def _causes(launches: Sequence[LaunchWindows]) -> str:
-    """Return how many launches each kind of reason concerns, for example `jump 3, drift 2`."""
+    """Return how many launches each kind of reason concerns, for example `jump in 3 launches`."""
     kinds = Counter(kind for launch in launches for kind in dict.fromkeys(reason.kind for reason in launch.reasons))
     return text.listed([f"{kind} in {format_count(n, 'launch')}" for kind, n in kinds.most_common()]) if kinds else ""
 

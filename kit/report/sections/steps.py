@@ -59,7 +59,7 @@ class StepBar:
 
 @dataclass(frozen=True)
 class NetworkSteps:
-    """The steps of one network. changes: for each device and label, the cells, what to change, and the gain or ""."""
+    """The steps of one network. changes: for each device and label, the cells, what to change, and figures or ""."""
 
     name: str
     details: str

@@ -18,8 +18,9 @@ from kit.report.section import ReportInput, Section
 class TrainingData:
     """The heading and the table.
 
-    single: whether no cell has more than one launch. few, five: whether a cell has several, but fewer than five, or
-    exactly five. onnxruntime: whether ONNX Runtime was measured.
+    single: whether no cell has more than one launch. few: whether a cell has several, but fewer than five. less: the
+    numbers of launches whose interval has less than 95%, as words, or "". onnxruntime: whether ONNX Runtime was
+    measured.
     """
 
     heading: str

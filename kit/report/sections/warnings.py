@@ -13,7 +13,7 @@ from kit.report.section import ReportInput, Section
 MAX_CELLS = 12  # named in a row
 MAX_FIGURES = 60  # of a row
 TITLES: Mapping[WarningCode, str] = {
-    WarningCode.MIXED_VERSIONS: "Launches differ in versions or machine",
+    WarningCode.MIXED_VERSIONS: "Launches differ in versions, machine or data",
     WarningCode.OTHER_LOAD: "Other programs used the CPUs",
     WarningCode.OTHER_GPU_PROCESSES: "Other programs used the GPU",
     WarningCode.QUOTA: "A CPU quota withheld time",

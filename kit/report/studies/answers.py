@@ -80,7 +80,7 @@ def _flattening(part: PartSource) -> str:
         return "Not measured: the curve has fewer than two values"
     devices = dict.fromkeys(curve.cells[0].cell.device for curve in found)
     own = {device: [curve for curve in found if curve.cells[0].cell.device == device] for device in devices}
-    sentence = "; ".join(f"on the {DEVICES[device]}, the speed is {flat_words(each)}" for device, each in own.items())
+    sentence = "; ".join(f"on the {DEVICES[device]}, training is {flat_words(each)}" for device, each in own.items())
     return f"{sentence[0].upper()}{sentence[1:]}"
 
 

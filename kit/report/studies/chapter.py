@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kit.analysis.repeat_command import study_command
 from kit.analysis.study_values import StudyValues
 from kit.planning.studies import Study
 from kit.planning.study_cells import place_of
@@ -21,8 +21,8 @@ from kit.report.studies.part_source import PartSource
 from kit.report.studies.pictures import augmented_picture
 from kit.report.studies.strips import study_rows
 from kit.report.studies.tables import causes_table, devices_table, figures_tables, gpu_table, published_tables
-from kit.report.text import listed
-from scenarios.contract.cell import Cell
+from kit.report.text import day, listed, machine_title
+from scenarios.contract.cell import Cell, Device
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,22 @@ def make_chapter(source: ReportInput, study: Study) -> Chapter:
             ("Published", file.source),
             ("Software", f"{file.software}."),
             ("Hardware", f"CPU: {file.hardware.cpu}. GPU: {file.hardware.cuda}."),
+            ("Here", _here(source)),
         ),
         differs=tuple(file.differences),
         choices=tuple(file.choices),
     )
+
+
+def _here(source: ReportInput) -> str:
+    """Return the machine, the day and the versions of the frameworks."""
+    run = source.run
+    measured = [(record.cell.framework, result.evidence) for record, result in source.results if record.ok]
+    versions = {name: evidence.versions.get(name, "") for name, evidence in measured if evidence}
+    named = [name for name in source.frameworks if name in versions]
+    titles = [f"{source.framework_title(name)} {versions[name]}".strip() for name in named]
+    frameworks = f" with {listed(titles)}" if titles else ""
+    return f"{machine_title(run.machine)}. Measured on {day(run.plan.created_at)}{frameworks}."
 
 
 def absent_chapter(source: ReportInput, name: str) -> Chapter:
@@ -144,13 +156,14 @@ def _lacks(part: PartSource, *, empty: bool) -> tuple[Lack, ...]:
     missing = [place for place in own if not any(part.summary(place, one) for one in part.series)]
     found = [*_quality_lacks(part)]
     if empty and part.part.kind == "causes" and part.summaries:
-        found.append(Lack("This profile does not time the parts of a step.", part.study.command))
+        found.append(Lack("This profile does not time the parts of a step.", _command(part)))
     if empty and part.part.kind == "augmented" and part.summaries:
         found.append(_picture_lack(part))
     on_gpu = [place for place in part.study.places_of(part.part) if place.device == "cuda"]
     if "cuda" not in devices and on_gpu:
         why = part.missing_gpu.removesuffix(".")
-        found.append(Lack(f"Not measured on a GPU: {why}.", _command_for(part, on_gpu, "--device cuda")))
+        compared = any("speedup" in each.shown for each in part.study.file.parts)  # with the CPU, in the same run
+        found.append(Lack(f"Not measured on a GPU: {why}.", _command_for(part, on_gpu, None if compared else "cuda")))
     if part.changed:
         found.append(Lack(f"Defined differently since the run: {', '.join(part.changed)}.", _command(part)))
     elif missing and len(missing) == len(own):
@@ -161,7 +174,7 @@ def _lacks(part: PartSource, *, empty: bool) -> tuple[Lack, ...]:
         counts = " or ".join(map(str, several))
         found.append(Lack(f"kit measures one GPU. The figures for {counts} GPUs are only the published ones."))
     if empty and not found:
-        found.append(Lack("The run has no measurement for this part.", part.study.command))
+        found.append(Lack("The run has no measurement for this part.", _command(part)))
     return tuple(found)
 
 
@@ -171,7 +184,7 @@ def _picture_lack(part: PartSource) -> Lack:
         text = "The picture of augmented photos is missing in the folder of the run, or has changed."
     else:
         text = "The run has no picture of augmented photos."
-    return Lack(text, part.study.command)
+    return Lack(text, _command(part))
 
 
 def _quality_lacks(part: PartSource) -> Iterator[Lack]:
@@ -179,28 +192,25 @@ def _quality_lacks(part: PartSource) -> Iterator[Lack]:
     if "epochs" not in part.part.needs or not part.summaries:
         return
     if not any(part.values.curve(summary) for summary in part.summaries):
-        yield Lack(
-            "Accuracies, learning curves and predictions need whole epochs.", f"{part.study.command} --profile full"
-        )
+        yield Lack("Accuracies, learning curves and predictions need whole epochs.", _command(part))
     elif all(summary.synthetic for summary in part.summaries):
-        yield Lack("The data are synthetic, so accuracies say nothing about the published ones.")
+        yield Lack("The data is synthetic, so accuracies say nothing about the published ones.")
     elif made := [part.network(s.cell) for s in part.summaries if s.synthetic]:
         networks = listed([*dict.fromkeys(made)])
-        yield Lack(f"The data of {networks} are synthetic, so their accuracies say nothing and are left out.")
+        yield Lack(f"The data of {networks} is synthetic, so their accuracies say nothing and are left out.")
 
 
-def _command_for(part: PartSource, missing: Sequence[Cell], *more: str) -> str:
+def _command_for(part: PartSource, missing: Sequence[Cell], device: Device | None = None) -> str:
     """Return the command that measures these places: it resumes the run if that measures all of them.
 
-    more: options for a new run.
+    device: the only one of a new run, or None for all.
     """
     plan, left = part.source.run.plan, {place_of(planned.cell) for planned in part.source.run.not_run}
     enough = "epochs" not in part.part.needs or plan.profile == "full"
-    return f"kit run --resume {plan.run}" if enough and left.issuperset(missing) else _command(part, *more)
+    return f"kit run --resume {plan.run}" if enough and left.issuperset(missing) else _command(part, device)
 
 
-def _command(part: PartSource, *more: str) -> str:
+def _command(part: PartSource, device: Device | None = None) -> str:
     """Return the command that measures the part, in the full profile if it needs whole epochs."""
     profile = "full" if "epochs" in part.part.needs else part.source.run.plan.profile
-    usual = profile in {"smoke", "quick"}  # a smoke run measures too little for a study
-    return " ".join([part.study.command, *more, *([] if usual else ["--profile", shlex.quote(profile)])])
+    return study_command(part.source.analysis, part.study.name, profile, device)

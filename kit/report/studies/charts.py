@@ -114,14 +114,16 @@ def _x(part: PartSource, place: Cell) -> float | None:
 
 
 def _flattening(part: PartSource, label: str, device: str) -> tuple[list[Spot], list[str]]:
-    """Return where the curve of each series flattens, and a sentence about each. An uncertain point is not marked."""
+    """Return where the curve of each series flattens, and a sentence about each. A point that is uncertain, or that is
+    not before the last value, is not marked."""
     own = [s for s in part.summaries if (s.cell.label, s.cell.device) == (label, device)]
     assert part.part.x
     analysis = part.source.analysis
     found = curves(own, analysis.rates[Measure.TRAINING], analysis.scenarios, part.part.x)
     found.sort(key=lambda curve: sort_key(curve.cells[0].cell.framework))
     sentences = [_sentence(part, curve) for curve in found]
-    return [_spot(c, text) for c, text in zip(found, sentences, strict=True) if not c.undecided], sentences
+    marked = [(c, words) for c, words in zip(found, sentences, strict=True) if c.flattens and not c.undecided]
+    return [_spot(curve, words) for curve, words in marked], sentences
 
 
 def _spot(curve: Curve, sentence: str) -> Spot:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kit.analysis.step_parts import StepParts
 from kit.analysis.study_values import GPU_MEASURES
 from kit.model.formatting import DEVICES, format_range
 from kit.planning.study_figures import Figure
@@ -11,7 +12,7 @@ from kit.planning.study_measures import MEASURES
 from kit.report import text
 from kit.report.elements import Table
 from kit.report.studies.part_source import PartSource, value_text
-from scenarios.contract.cell import Cell
+from scenarios.contract.cell import Cell, Device
 
 FEW_PLACES = 4  # CPU and GPU of two networks
 
@@ -22,11 +23,12 @@ def figures_tables(part: PartSource) -> tuple[Table, ...]:
     Each series has two columns: the value, and its ratio to the published one. With few places, all measures stand in
     one table.
     """
-    measures = [measure for measure in part.part.measures if part.has_values(measure) or part.figures]
+    published = {figure.measure for figure in part.figures}
+    measures = [measure for measure in part.part.measures if part.has_values(measure) or measure in published]
     if not any(part.has_values(measure) for measure in measures):
         return ()
     together = len(part.places) <= FEW_PLACES
-    groups = [measures] if together else [[measure] for measure in measures if part.has_values(measure)]
+    groups = [measures] if together else [[measure] for measure in measures]
     return tuple(_figures_table(part, group, named=together and len(measures) > 1) for group in groups)
 
 
@@ -109,10 +111,10 @@ def causes_table(part: PartSource) -> tuple[Table, ...]:
     """Return what limits each measured cell, with the evidence, or nothing if no cell has a diagnosis.
 
     Two shares of a step answer what authors often suspect: the input path (waiting), and a network that is too small
-    for the device (a cost that does not depend on the batch size).
+    for the device (a cost that does not depend on the batch size). The caption has their extent on each device.
     """
     found = {diagnosis.key: diagnosis for diagnosis in part.source.analysis.diagnoses}
-    rows = []
+    rows, steps = [], dict[Device, list[StepParts]]()
     for place in part.places:
         for one in part.series:
             summary = part.summary(place, one)
@@ -121,10 +123,24 @@ def causes_table(part: PartSource) -> tuple[Table, ...]:
                 parts = diagnosis.parts
                 shares = [text.percent(parts.share(name)) if parts else text.MISSING for name in ("waiting", "fixed")]
                 rows.append((f"{one.title} · {part.label(place)}", label, *shares, diagnosis.evidence))
+                steps.setdefault(place.device, []).extend([parts] if parts else [])
     if not rows:
         return ()
+    caption = " ".join(_shares(device, own) for device, own in steps.items() if own) or part.part.title
     headers = ("Cell", "Limited by", "Waiting for data", "Fixed cost per step", "Evidence")
-    return (Table(headers, tuple(rows), caption=part.part.title, numeric=(2, 3), wrap=True).limited(),)
+    return (Table(headers, tuple(rows), caption=caption, numeric=(2, 3), wrap=True).limited(),)
+
+
+def _shares(device: Device, steps: Sequence[StepParts]) -> str:
+    """Return what shares of the steps are spent on waiting for data, and on what a larger batch does not prolong."""
+    waiting, fixed = (
+        format_range(text.percent(min(shares)), text.percent(max(shares)))
+        for shares in ([step.share(name) for step in steps] for name in ("waiting", "fixed"))
+    )
+    return (
+        f"On the {DEVICES[device]}, waiting for data takes {waiting} of a step, and a cost that does not depend on the "
+        f"batch size takes {fixed}."
+    )
 
 
 def devices_table(part: PartSource) -> tuple[Table, ...]:
