@@ -38,7 +38,7 @@ class StudyMeasure:
         return self.exact(rounded, rounded)
 
     def exact(self, low: float, high: float) -> str:
-        """Return a published value, or its range, with all published digits."""
+        """Return a published value, or its range, with at most six digits and without zeros at the end."""
         factor = 100 if self.unit in {"share", "accuracy"} else 1
         return self._with_unit(" to ".join(f"{factor * end:,.6g}" for end in dict.fromkeys((low, high))))
 

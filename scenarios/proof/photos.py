@@ -26,14 +26,16 @@ LEVELS_TOLERANCE = 1.001  # one gray level, and the rounding of float32
 def checks(adapter: Adapter, scenario: Scenario, seed: int, folder: Path) -> Iterator[Check]:
     """Yield the check of photos of noise, smaller and larger than the network's input, if the scenario has photos.
 
+    Every second photo has its colors at half the resolution, as cameras store them.
     folder: for the photos, which are removed by the caller.
     """
     if DATASETS[scenario.dataset].shape is not None:
         return
     generator, size = np.random.default_rng(seed), scenario.image[:2]
     paths = [folder / f"evaluation-{index}.jpg" for index in range(len(SIZES))]
-    for path, factors in zip(paths, SIZES, strict=True):
-        save(path, generator.integers(0, 256, (*_times(size, factors), 3), dtype=np.uint8))
+    for index, (path, factors) in enumerate(zip(paths, SIZES, strict=True)):
+        pixels = generator.integers(0, 256, (*_times(size, factors), 3), dtype=np.uint8)
+        save(path, pixels, halved=index % 2 == 1)
     expected = np.stack([read(path, size) for path in paths])
     found = adapter.read_photos(Photos(paths, np.zeros(len(paths), np.int64), size)) * 255.0
     valid = found.shape == expected.shape and np.isfinite(found).all()
@@ -55,9 +57,12 @@ def enlarge(pixels: Bytes) -> Bytes:
     return photo
 
 
-def save(path: Path, pixels: Bytes) -> None:
-    """Save pixels (H, W, 3) as a JPEG file of the best quality. Raise OSError."""
-    Image.fromarray(pixels).save(path, quality=100, subsampling=0)
+def save(path: Path, pixels: Bytes, *, halved: bool = False) -> None:
+    """Save pixels (H, W, 3) as a JPEG file of the best quality. Raise OSError.
+
+    halved: whether height and width of the colors are halved (4:2:0).
+    """
+    Image.fromarray(pixels).save(path, quality=100, subsampling="4:2:0" if halved else "4:4:4")
 
 
 def read(path: Path, size: Size) -> Bytes:

@@ -7,6 +7,7 @@ import importlib
 import itertools
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +17,9 @@ import test_training
 from toys import RecordingMeter, noise, toy, zeros
 
 from scenarios.adapter import Adapter, Arrays, Model, Options
+from scenarios.catalog.catdog_cnn import SCENARIO as PHOTO_SCENARIO
 from scenarios.data.augment import draw_maps
+from scenarios.proof import photos
 from scenarios.spec import Adadelta, Adam, Augment, Conv, Dense, Dropout, Flatten, MaxPool, Sgd
 from scenarios.weights import check_weights
 
@@ -152,6 +155,15 @@ def test_photos_are_augmented_in_a_compiled_loop_as_in_the_stock_lane(tensorflow
     expected = pipelines.warp(images, pipelines.projective_rows(maps)).numpy()
     assert np.abs(expected - images).max() > 0.5
     assert graph_loop.warp(images, maps.astype(np.float32)).numpy() == pytest.approx(expected, abs=2e-5)
+
+
+def test_a_decoder_that_only_repeats_halved_colors_is_refused(tensorflow, monkeypatch, tmp_path):
+    (found,) = photos.checks(tensorflow, PHOTO_SCENARIO, 0, tmp_path)
+    assert found.passed
+    tf = importlib.import_module("tensorflow")
+    monkeypatch.setattr(tf.io, "decode_jpeg", partial(tf.io.decode_jpeg, fancy_upscaling=False))
+    (found,) = photos.checks(tensorflow, PHOTO_SCENARIO, 0, tmp_path)
+    assert not found.passed
 
 
 def test_the_loop_in_the_graph_counts_in_int32(tensorflow, options: Options):
