@@ -46,7 +46,7 @@ test-cuda-stubs: setup ## run ONNX Runtime on stubs of CUDA (needs gcc)
 test-docker: setup ## run all container tests, with whole runs (needs Docker)
 	$(BIN)/python -m pytest tests/docker -m "not large"
 
-test-slow: setup ## run the tests that need an idle machine or large images
+test-slow: setup ## run the tests that need an idle machine or all images
 	$(BIN)/python -m pytest tests/slow tests/docker/test_cuda_images.py
 
 test-gpu: setup ## run the tests that need an NVIDIA GPU

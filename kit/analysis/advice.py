@@ -115,7 +115,7 @@ def _feed(cell: Cell, setup: Setup, frameworks: Sequence[str]) -> str:
     if cell.framework == "torch" and cell.lane != "tuned":
         tuned = setup.command(replace(cell, lane="tuned"), frameworks)
         if cell.device == "cuda":
-            return f"Try batches in pinned memory and data that stay on the device: {tuned}"
+            return f"Try batches in pinned memory and data that stays on the device: {tuned}"
         return f"Let the tuned lane choose how batches are made: {tuned}"
     return f"Use a larger batch (--batch {LARGER * cell.batch}), so that fewer batches are prepared and copied."
 

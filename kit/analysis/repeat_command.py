@@ -15,6 +15,7 @@ from scenarios.spec import Scenario
 
 COMPARED_ROUNDS = 8  # of two runs; with noise of 5%, they show a loss of 10% in one cell (docs/gate-in-ci.md)
 NARROWING = {"framework", "device", "lane", "precision"}  # options that narrow a study
+SYNTHETIC = ("data", "synthetic")  # an option and its value
 DEFAULT_ENGINES = {"docker"}  # those that --engine auto prefers
 
 
@@ -30,7 +31,7 @@ def repeat_command(analysis: RunAnalysis, *, real_data: bool = False) -> str:
     cells = [launch.cell for launch in plan.launches] or [record.cell for record in analysis.run.records]
     chosen = [*_selection(analysis, cells), *_conditions(plan)]
     if real_data:
-        chosen = [each for each in chosen if each != ("data", "synthetic")]
+        chosen = [each for each in chosen if each != SYNTHETIC]
     everything = not plan.studies and {cell.scenario for cell in cells} >= analysis.scenarios.keys()
     return " ".join(["kit run", *["--all"] * everything, *_options(chosen)])
 
@@ -38,27 +39,30 @@ def repeat_command(analysis: RunAnalysis, *, real_data: bool = False) -> str:
 def same_command(analysis: RunAnalysis) -> str:
     """Return the command that measures the same again: all cells, in the profile and with the epochs of the run."""
     plan = analysis.run.plan
-    parts = [repeat_command(analysis), *_options([("profile", plan.profile)])]
-    if plan.epochs is not None:
-        parts += _options([("epochs", str(plan.epochs))])
-    return " ".join([*parts, *["--no-weights"] * (plan.profile == "full" and not plan.keep_weights)])
+    return " ".join([repeat_command(analysis), *_options([("profile", plan.profile)]), *_whole_epochs(plan)])
 
 
-def study_command(analysis: RunAnalysis, study: str, profile: str, device: Device | None = None) -> str:
+def study_command(
+    analysis: RunAnalysis, study: str, profile: str, device: Device | None = None, *, real_data: bool = False
+) -> str:
     """Return the command that measures a study in a profile, with the options of the run.
 
-    device: the only one to measure, or None for all.
+    device: the only one to measure, or None for all. real_data: leave out the option that chose synthetic data.
     """
     plan = analysis.run.plan
     narrowing = _selection(analysis, [launch.cell for launch in plan.launches])
     chosen = [("study", study), *([("device", device)] if device else [])]
     chosen += [(name, value) for name, value in narrowing if name in NARROWING - {"device"}]
-    chosen += _conditions(plan)
+    chosen += [each for each in _conditions(plan) if not (real_data and each == SYNTHETIC)]
     if profile not in {"smoke", "quick"}:  # a smoke run measures too little for a study
         chosen.append(("profile", profile))
-    if profile == "full" and plan.epochs is not None:
-        chosen.append(("epochs", str(plan.epochs)))
-    return " ".join(["kit run", *_options(chosen)])
+    return " ".join(["kit run", *_options(chosen), *(_whole_epochs(plan) if profile == "full" else [])])
+
+
+def _whole_epochs(plan: Plan) -> list[str]:
+    """Return the options of the run that concern trainings of whole epochs, as words of a shell."""
+    epochs = _options([("epochs", str(plan.epochs))]) if plan.epochs is not None else []
+    return [*epochs, *["--no-weights"] * (plan.profile == "full" and not plan.keep_weights)]
 
 
 def cell_command(cell: Cell, scenario: Scenario | None, plan: Plan, frameworks: Sequence[str]) -> str:

@@ -20,10 +20,10 @@ The point has an interval with a confidence of at least 95%:
 Each side has a level of 2.5%. The tests are those of `kit.analysis.intervals.paired_interval`.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from operator import mul
 from typing import Any
 
 from kit.analysis.intervals import CONFIDENCE, holm, paired_p_value
@@ -135,9 +135,10 @@ class Curve:
 
     @property
     def falls(self) -> bool:
-        """Return whether the last value is slower by GAIN or more than the one where the curve flattens."""
-        after = self.steps[self.values.index(self.flattening.value) :]
-        return math.prod(step.ratio for step in after) <= 1 - GAIN
+        """Return whether the curve flattens near its fastest value, and its last value is slower by GAIN or more."""
+        speeds = [*accumulate((step.ratio for step in self.steps), mul, initial=1.0)]  # relative to the first value
+        near = speeds[self.values.index(self.flattening.value)]
+        return near >= (1 - GAIN) * max(speeds) and speeds[-1] <= (1 - GAIN) * near
 
     @property
     def flattening(self) -> Flattening:

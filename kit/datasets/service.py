@@ -48,7 +48,7 @@ AUTO_BUDGET = DownloadBudget(250_000_000, 180.0)
 @dataclass(frozen=True)
 class ResolvedData:
     """The data that launches use. folder: the folder of all prepared sets for workers, or None for synthetic data.
-    note: where the data came from, or why they are synthetic and how to get the real set. lack: why the real set could
+    note: where the data came from, or why it is synthetic and how to get the real set. lack: why the real set could
     not be had, in one sentence; "" if it was not tried."""
 
     kind: DataKind

@@ -241,9 +241,9 @@ def proxies(environment: Mapping[str, str]) -> dict[str, str]:
     found = dict[str, str]()
     for upper in PROXIES:
         lower = upper.lower()
-        own, other = environment.get(upper), environment.get(lower)
+        own, other = environment.get(upper, ""), environment.get(lower, "")
         if own or other:
-            found |= {upper: own or other or "", lower: other or own or ""}
+            found |= {upper: own or other, lower: other or own}
     return found
 
 

@@ -24,6 +24,10 @@ Number = float | Annotated[list[float], Field(min_length=2, max_length=2)]  # a 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 WITH_MEASURES = ("table", "bars", "dots", "lines", "heat")  # kinds of parts that need `measures`
 TIMES = ("training_s", "epoch_s")  # measures in which publications may include the evaluation
+EVALUATION = (
+    "The publication does not say whether its times include the evaluation after each epoch. Times here are of the "
+    "training alone."
+)
 CURVES = ("train_loss", "test_loss", "train_accuracy", "test_accuracy", "best_accuracy")  # measures of `curves`
 
 
@@ -143,9 +147,8 @@ class StudyFile(_Strict):
 
     question: what the authors asked. published_answer: what they concluded, in one sentence. conclusion: kind of the
     answer, computed from the measurements. source: where the figures come from. software: of the study, with its age.
-    time_includes_evaluation: whether published times include the evaluation after each epoch; None if that is unknown.
-    differs: what else differs from the publication. choices: what the publication leaves open and
-    the kit chose. cells: selections by name.
+    differs: what else differs from the publication. choices: what the publication leaves open and the kit chose. cells:
+    selections by name.
     """
 
     title: Text
@@ -154,7 +157,6 @@ class StudyFile(_Strict):
     conclusion: Conclusion
     source: Text
     software: Text
-    time_includes_evaluation: bool | None = None
     hardware: Hardware
     differs: list[Text] = []
     choices: list[Text] = []
@@ -165,12 +167,5 @@ class StudyFile(_Strict):
     @property
     def differences(self) -> list[str]:
         """Return how the kit's measurements differ from the publication, in sentences."""
-        if not any(figures.measure in TIMES for figures in self.published):
-            return self.differs
-        included = {
-            True: "Published times include the evaluation after each epoch. Times here are of the training alone.",
-            False: "Times are of the training alone, as published.",
-            None: "The publication does not say whether its times include the evaluation after each epoch. "
-            "Times here are of the training alone.",
-        }
-        return [included[self.time_includes_evaluation], *self.differs]
+        timed = any(figures.measure in TIMES for figures in self.published)
+        return [*([EVALUATION] if timed else []), *self.differs]

@@ -7,8 +7,9 @@ from kit.report import text
 
 MEANING = (
     f"A curve is flat from the smallest value on after which no step to the next value gains {text.percent(GAIN)} or "
-    f"more. If the last value is at least {text.percent(GAIN)} slower than this one, the curve is fastest near it. "
-    "The interval has the values that the launches cannot exclude. Steps are compared round by round."
+    f"more. If this is near the fastest value, and the last one is at least {text.percent(GAIN)} slower, the curve is "
+    "called fastest near it. The interval has the values that the launches cannot exclude as the one from which on it "
+    "is flat. Steps are compared round by round."
 )
 
 

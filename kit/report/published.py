@@ -1,6 +1,6 @@
 """Find the training speeds that the studies published, from their speeds, or from their times and numbers of images.
 
-A time includes the evaluation after each epoch where the study made one. So the speed of the training alone was higher.
+A time may include the evaluation after each epoch. Then the speed of the training alone was higher.
 """
 
 from __future__ import annotations

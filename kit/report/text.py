@@ -100,7 +100,8 @@ def ends(found: Interval, digits: int = 3) -> str:
     """Return both ends of the interval of a ratio with equally many decimals: `0.92 to 1.10`, `28.5 to 30.9`.
 
     digits: the least number of significant digits of the higher end. The lower one has at least two. There are more
-    decimals if an end is near 1, where they decide, or if different ends would look equal. Ends that are more than a
+    decimals if an end is near 1, where they decide, and up to two more if they distinguish ends that would look equal.
+    Ends that are more than a
     factor of MAX_SPREAD apart have their own digits.
     """
     low, high = found.low, found.high

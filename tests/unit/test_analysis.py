@@ -73,7 +73,7 @@ def test_one_launch_has_a_value_but_no_interval_and_no_verdict():
     assert (alone.images_per_s, alone.interval) == (1000.0, None)
     assert (alone.inference_images_per_s, alone.inference_interval) == (5000.0, None)
     assert (alone.p50_ms, alone.p50_interval) == (1.5, None)
-    (contest,) = contests([alone, other], trained(records))
+    (contest,) = contests([alone, other], trained(records), Measure.TRAINING)
     (ratio,) = contest.ratios
     assert (ratio.numerator, ratio.interval, ratio.verdict) == (other, None, "unknown")
     assert ratio.ratio == pytest.approx(3, rel=0.01)
@@ -85,7 +85,7 @@ def test_one_launch_has_a_value_but_no_interval_and_no_verdict():
 def test_a_ratio_is_a_tie_if_its_interval_contains_1(factor, verdict):
     tuned = [factor * value for value in (*NARROW[1:], NARROW[0])]
     records = [*launches(NARROW), *launches(tuned, lane="tuned")]
-    (ratio,) = ratios(summarize(run(records)), trained(records))
+    (ratio,) = ratios(summarize(run(records)), trained(records), Measure.TRAINING)
     assert ratio.interval == paired_interval([one / other for one, other in zip(tuned, NARROW, strict=True)])
     assert ratio.ratio == pytest.approx(ratio.interval.estimate)
     assert judged(records) == [("lane", "tuned", "stock", verdict)]
@@ -151,7 +151,7 @@ def test_a_framework_is_the_fastest_only_if_it_is_clearly_ahead_of_each_other(fa
         for name, factor in zip(names, factors, strict=False)
         for each in launches([1000 * factor * noise.lognormvariate(0, 0.01) for _ in range(5)], cell(framework=name))
     ]
-    found = contests(summarize(run(records)), trained(records))
+    found = contests(summarize(run(records)), trained(records), Measure.TRAINING)
     assert [(c.leader.cell.framework, c.named, c.unknown) for c in found] == (
         [] if named is None else [("tensorflow", named, unknown)]
     )

@@ -474,10 +474,20 @@ def test_a_stopped_quick_run_cannot_fill_a_part_that_needs_epochs():
 
 def test_the_command_for_what_a_run_left_out_has_the_options_of_the_run():
     run = study_run("mlp-cpu-vs-gpu", epochs=True, frameworks=("torch",))
-    plan = run.plan.model_copy(update={"data": "real", "seed": 3, "epochs": 2})
+    plan = run.plan.model_copy(update={"data": "real", "seed": 3, "epochs": 2, "keep_weights": False})
     lacks = part(chapter("mlp-cpu-vs-gpu", replace(run, plan=plan)), "What the GPU gains with the wide network").lacks
     options = "--framework torch --data real --seed 3 --profile full"
-    assert lacks[-1].command == f"kit run --study mlp-cpu-vs-gpu {options} --epochs 2"
+    assert lacks[-1].command == f"kit run --study mlp-cpu-vs-gpu {options} --epochs 2 --no-weights"
+    made = study_run("cifar-epochs", data="synthetic")
+    made = replace(made, plan=made.plan.model_copy(update={"data": "synthetic"}))
+    commands = [lack.command for lack in part(chapter("cifar-epochs", made), "Learning curves").lacks]
+    assert commands[0] == "kit run --study cifar-epochs --profile full", "only real data have an accuracy"
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_what_differs_says_whether_published_times_include_the_evaluation(name):
+    said = [words for words in chapter(name).differs if "evaluation" in words]
+    assert len(said) == (name not in {"catdog-depth", "mlp-cpu-vs-gpu"})  # these two have no published time
 
 
 def test_a_measure_without_a_value_keeps_its_published_figures():

@@ -260,7 +260,13 @@ def test_one_sentence_about_flat_curves_serves_all_charts_and_headings() -> None
         "flat from batch 128 on in 1 of 3 curves, fastest near batch 64 in 1 of 3 curves and not flat up to batch 256 "
         "in 1 of 3 curves"
     )
-    assert flat_words([curve([[100], [110], [108], [106]])]) == "flat from batch 64 on (single launches)"
+    for speeds, words in {
+        (100, 110, 108, 106): "flat from batch 64 on",
+        (100, 110, 108, 104): "fastest near batch 64",
+        (100, 50, 60, 55): "flat from batch 128 on",  # the first value is faster
+        (100, 104, 108, 112): "flat from batch 32 on",
+    }.items():
+        assert flat_words([curve([[speed] for speed in speeds])]) == f"{words} (single launches)"
 
 
 def test_two_fields_at_once_have_a_chart_for_each_value_of_one() -> None:

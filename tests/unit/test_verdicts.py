@@ -277,6 +277,7 @@ def test_early_records_leave_no_empty_column_about_serving():
         (0.9996, 1.04, "0.9996 to 1.0400"),
         (9.5, 9.996, "9.5 to 10.0"),
         (2.0, 2.0, "2.00 to 2.00"),
+        (1.25, 1.250001, "1.25 to 1.25"),  # more decimals would not help
         (0.0012, 5.3, "0.0012 to 5.3"),  # too far apart
         (2.0, math.inf, "2.0 to –"),
     ],

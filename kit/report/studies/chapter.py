@@ -162,7 +162,7 @@ def _lacks(part: PartSource, *, empty: bool) -> tuple[Lack, ...]:
     on_gpu = [place for place in part.study.places_of(part.part) if place.device == "cuda"]
     if "cuda" not in devices and on_gpu:
         why = part.missing_gpu.removesuffix(".")
-        compared = any("speedup" in each.shown for each in part.study.file.parts)  # with the CPU, in the same run
+        compared = any("speedup" in each.shown for each in part.study.file.parts)  # needs both devices in one run
         found.append(Lack(f"Not measured on a GPU: {why}.", _command_for(part, on_gpu, None if compared else "cuda")))
     if part.changed:
         found.append(Lack(f"Defined differently since the run: {', '.join(part.changed)}.", _command(part)))
@@ -211,6 +211,7 @@ def _command_for(part: PartSource, missing: Sequence[Cell], device: Device | Non
 
 
 def _command(part: PartSource, device: Device | None = None) -> str:
-    """Return the command that measures the part, in the full profile if it needs whole epochs."""
-    profile = "full" if "epochs" in part.part.needs else part.source.run.plan.profile
-    return study_command(part.source.analysis, part.study.name, profile, device)
+    """Return the command that measures the part, in the full profile and with real data if it needs whole epochs."""
+    epochs = "epochs" in part.part.needs
+    profile = "full" if epochs else part.source.run.plan.profile
+    return study_command(part.source.analysis, part.study.name, profile, device, real_data=epochs)
