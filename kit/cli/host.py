@@ -46,7 +46,7 @@ def list_(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """List the scenarios with their variants, the frameworks, and the data sets."""
+    """List the scenarios, the frameworks and the data sets."""
     from kit.cli import listing
 
     makers = {"scenarios": listing.scenarios, "frameworks": listing.frameworks, "datasets": listing.datasets}

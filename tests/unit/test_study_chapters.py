@@ -346,10 +346,11 @@ def test_a_part_that_was_not_measured_shows_what_was_published():
 
 
 def test_causes_have_the_shares_that_authors_suspect():
-    (table,) = part(chapter("mnist-cpu-vs-gpu", devices=BOTH), "What limits the training").content
+    shown = part(chapter("mnist-cpu-vs-gpu", devices=BOTH), "What limits the training")
+    (table,) = shown.content
     assert table.headers[2:4] == ("Waiting for data", "Fixed cost per step")
     assert all(share.endswith("%") for row in table.rows for share in row[2:4])
-    assert table.caption == " ".join(
+    assert shown.findings == tuple(
         f"On the {device}, waiting for data takes 10% of a step, and a cost that does not depend on the batch size "
         "takes 0%."
         for device in ("CPU", "GPU")

@@ -20,7 +20,14 @@ from kit.report.studies.held_out import held_out_tables
 from kit.report.studies.part_source import PartSource
 from kit.report.studies.pictures import augmented_picture
 from kit.report.studies.strips import study_rows
-from kit.report.studies.tables import causes_table, devices_table, figures_tables, gpu_table, published_tables
+from kit.report.studies.tables import (
+    cause_findings,
+    causes_table,
+    devices_table,
+    figures_tables,
+    gpu_table,
+    published_tables,
+)
 from kit.report.text import day, listed, machine_title
 from scenarios.contract.cell import Cell, Device
 
@@ -37,7 +44,8 @@ class Lack:
 class Shown:
     """A table or chart of the chapter. form: which macro draws the content, or "" if there is none.
 
-    figures: folded tables: those of the values of a chart, or further ones. folded: what they are.
+    figures: folded tables: those of the values of a chart, or further ones. folded: what they are. findings: what a
+    table shows, one sentence each.
     """
 
     title: str
@@ -46,6 +54,7 @@ class Shown:
     lacks: tuple[Lack, ...]
     figures: tuple[Table, ...] = ()
     folded: str = "Table"
+    findings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -143,7 +152,9 @@ def _shown(part: PartSource) -> Shown:
         return Shown(title, form, content[:1], lacks, content[1:], folded="Other networks and devices")
     if content is None:
         return Shown(of.title, "", None, lacks, published_tables(part), folded="Published figures")
-    return Shown(of.title, form, content, lacks, figures_tables(part) if of.kind in CHARTED else ())
+    figures = figures_tables(part) if of.kind in CHARTED else ()
+    findings = cause_findings(part) if of.kind == "causes" else ()
+    return Shown(of.title, form, content, lacks, figures, findings=findings)
 
 
 def _lacks(part: PartSource, *, empty: bool) -> tuple[Lack, ...]:

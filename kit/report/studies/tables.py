@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from kit.analysis.diagnosis import Diagnosis
 from kit.analysis.step_parts import StepParts
 from kit.analysis.study_values import GPU_MEASURES
 from kit.model.formatting import DEVICES, format_range
@@ -14,6 +15,7 @@ from kit.report.elements import Table
 from kit.report.studies.part_source import PartSource, value_text
 from scenarios.contract.cell import Cell, Device
 
+SUSPECTED = ("waiting", "fixed")  # parts of a step: the input path, and a network that is too small
 FEW_PLACES = 4  # CPU and GPU of two networks
 
 
@@ -111,36 +113,47 @@ def causes_table(part: PartSource) -> tuple[Table, ...]:
     """Return what limits each measured cell, with the evidence, or nothing if no cell has a diagnosis.
 
     Two shares of a step answer what authors often suspect: the input path (waiting), and a network that is too small
-    for the device (a cost that does not depend on the batch size). The caption has their extent on each device.
+    for the device (a cost that does not depend on the batch size).
     """
+    rows = []
+    for name, _, diagnosis in _diagnosed(part):
+        label = diagnosis.label[:1].upper() + diagnosis.label[1:]
+        parts = diagnosis.parts
+        shares = [text.percent(parts.share(share)) if parts else text.MISSING for share in SUSPECTED]
+        rows.append((name, label, *shares, diagnosis.evidence))
+    if not rows:
+        return ()
+    headers = ("Cell", "Limited by", "Waiting for data", "Fixed cost per step", "Evidence")
+    return (Table(headers, tuple(rows), caption=part.part.title, numeric=(2, 3), wrap=True).limited(),)
+
+
+def cause_findings(part: PartSource) -> tuple[str, ...]:
+    """Return the extent of both shares on each device, one sentence each."""
+    steps: dict[Device, list[StepParts]] = {}
+    for _, device, diagnosis in _diagnosed(part):
+        if diagnosis.parts:
+            steps.setdefault(device, []).append(diagnosis.parts)
+    found = []
+    for device, own in steps.items():
+        extents = [
+            [text.percent(end([step.share(share) for step in own])) for end in (min, max)] for share in SUSPECTED
+        ]
+        waiting, fixed = (format_range(low, high) for low, high in extents)
+        found.append(
+            f"On the {DEVICES[device]}, waiting for data takes {waiting} of a step, and a cost that does not depend on "
+            f"the batch size takes {fixed}."
+        )
+    return tuple(found)
+
+
+def _diagnosed(part: PartSource) -> Iterator[tuple[str, Device, Diagnosis]]:
+    """Yield name, device and diagnosis of each cell that has one."""
     found = {diagnosis.key: diagnosis for diagnosis in part.source.analysis.diagnoses}
-    rows, steps = [], dict[Device, list[StepParts]]()
     for place in part.places:
         for one in part.series:
             summary = part.summary(place, one)
             if summary and (diagnosis := found.get(summary.key)):
-                label = diagnosis.label[:1].upper() + diagnosis.label[1:]
-                parts = diagnosis.parts
-                shares = [text.percent(parts.share(name)) if parts else text.MISSING for name in ("waiting", "fixed")]
-                rows.append((f"{one.title} · {part.label(place)}", label, *shares, diagnosis.evidence))
-                steps.setdefault(place.device, []).extend([parts] if parts else [])
-    if not rows:
-        return ()
-    caption = " ".join(_shares(device, own) for device, own in steps.items() if own) or part.part.title
-    headers = ("Cell", "Limited by", "Waiting for data", "Fixed cost per step", "Evidence")
-    return (Table(headers, tuple(rows), caption=caption, numeric=(2, 3), wrap=True).limited(),)
-
-
-def _shares(device: Device, steps: Sequence[StepParts]) -> str:
-    """Return what shares of the steps are spent on waiting for data, and on what a larger batch does not prolong."""
-    waiting, fixed = (
-        format_range(text.percent(min(shares)), text.percent(max(shares)))
-        for shares in ([step.share(name) for step in steps] for name in ("waiting", "fixed"))
-    )
-    return (
-        f"On the {DEVICES[device]}, waiting for data takes {waiting} of a step, and a cost that does not depend on the "
-        f"batch size takes {fixed}."
-    )
+                yield f"{one.title} · {part.label(place)}", place.device, diagnosis
 
 
 def devices_table(part: PartSource) -> tuple[Table, ...]:
