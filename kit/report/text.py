@@ -101,8 +101,7 @@ def ends(found: Interval, digits: int = 3) -> str:
 
     digits: the least number of significant digits of the higher end. The lower one has at least two. There are more
     decimals if an end is near 1, where they decide, and up to two more if they distinguish ends that would look equal.
-    Ends that are more than a
-    factor of MAX_SPREAD apart have their own digits.
+    Ends that are more than a factor of MAX_SPREAD apart have their own digits.
     """
     low, high = found.low, found.high
     if not (math.isfinite(high) and 0 < high <= MAX_SPREAD * low):

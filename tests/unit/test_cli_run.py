@@ -284,3 +284,9 @@ def test_launches_that_a_retry_would_skip_again_are_not_to_be_repeated(kit: Kit,
     assert skipped.code == 1
     assert "Skipped: " in skipped.out
     assert "To repeat" not in skipped.out
+
+
+def test_resume_names_an_option_that_it_does_not_take_before_it_looks_at_the_selection(kit: Kit) -> None:
+    called = kit("run", "--resume", "gone", "--study", "mnist-cpu-vs-gpu", "--batch", "4")
+    assert called.code == 2
+    assert "--resume uses the existing plan, which --" in called.err

@@ -91,6 +91,8 @@ def test_the_command_of_a_cell_repeats_the_conditions_of_its_run() -> None:
     own, end = [cell.framework], "--engine podman --threads 1"
     assert cell_command(cell, scenario, plan, own) == f"{start} {end}"
     assert cell_command(tuned, scenario, plan, own) == f"{start} --lane tuned --settings FILE {end}"
+    searched = plan_of(Selection(lanes=("tuned",)), pinned={tuned.key: {}}, tune_s=30.0)
+    assert cell_command(tuned, scenario, searched, own) == f"{start} --lane tuned --settings FILE", "no search"
 
 
 def test_the_command_of_a_cell_names_the_frameworks_that_share_it() -> None:

@@ -16,6 +16,7 @@ from kit.analysis.overfitting import overfitting_epoch
 from kit.analysis.pairing import Measure
 from kit.analysis.reliability import reliability
 from kit.analysis.run_analysis import analyze_run
+from kit.analysis.step_parts import StepParts
 from kit.analysis.study_speedup import judge_speedups
 from kit.analysis.study_values import StudyValue, StudyValues
 from kit.model.run import Run
@@ -152,6 +153,13 @@ def test_the_curve_over_the_batch_size_marks_where_it_flattens():
     assert "gains 5% or more" in findings[-1]
     rows = {row[0]: row[1:] for row in part(shown, "Training time").figures[0].rows}
     assert rows["2 GPUs · batch 2048"] == ("14.67 s (2× Tesla P100)", *["–"] * 6)
+
+
+def test_a_curve_that_rises_to_its_last_value_has_no_point(monkeypatch):
+    monkeypatch.setattr("tests.study_runs.FLAT_BATCH", 2048)
+    time = part(chapter("mnist-batch-sweep", launches=5), "Training time").content
+    assert time.findings[0] == "TensorFlow, CPU: not flat up to batch 2048 (95% interval: 2048 or more)."
+    assert not time.charts[0].spots
 
 
 def test_a_point_that_the_launches_do_not_show_is_not_marked():
@@ -350,11 +358,16 @@ def test_causes_have_the_shares_that_authors_suspect():
     (table,) = shown.content
     assert table.headers[2:4] == ("Waiting for data", "Fixed cost per step")
     assert all(share.endswith("%") for row in table.rows for share in row[2:4])
-    assert shown.findings == tuple(
-        f"On the {device}, waiting for data takes 10% of a step, and a cost that does not depend on the batch size "
-        "takes 0%."
-        for device in ("CPU", "GPU")
+    assert shown.findings[1] == (
+        "On the GPU, waiting for data takes 10% of a step, and a cost that does not depend on the batch size takes 0%."
     )
+    analysis = analyze_run(study_run("mnist-cpu-vs-gpu"), SCENARIOS)
+    steps = [StepParts(0.0, 80.0, 15.0, 5.0), StepParts(0.0, 55.0, 5.0, 40.0), StepParts(0.0, 70.0, 10.0, 20.0)]
+    found = [replace(each, parts=step) for each, step in zip(analysis.diagnoses, steps, strict=True)]
+    varied = make_chapter(ReportInput(replace(analysis, diagnoses=found), TITLES), STUDIES["mnist-cpu-vs-gpu"])
+    (finding,) = part(varied, "What limits the training").findings
+    assert "waiting for data takes 5% to 40% of a step" in finding
+    assert finding.endswith(" takes 5% to 15%.")
 
 
 def test_the_devices_and_the_build_are_those_that_the_framework_reports():
