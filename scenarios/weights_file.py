@@ -4,7 +4,8 @@ safetensors is imported where it is used, because a launch that keeps nothing do
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 
 from scenarios import spec
 from scenarios.contract.codec import write_bytes
+from scenarios.contract.request import MAX_WEIGHTS_BYTES
 from scenarios.spec import Scenario
 from scenarios.weights import Weights, digest
 
@@ -26,7 +28,7 @@ class WeightsError(ValueError):
 
 @dataclass(frozen=True)
 class About:
-    """What a file of weights says about them, apart from its format.
+    """Define the metadata of a file of weights, apart from its format.
 
     scenario: label. spec: digest of the scenario with its hidden layers, as in `Request`. framework: the one that
     trained them. epoch: number of epochs of training. digest: `scenarios.weights.digest` of the weights.
@@ -75,18 +77,33 @@ def write_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str,
     write_bytes(path, save(in_order, dict(metadata)))
 
 
+def read_metadata(path: Path) -> dict[str, str]:
+    """Return the metadata of a safetensors file, without its arrays. Raise the errors of `read_tensors`."""
+    with _opened(path) as file:
+        return file.metadata() or {}
+
+
 def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the arrays of a safetensors file by name, and its metadata.
 
-    Raise WeightsError if it is truncated or no such file. Raise OSError if it cannot be read.
+    Raise WeightsError if it is truncated, too large or no such file. Raise OSError if it cannot be read.
     """
+    with _opened(path) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a safetensors file. Its arrays are not read yet. Raise the errors of `read_tensors`, also in the block."""
     from safetensors import SafetensorError, safe_open
 
     if path.exists() and not path.is_file():  # a pipe would block
         raise WeightsError(f"{path.name} is not a plain file.")
+    if path.exists() and path.stat().st_size > MAX_WEIGHTS_BYTES:
+        raise WeightsError(f"{path.name} is larger than {MAX_WEIGHTS_BYTES >> 30} GiB.")
     try:
         with safe_open(path, framework="numpy") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+            yield file
     except (SafetensorError, AttributeError, TypeError, ValueError) as error:  # the latter: a type that NumPy lacks
         raise WeightsError(f"{path.name} is truncated or not a safetensors file: {error!s:.400}.") from error
 

@@ -9,11 +9,14 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from kit.analysis.run_analysis import analyze_run
 from kit.model.plan import PlannedLaunch
 from kit.model.record import HostSamples, Record
 from kit.model.run import Run
 from kit.planning import catalog, studies
 from kit.planning.selection import Selection
+from kit.report.section import ReportInput
+from kit.report.studies.chapter import Chapter, Shown, make_chapter
 from scenarios.catalog import scenario_of
 from scenarios.contract.augmented import AUGMENTED_FILE, AugmentedPicture
 from scenarios.contract.cell import Cell
@@ -28,6 +31,9 @@ FRAMEWORKS = {"tensorflow": 0.9, "onnxruntime": 0.8, "torch": 1.0}  # relative s
 GPU_GAIN = 12.0
 FLAT_BATCH = 256  # the speed rises with the batch size up to here
 BEST_EPOCH = 7  # lowest validation loss
+STUDIES, SCENARIOS = studies.load_all(), catalog.scenarios()
+TITLES = {name: framework.title for name, framework in catalog.frameworks().items()}
+BOTH = ("cpu", "cuda")
 SIZES = ("", "128")  # variants of catdog-cnn whose pictures differ
 
 
@@ -41,7 +47,7 @@ def study_run(
 ) -> Run:
     """Return a run of studies. epochs: whether it trained those of the full profile."""
     wanted = Selection(studies=names, devices=tuple(devices), frameworks=tuple(frameworks))
-    found = studies.select_studies(wanted, studies.load_all(), catalog.scenarios(), catalog.frameworks())
+    found = studies.select_studies(wanted, STUDIES, SCENARIOS, catalog.frameworks())
     records = [_record(cell, n, count, epochs, data) for cell, count in found.items() for n in range(1, launches + 1)]
     planned = [PlannedLaunch(cell=r.cell, launch=r.launch, named=True) for r in records]
     plan = examples.plan(planned).model_copy(
@@ -116,3 +122,21 @@ def _samples(cell: Cell) -> HostSamples:
         figures = {"use": 0.6, "power_w": 210.0, "temperature_c": 55.0, "memory_gib": 2.5, "sm_mhz": 1500.0}
         series |= {f"gpu0_{name}": [value for _ in at] for name, value in figures.items()}
     return HostSamples(at=at, series=series, core_busy=[1.0], cost_s=0.001)
+
+
+def chapter(name: str, run: Run | None = None, **kinds) -> Chapter:
+    """Return the chapter of a study. kinds: of `study_run`, if there is no run."""
+    analysis = analyze_run(run or study_run(name, **kinds), SCENARIOS, catalog.frameworks())
+    source = ReportInput(analysis, TITLES, STUDIES)
+    return make_chapter(source, STUDIES[name])
+
+
+def part(of: Chapter, title: str) -> Shown:
+    """Return the only part whose title starts with these words."""
+    (found,) = [part for part in of.parts if part.title.startswith(title)]
+    return found
+
+
+def texts(of: Chapter, title: str) -> dict[str, tuple[str, ...]]:
+    """Return the rows of the first table of a part, by their label."""
+    return {row[0]: row[1:] for row in part(of, title).content[0].rows}

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from kit.analysis import warning_rules as rules
 from kit.analysis.measured_launch import MeasuredLaunch
-from kit.analysis.robust import relative_spread
 from kit.analysis.warnings import RunWarning, WarningCode
 from kit.model.formatting import format_percent as percent
 from scenarios.contract.cell import Cell
@@ -144,8 +143,7 @@ def _drift(launch: MeasuredLaunch) -> str:
 
 
 def _noise(launch: MeasuredLaunch) -> str:
-    rates = launch.steady_rates
-    spread = relative_spread(rates) if len(rates) >= rules.MIN_WINDOWS else 0.0
+    spread = rules.window_spread(launch) or 0.0
     return f"windows vary by {percent(spread)}" if spread > rules.NOISY_WINDOWS else ""
 
 

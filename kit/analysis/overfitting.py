@@ -12,23 +12,34 @@ takes the epochs as independent. Neighbors share their weights, so it finds a tr
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 LEVEL = 0.05
 MIN_EPOCHS = 4  # after the lowest one; 1 / 4! is the smallest p value
 
 
-def overfitting_epoch(losses: Sequence[float]) -> int | None:
-    """Return the epoch at which overfitting begins, from 1, or None if the losses do not show it.
+@dataclass(frozen=True)
+class Overfitting:
+    """What the validation losses of a training show.
 
-    losses: validation loss after each epoch, in nats.
+    lowest: number of the epoch with the lowest loss, from 1. begun: whether the loss rises in a trend after it, or None
+    if too few epochs follow to say so.
     """
-    if not losses:
-        return None
+
+    lowest: int
+    begun: bool | None
+
+
+def find_overfitting(losses: Sequence[float]) -> Overfitting:
+    """Return whether overfitting begins after the epoch with the lowest loss.
+
+    losses: validation loss after each epoch, in nats, of at least one epoch.
+    """
     lowest = min(range(len(losses)), key=losses.__getitem__)
     after = losses[lowest + 1 :]
     if len(after) < MIN_EPOCHS:
-        return None
+        return Overfitting(lowest + 1, begun=None)
     from scipy.stats import kendalltau  # takes long to import
 
     trend = kendalltau(range(len(after)), after, alternative="greater")
-    return lowest + 1 if trend.pvalue < LEVEL else None
+    return Overfitting(lowest + 1, begun=bool(trend.pvalue < LEVEL))

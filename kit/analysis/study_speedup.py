@@ -10,21 +10,24 @@ from dataclasses import dataclass
 
 from kit.analysis.diagnosis import Diagnosis
 from kit.analysis.diagnosis_rules import Bottleneck
-from kit.analysis.intervals import Interval, Verdict
+from kit.analysis.intervals import Verdict
 from kit.analysis.study_values import StudyValue
 
 
 @dataclass(frozen=True)
 class Speedup:
-    """The range of speedups.
+    """The range of speedups, and what their intervals say.
 
-    tied: all intervals contain 1 and are narrow. slower: number of those whose interval is below 1. single: whether one
-    has no interval. limit: what limits more than half of the cells on the GPU, or "".
+    count: number of speedups. tied: of those whose interval contains 1 and is narrow. undecided: of those whose
+    interval contains 1 and is wide. slower: of those whose interval is below 1. single: whether one has no interval.
+    limit: what limits more than half of the cells on the GPU, or "".
     """
 
     low: float
     high: float
-    tied: bool
+    count: int
+    tied: int
+    undecided: int
     slower: int
     single: bool
     limit: str
@@ -33,13 +36,14 @@ class Speedup:
 def judge_speedups(speedups: Sequence[StudyValue], diagnoses: Sequence[Diagnosis]) -> Speedup:
     """Return the judgment of at least one speedup. diagnoses: those of the cells on the GPU."""
     values = [speedup.value for speedup in speedups]
-    intervals = [Interval(s.value, s.low, s.high) for s in speedups if s.low is not None and s.high is not None]
-    ties = [each for each in intervals if each.tied]
+    intervals = [speedup.interval for speedup in speedups if speedup.interval]
     limits = Counter(d.label for d in diagnoses if d.bottleneck is not Bottleneck.UNCLEAR)
     return Speedup(
         low=min(values),
         high=max(values),
-        tied=len(ties) == len(speedups),
+        count=len(values),
+        tied=sum(each.tied for each in intervals),
+        undecided=sum(each.verdict is Verdict.TIE and not each.tied for each in intervals),
         slower=sum(each.verdict is Verdict.SLOWER for each in intervals),
         single=len(intervals) < len(speedups),
         limit=next((label for label, count in limits.most_common(1) if 2 * count > len(diagnoses)), ""),

@@ -44,6 +44,11 @@ class StudyValue:
     projected: bool = False
     epochs: int | None = None
 
+    @property
+    def interval(self) -> Interval | None:
+        """Return the interval of the value, or None if there is none."""
+        return None if self.low is None or self.high is None else Interval(self.value, self.low, self.high)
+
 
 class StudyValues:
     """The values of the cells of one run."""

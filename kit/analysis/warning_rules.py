@@ -46,6 +46,7 @@ UNSETTLED_SHARE = 0.48  # of the time after the first step: half of it, less the
 TREND_P = 0.01  # one false alarm in a hundred series of independent values
 # From first to last: two runs of an idle machine differ by 2 to 3% (faster-cpython, A/A runs).
 TREND_CHANGE = 0.03
+WINDOWS_OF_A_LAUNCH = "windows of a launch (from the median absolute deviation)"
 JUMP_P = 0.01  # for all launches of a cell together
 JUMP_CHANGE = 0.10  # as NOISY_WINDOWS: a smaller jump is within what the windows of a usable launch differ by
 OUTLIER_Z = 3.5  # Iglewicz and Hoaglin (1993)
@@ -213,10 +214,26 @@ def noisy(cell: Sequence[MeasuredLaunch]) -> str | None:
         parts.append(f"by {percent(spread)} between {len(logs)} launches (standard deviation)")
     elif len(logs) == 2 and (apart := max(logs) - min(logs)) > MAX_APART:
         parts.append(f"by {percent(math.expm1(apart))} between its two launches")
-    spreads = [relative_spread(x.steady_rates) for x in cell if len(x.steady_rates) >= MIN_WINDOWS]
+    spreads = [own for launch in cell if (own := window_spread(launch)) is not None]
     if spreads and (spread := statistics.median(spreads)) > NOISY_WINDOWS:
-        parts.append(f"by {percent(spread)} between the windows of a launch (from the median absolute deviation)")
+        epochs = any(launch.training.epochs for launch in cell)
+        between = "epochs of a launch (standard deviation)" if epochs else WINDOWS_OF_A_LAUNCH
+        parts.append(f"by {percent(spread)} between the {between}")
     return f"The speed of equal work varies {' and '.join(parts)}." if parts else None
+
+
+def window_spread(launch: MeasuredLaunch) -> float | None:
+    """Return the standard deviation of the speeds of a launch, relative to their median. Return None for too few.
+
+    A few of many short windows may be far off without an effect on the result, so their deviation is estimated by the
+    median absolute deviation. Whole epochs are few and long, and the result is their mean, so each of them counts.
+    """
+    training = launch.training
+    if not training.epochs:
+        return relative_spread(launch.steady_rates) if len(launch.steady_rates) >= MIN_WINDOWS else None
+    first_of_process = {1, *(done + 1 for done in training.resumed_from)}  # with a warm-up
+    rates = [e.images / e.seconds for e in training.epochs if e.index not in first_of_process and e.seconds > 0]
+    return statistics.stdev(rates) / statistics.median(rates) if len(rates) >= MIN_FOR_SPREAD else None
 
 
 def slow_first_launch(cell: Sequence[MeasuredLaunch]) -> str | None:

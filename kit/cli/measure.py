@@ -41,7 +41,8 @@ WITH_RESUME = {
 def plan(measuring: options.Measuring, packages: options.Packages, as_json: options.Json = False) -> None:
     """Show the cells of a run, its time and its disk space.
 
-    This command builds and runs nothing. It accepts the options of `kit run`. Without options, it plans everything.
+    This command builds and runs nothing. It accepts the options of `kit run` that choose what is measured and how.
+    Without options, it plans everything.
     """
     from kit.cli import prepared_run
     from kit.execution import workflow

@@ -34,7 +34,11 @@ def predict(
     variant: Annotated[str, options.option(SELECT, "NAME", "Variant of the scenario.  [default: default]")] = "",
     framework: Annotated[
         list[str] | None,
-        options.option(SELECT, "NAME", "Framework. Repeatable. Default: all that have weights in the run."),
+        options.option(
+            SELECT,
+            "NAME",
+            "Framework. Repeatable. Default: all with weights. Others use those.",
+        ),
     ] = None,
     engine: options.Engine = options.DEFAULT_ENGINE,
     env: options.Env = "",
@@ -76,7 +80,7 @@ def predict(
 @with_groups
 def export(
     name: options.RunName,
-    cell: Annotated[str, typer.Argument(metavar="CELL", help="Key of a cell, as `kit report --json` shows it.")],
+    cell: Annotated[str, typer.Argument(metavar="CELL", help="Key of a cell, as `kit report RUN --json` shows it.")],
     packages: options.Packages,
     onnx: Annotated[Path, options.option(OUTPUT, "FILE", "ONNX file to write.")],
     engine: options.Engine = options.DEFAULT_ENGINE,
@@ -84,9 +88,10 @@ def export(
 ) -> None:
     """Write a trained network as an ONNX model.
 
-    The model has opset 18. Its input `images` is float32 (batch, height, width, channels), with pixel values divided
-    by 255. Its output `probabilities` has one value per class. A network for two classes has one value: the probability
-    of the second class.
+    Weights of the best epoch are used if the run kept them, else those of the last one. The model has opset 18. Its
+    input `images` is float32 (batch, height, width, channels), with pixel values divided by 255. Its output
+    `probabilities` has one value per class. A network for two classes has one value: the probability of the second
+    class. `kit list datasets --json` has the classes in their order.
     """
     from kit.engines import registry
     from kit.execution.export import export as write_model

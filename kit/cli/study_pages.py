@@ -70,8 +70,8 @@ def head(study: Study) -> list[str]:
         f"Software: {file.software}.",
         f"Hardware: CPU: {file.hardware.cpu}. GPU: {file.hardware.cuda}.",
         *file.differences,
-        *(["(*) marks a choice of kit where the publication leaves something open."] if file.choices else []),
-        *(f"(*) {choice}" for choice in file.choices),
+        *(["(*) marks a choice of kit where the publication leaves something open."] if file.own_choices else []),
+        *(f"(*) {choice}" for choice in file.own_choices),
     ]
 
 

@@ -1,10 +1,13 @@
 """Find processes by a variable in their environment, which every descendant inherits, and end them."""
 
+import hashlib
 import os
+import platform
 import stat
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -30,13 +33,18 @@ def marked(matches: Callable[[Mapping[str, str]], bool]) -> list[psutil.Process]
 
 
 def identity(pid: int) -> str:
-    """Return a name for a running process that no later process gets, even if its number is used again."""
-    return f"{pid}@{_state_and_start(pid)[1]}"
+    """Return a name for a running process that no later process gets, even if its number is used again.
+
+    It has a digest of the machine, because several machines may share a folder.
+    """
+    return f"{pid}@{_state_and_start(pid)[1]}@{_machine()}"
 
 
 def lives(name: str) -> bool:
-    """Return whether the process of this `identity` still runs. A zombie does not."""
-    pid, _, start = name.partition("@")
+    """Return whether the process of this `identity` may still run. A zombie does not; one of another machine may."""
+    pid, start, machine = (*name.split("@"), "", "")[:3]
+    if machine and machine != _machine():
+        return True
     try:
         state, found = _state_and_start(int(pid))
     except (ValueError, OSError):
@@ -55,6 +63,19 @@ def abandoned(place: Path, prefix: str) -> list[Path]:
         if stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and not lives(owner):
             found.append(folder)
     return found
+
+
+@cache
+def _machine() -> str:
+    """Return eight hexadecimal digits for this machine, or for this container.
+
+    Machines that were installed from one image may have the same id, so the name counts, too.
+    """
+    try:
+        installed = Path("/etc/machine-id").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:  # many containers have none
+        installed = ""
+    return hashlib.sha256(f"{installed} {platform.node()}".encode()).hexdigest()[:8]
 
 
 def _state_and_start(pid: int) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kit.engines.base import Engine
 from kit.execution.launch_requests import using_weights
-from kit.execution.unmeasured import as_error, environments, run_unmeasured, work_folder
+from kit.execution.unmeasured import as_error, environments, run_unmeasured, too_large, work_folder
 from kit.host.machine import usable_cpus
 from kit.model.errors import KitError, UsageError, unknown
 from kit.model.progress import Outcome, Progress
@@ -48,6 +48,8 @@ def export(weights: TrainedWeights, target: Path, engine: Engine, progress: Prog
     scenario = scenario_of(weights.cell, catalog.scenarios())
     if scenario is None:
         raise UsageError(f"The catalog has no {weights.cell.key}.", "Use the kit that trained it.")
+    if refused := too_large(weights):
+        raise as_error(refused)
     pick("framework", [EXPORTER], list(catalog.frameworks()), [])
     request = using_weights("export", weights, EXPORTER, scenario, len(usable_cpus()))
     with environments("weights", engine, [EXPORTER], progress) as made, work_folder(weights) as scratch:

@@ -1,10 +1,11 @@
 """Run one launch: write the request, start the worker through the engine, and return one record in every case.
 
 A launch passes through these types: PlannedLaunch, then ReadyLaunch or UnstartedLaunch, Execution, Classification,
-Record. Only an interruption or a full disk leaves no record, so that --resume runs the launch again.
+Record. Only an interruption or a fault of the disk leaves no record, so that --resume runs the launch again.
 """
 
 import dataclasses
+import errno
 import math
 import re
 import shutil
@@ -41,6 +42,8 @@ from scenarios.contract.result import Result
 # If such a launch trained, its epochs are not those of its cell, so no retry continues them.
 REFUSED = {Code.WRONG_DEVICE, Code.MISSING_PROOF, Code.REFERENCE_MISMATCH, Code.INVALID_RESULT}
 RESULT_LIMIT = 16 << 20
+# What the worker can cause: a link, another kind of file, or a missing permission. Other errors are of this machine.
+WORKER_FAULTS = {errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO, errno.EACCES, errno.EPERM}
 TAIL_BYTES = 64 << 10  # read from the end of the log; progress bars and colors take space and are removed
 TAIL_CHARACTERS = 4000
 # Terminal escape sequences (ECMA-48: CSI, OSC, others of two characters), then any other control character.
@@ -226,10 +229,16 @@ def _use_cache(step: Callable[[], None]) -> list[str]:
 
 
 def result_file(scratch: Path) -> bytes | Exception | None:
-    """Return the content of the result file, or why it cannot be read, or None if it does not exist."""
+    """Return the content of the result file, or why it cannot be read, or None if it does not exist.
+
+    Raise DiskError if this machine cannot read it. The launch then has no record and keeps its checkpoints.
+    """
     try:
         return read_untrusted(scratch / RESULT_FILE, RESULT_LIMIT)
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno not in WORKER_FAULTS:
+            remedy = "Check the disk, the memory and the limit of open files (`ulimit -n`)."
+            raise DiskError(f"{scratch / RESULT_FILE} cannot be read: {error.strerror}.", remedy) from error
         return error
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kit.engines.base import Engine
 from kit.execution.launch_requests import using_weights
-from kit.execution.unmeasured import environments, run_unmeasured, work_folder
+from kit.execution.unmeasured import environments, run_unmeasured, too_large, work_folder
 from kit.host.machine import usable_cpus
 from kit.model.environment import Environment
 from kit.model.errors import unknown
@@ -42,8 +42,9 @@ def choose_weights(
 ) -> dict[str, TrainedWeights]:
     """Return the weights that each framework uses: its own, or those of another framework if it has none.
 
-    frameworks: None for those with weights in the run. Of several launches, prefer the stock lane and the published
-    batch size and layers. Raise UsageError if the run has no weights of the scenario, or for an unknown framework.
+    frameworks: None for those with weights in the run, or for all if only a framework that this kit lacks has some. Of
+    several launches, prefer the stock lane and the published batch size and layers. Raise UsageError if the run has no
+    weights of the scenario, or for an unknown framework.
     """
     kept = find_weights(folder)
     own = [each for each in kept if (each.cell.scenario, each.cell.variant) == (scenario.name, scenario.variant)]
@@ -56,7 +57,7 @@ def choose_weights(
     trained = [name for name in known if any(each.cell.framework == name for each in own)]
     return {
         name: next((each for each in own if each.cell.framework == name), own[0])
-        for name in pick("framework", frameworks, known, trained)
+        for name in pick("framework", frameworks, known, trained or known)
     }
 
 
@@ -136,6 +137,8 @@ def _ask(
     own = scenario_of(weights.cell, catalog.scenarios())
     if own is None:
         return Reason.of(Code.SPEC_MISMATCH, f"The catalog has no {weights.cell.key}.", "Use the kit that trained it.")
+    if refused := too_large(weights):
+        return refused
     threads = len(usable_cpus())
     request = using_weights("predict", weights, environment.framework, own, threads, len(pictures))
     with work_folder(weights) as scratch:

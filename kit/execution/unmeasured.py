@@ -31,7 +31,7 @@ from kit.storage.files import disk_errors
 from kit.storage.trained_weights import TrainedWeights
 from scenarios.contract.codec import write
 from scenarios.contract.reasons import Code, Reason
-from scenarios.contract.request import REQUEST_FILE, WEIGHTS_FILE, Request
+from scenarios.contract.request import MAX_WEIGHTS_BYTES, REQUEST_FILE, WEIGHTS_FILE, Request
 from scenarios.contract.result import Result
 
 Command = Literal["predict", "weights"]  # the kit command that holds the machine's lock
@@ -62,6 +62,15 @@ def environments(
     with interrupts.handled(), machine_lock.measuring(command):
         made = phases.build(progress, engine, [(known[name], "cpu") for name in frameworks])
         yield {environment.framework: environment for environment in made}
+
+
+def too_large(weights: TrainedWeights) -> Reason | None:
+    """Return why a file of weights must not be copied, or None. Raise DiskError if it is missing."""
+    with disk_errors(weights.file, did="read"):
+        size = weights.file.stat().st_size
+    if size <= MAX_WEIGHTS_BYTES:
+        return None
+    return Reason.of(Code.INVALID_WEIGHTS, f"{weights.file.name} is larger than {MAX_WEIGHTS_BYTES >> 30} GiB.")
 
 
 @contextmanager

@@ -13,11 +13,12 @@ from kit.model.plan import RunId
 FILE_NAME = re.compile(
     r"(plan|machine|(records|probes|tuning)/[^/\\\x00-\x1f\x7f\ud800-\udfff]{1,250})\.json|pictures/[0-9a-f]{64}\.jpg"
 )
+MAX_NAME_BYTES = 255  # of usual file systems
 NEEDED = ("plan.json", "machine.json")
 
 
 def _check_name(name: str) -> str:
-    if not FILE_NAME.fullmatch(name):
+    if not FILE_NAME.fullmatch(name) or len(name.rpartition("/")[2].encode()) > MAX_NAME_BYTES:
         raise ValueError(f"{name!r:.100} is not the name of a file of a run")
     return name
 

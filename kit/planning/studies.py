@@ -31,6 +31,7 @@ from kit.storage.files import disk_errors
 from kit.storage.safe_read import read_plain
 from scenarios.catalog import Scenarios
 from scenarios.contract.cell import Cell
+from scenarios.contract.ranges import MAX_INT
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 REMEDY = "Correct the file. scenarios/studies/mnist-cpu-vs-gpu.toml is an example."
@@ -157,6 +158,7 @@ def read(file: Path, scenarios: Scenarios, frameworks: Mapping[str, Framework]) 
     try:
         text = read_plain(file).decode()
         content = tomllib.loads(text)
+        _check_numbers(content)
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}.", "Make it readable, or remove it.") from error
     except (ValueError, RecursionError) as error:  # errors in TOML and Unicode are ValueErrors
@@ -169,6 +171,14 @@ def read(file: Path, scenarios: Scenarios, frameworks: Mapping[str, Framework]) 
     except Fault as error:
         raise _located(file, text, error) from error
     return Study(file.stem, parsed, places, tuple(figures(parsed, scenarios)))
+
+
+def _check_numbers(content: object) -> None:
+    """Raise ValueError for a huge whole number. Python refuses to write arbitrarily long ones in messages."""
+    if isinstance(content, int) and abs(content) > MAX_INT:
+        raise ValueError(f"A whole number is above {MAX_INT}")
+    for part in content.values() if isinstance(content, dict) else content if isinstance(content, list) else ():
+        _check_numbers(part)
 
 
 def _located(file: Path, text: str, fault: Fault) -> UsageError:

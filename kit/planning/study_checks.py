@@ -111,14 +111,17 @@ def _check_each_once(file: StudyFile, scenarios: Scenarios) -> None:
 
 
 def _check_values(file: StudyFile, scenarios: Scenarios) -> None:
-    """Raise Fault for a range whose ends are in the wrong order, and for a share of more than 1."""
+    """Raise Fault for a range whose ends are in the wrong order, a share of more than 1, and a time of 0."""
     for index, group in enumerate(file.published):
         path = ("published", index, "values" if group.over else "value")
         for figure in figures_of(group, file, scenarios):
             if figure.low > figure.high:
                 message = f"A range of {figure.measure} is from {figure.low:g} to {figure.high:g}."
                 raise Fault(path, message, "Give the smaller end first.")
-            if MEASURES[figure.measure].unit in {"share", "accuracy"} and figure.high > 1:
+            unit = MEASURES[figure.measure].unit
+            if unit in {"s", "ms"} and figure.low <= 0:
+                raise Fault(path, f"{figure.measure} is {figure.low:g} {unit}.", "Give a time above 0.")
+            if unit in {"share", "accuracy"} and figure.high > 1:
                 message = f"{figure.measure} is {figure.high:g}, but a share is at most 1."
                 raise Fault(path, message, "Give it as a fraction. For example, 90% is 0.9.")
 

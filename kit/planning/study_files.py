@@ -28,6 +28,9 @@ EVALUATION = (
     "The publication does not say whether its times include the evaluation after each epoch. Times here are of the "
     "training alone."
 )
+VALIDATED = {"test_accuracy", "test_loss", "best_accuracy"}
+VALIDATION = "What the publication calls validation accuracy or loss is measured on the test set here."
+STEADY = "A speedup here compares steady speeds. It does not count the start of the training."
 CURVES = ("train_loss", "test_loss", "train_accuracy", "test_accuracy", "best_accuracy")  # measures of `curves`
 
 
@@ -167,5 +170,12 @@ class StudyFile(_Strict):
     @property
     def differences(self) -> list[str]:
         """Return how the kit's measurements differ from the publication, in sentences."""
+        compared = any("speedup" in part.shown for part in self.parts)
+        validated = any(name in VALIDATED for part in self.parts for name in part.shown)
+        return [*[STEADY] * compared, *[VALIDATION] * validated, *self.differs]
+
+    @property
+    def own_choices(self) -> list[str]:
+        """Return what the publication leaves open and the kit chose, in sentences."""
         timed = any(figures.measure in TIMES for figures in self.published)
-        return [*([EVALUATION] if timed else []), *self.differs]
+        return [*[EVALUATION] * timed, *self.choices]

@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 
+from kit.analysis.summaries import too_few
 from kit.analysis.sweeps import GAIN, Curve, extent_words, value_words
 from kit.report import text
 
 MEANING = (
-    f"A curve is flat from the smallest value on after which no step to the next value gains {text.percent(GAIN)} or "
-    f"more. If this is near the fastest value, and the last one is at least {text.percent(GAIN)} slower, the curve is "
-    "called fastest near it. The interval has the values that the launches cannot exclude as the one from which on it "
-    "is flat. Steps are compared round by round."
+    f"A curve is flat from a value on if no later step to the next value gains {text.percent(GAIN)} or more. The "
+    "smallest such value is named. If it is near the fastest value, and the last one is at least "
+    f"{text.percent(GAIN)} slower, the curve is called fastest near it. With several launches, it has an interval: the "
+    "values that they cannot exclude. Steps are compared round by round."
 )
 
 
@@ -36,7 +37,7 @@ def flat_words(own: Sequence[Curve]) -> str:
 
 def single_words(own: Sequence[Curve]) -> str:
     """Return a remark if a curve has too few launches for an interval, else ""."""
-    return " (single launches)" if any(curve.single for curve in own) else ""
+    return f" ({too_few(cell for curve in own for cell in curve.cells)})" if any(c.single for c in own) else ""
 
 
 def _interval(curve: Curve) -> str:

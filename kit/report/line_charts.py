@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kit.analysis.intervals import Interval
-from kit.report.scales import PADDING, Scale, log_scale
+from kit.report.scales import HUGE, PADDING, TINY, Scale, log_scale
 from kit.report.strips import Tick, ticks, whisker_ends
 from kit.report.text import number_short
 
@@ -243,16 +243,20 @@ def thinned(points: Points, most: int = MAX_POINTS) -> Points:
 
 
 def _scale(values: Sequence[float], padded: bool) -> Scale:
-    low, high = min(values), max(values)
+    low, high = (min(end(values), HUGE) for end in (min, max))
     room = PADDING * (high - low) if padded else 0.0
     low, high = low - room, high + room
     return Scale(low, high) if high > low else Scale(low, low + max(abs(low), 1.0))
 
 
 def _round_up(value: float) -> float:
-    """Return the lowest round number that is not below a value: 1, 1.5, 2, 3, 4, 5, 6 or 8 times 10^n; 1 for 0."""
-    if value <= 0:
+    """Return the lowest round number that is not below a value: 1, 1.5, 2, 3, 4, 5, 6 or 8 times 10^n.
+
+    Return 1 for 0.
+    """
+    if value < TINY:
         return 1.0
+    value = min(value, HUGE)
     unit = 10.0 ** math.floor(math.log10(value))
     return next((step * unit for step in (1, 1.5, 2, 3, 4, 5, 6, 8) if step * unit >= value), 10 * unit)
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 PADDING = 0.06  # of the range of values, left free on both sides
+# A chart of numbers beyond these would divide by 0, or by infinity. Nothing that is measured comes near them.
+TINY, HUGE = 1e-200, 1e200
 STEPS = (1, 2, 5)
 
 
@@ -29,7 +31,7 @@ class Scale:
 
     def ticks(self, most: int = 6) -> list[float]:
         """Return at most this many round values within the scale, in ascending order."""
-        size = math.floor(math.log10(self.high - self.low))
+        size = math.floor(math.log10(max(self.high - self.low, TINY)))
         exponents = range(size - 2, size + 2)  # the last one is above the range, so it has at most two ticks
         if self.log:
             exponents = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
@@ -51,9 +53,9 @@ class Scale:
 
 def log_scale(values: Iterable[float]) -> Scale:
     """Return a logarithmic scale around these values, which are above 0. It covers at least a factor of 1.5."""
-    found = [value for value in values if 0 < value < math.inf] or [1.0]
+    found = [min(max(value, TINY), HUGE) for value in values if 0 < value < math.inf] or [1.0]
     low, high = min(found), max(found)
-    middle = math.sqrt(low * high)
+    middle = math.sqrt(low) * math.sqrt(high)
     low, high = min(low, middle / math.sqrt(1.5)), max(high, middle * math.sqrt(1.5))
-    room = (high / low) ** PADDING
+    room = math.exp(PADDING * (math.log(high) - math.log(low)))  # a quotient may overflow
     return Scale(low / room, high * room, log=True)

@@ -161,14 +161,16 @@ def _needs_ends(interval: Interval) -> bool:
 
 
 def estimate(value: float | None, interval: Interval | None) -> str:
-    """Return a value with its interval: `12,300 ± 1.8%`, or `6,110 (5,650 to 9,650)` if ± would mislead.
+    """Return a value with its interval: `12,300 ± 1.8%`, or `6,110 (5,650 to 9,650)` if ± would mislead."""
+    return with_interval(number(value), interval)
 
-    Without an interval, return the value alone.
-    """
+
+def with_interval(words: str, interval: Interval | None) -> str:
+    """Return the words of a value with its interval as in `estimate`, or alone if there is no interval."""
     if interval is None:
-        return number(value)
+        return words
     width = half_width(interval)
-    return f"{number(value)} ({width})" if _needs_ends(interval) else f"{number(value)} {width}"
+    return f"{words} ({width})" if _needs_ends(interval) else f"{words} {width}"
 
 
 def moment(value: str) -> str:

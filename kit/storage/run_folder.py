@@ -285,8 +285,10 @@ class RunFolder:
         with disk_errors(self.path):
             for name in FOLDERS:
                 (self.path / name).mkdir(exist_ok=True)
-            for leftover in (*self.path.glob(f"*{TEMPORARY_SUFFIX}"), *self.path.glob(f"*/*{TEMPORARY_SUFFIX}")):
-                leftover.unlink()
+            for place in (self.path, *(self.path / name for name in FOLDERS)):  # any other folder may be a link
+                for leftover in place.glob(f"*{TEMPORARY_SUFFIX}"):
+                    if leftover.is_symlink() or leftover.is_file():
+                        leftover.unlink()
             for scratch in (self.path / "work").glob("*"):
                 if scratch.is_dir() and not scratch.is_symlink():
                     take_checkpoints(scratch / SCRATCH, self._checkpoints / scratch.name)

@@ -20,7 +20,7 @@ from kit.model.machine import Machine
 from kit.model.pack import Manifest, PackedFile
 from kit.model.plan import Plan
 from kit.model.progress import Progress, Task
-from kit.storage.files import TEMPORARY_SUFFIX, disk_errors, require_space
+from kit.storage.files import TEMPORARY_SUFFIX, disk_errors, require_space, sync_folder
 from kit.storage.packs import MANIFEST_FILE, limits_exceeded
 from kit.storage.run_folder import MACHINE_FILE, PLAN_FILE
 from kit.storage.run_names import require_out_folder
@@ -156,6 +156,8 @@ def _write_file(content: IO[bytes], target: Path, file: PackedFile, task: Task) 
                 found.update(chunk)
                 out.write(chunk)
                 task.advance(len(chunk))
+            out.flush()
+            os.fsync(out.fileno())
     if found.hexdigest() != file.sha256:
         raise _altered(file)
 
@@ -174,7 +176,8 @@ def _check_documents(archive: Path, manifest: Manifest, folder: Path) -> None:
 
 @contextmanager
 def _new_folder(target: Path) -> Iterator[Path]:
-    """Give a new folder, and name it `target` at the end of the block. After an error, leave nothing."""
+    """Give a new folder, and name it `target` at the end of the block, when a power cut can no longer damage its files.
+    After an error, leave nothing."""
     missing = [place for place in (target.parent, *target.parent.parents) if not place.exists()]
     # It begins with a dot, so after a crash nothing takes it for a run.
     temporary = target.with_name(f".{target.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
@@ -185,7 +188,10 @@ def _new_folder(target: Path) -> Iterator[Path]:
             temporary.mkdir()
         yield temporary
         with disk_errors(target, OTHER_FOLDER):
-            temporary.rename(target)
+            for folder in (*filter(Path.is_dir, temporary.iterdir()), temporary):
+                sync_folder(folder)
+            temporary = temporary.rename(target)  # so an error still removes it
+            sync_folder(target.parent)
     except BaseException:  # also Ctrl-C
         shutil.rmtree(temporary, ignore_errors=True)
         for place in missing:

@@ -16,7 +16,7 @@ from scenarios.contract.epochs import KeptWeights
 from scenarios.contract.ranges import Count
 from scenarios.contract.request import Request
 from scenarios.contract.result import Epoch
-from scenarios.weights_file import read_tensors, write_tensors
+from scenarios.weights_file import read_metadata, read_tensors, write_tensors
 
 FORMAT = "kit-checkpoint-1"
 CODE = Path(scenarios.__file__).parent
@@ -79,13 +79,14 @@ def read(path: Path, bound_to: Binding) -> tuple[State, History]:
     """Return the state and the history of a checkpoint.
 
     Raise CheckpointError if it is that of another training, or if it is altered or no checkpoint. Raise WeightsError if
-    it is truncated or no safetensors file. Raise OSError if it cannot be read.
+    it is truncated, too large or no safetensors file. Raise OSError if it cannot be read.
     """
-    state, metadata = read_tensors(path)
+    metadata = read_metadata(path)  # the tensors of another file may need much memory
     if metadata.get("format") != FORMAT:
         raise CheckpointError(f"{path.name} is not a checkpoint.")
     if others := [name for name, digest in bound_to.items() if metadata.get(name) != digest]:
         raise CheckpointError(f"{path.name} is of a training with another {' and another '.join(others)}.")
+    state, metadata = read_tensors(path)
     text = metadata.get("history", "")
     if metadata.get("digest") != _digest(state, text):
         raise CheckpointError(f"{path.name} was altered.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import os
 import re
 import shutil
 import signal
@@ -18,16 +19,20 @@ import pytest
 
 from kit.engines import registry
 from kit.environments.package_sources import Sources
+from kit.execution import predict
 from kit.execution.unmeasured import work_folder
 from kit.host import machine_lock
 from kit.model.errors import DiskError
 from kit.model.launch import Completion, LaunchFolder
+from kit.planning import catalog
 from kit.report import render
-from kit.storage.trained_weights import find_weights
+from kit.storage.trained_weights import TrainedWeights, find_weights
 from scenarios.contract import codec
+from scenarios.contract.epochs import KeptWeights
 from scenarios.contract.predictions import Prediction
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import (
+    MAX_WEIGHTS_BYTES,
     MODEL_FILE,
     PICTURES,
     RESULT_FILE,
@@ -389,3 +394,26 @@ def test_an_unknown_cell_lists_those_with_weights(kit: Kit, engine, tmp_path) ->
     assert called.code == 2
     assert "Unknown cell with weights 'catdog-cnn/torch/cpu'." in called.err
     assert "catdog-cnn/torch/cpu/stock/fp32/b32" in called.err
+
+
+def test_weights_that_are_larger_than_those_of_every_network_are_not_copied(
+    kit: Kit, engine, picture, monkeypatch, tmp_path
+) -> None:
+    trained = cell("catdog-cnn")
+    (file,) = (run_with_weights(tmp_path / "run", [trained]).path / "weights").iterdir()
+    os.truncate(file, MAX_WEIGHTS_BYTES + 1)
+    monkeypatch.setattr(shutil, "copyfileobj", lambda source, copy: pytest.fail("the weights were copied"))
+    export = ("weights", "export", "run", trained.key, "--onnx", "m.onnx")
+    for command in (("predict", "run", *CATDOG, picture("a.jpg")), export):
+        called = kit(*command)
+        assert (called.code, engine.used) == (2, [])
+        assert f"{file.name} is larger than 4 GiB." in " ".join((called.out + called.err).split())
+
+
+def test_weights_of_a_framework_that_this_kit_lacks_are_used_by_all_of_it(monkeypatch, tmp_path):
+    weights = TrainedWeights(
+        cell(framework="jax"), 1, KeptWeights("last", "w.safetensors", 1, 0.9, "0"), tmp_path / "w", False
+    )
+    monkeypatch.setattr(predict, "find_weights", lambda folder: [weights])
+    scenario = catalog.scenarios()[weights.cell.scenario][""]
+    assert predict.choose_weights(tmp_path, scenario, None) == dict.fromkeys(catalog.frameworks(), weights)

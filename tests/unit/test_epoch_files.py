@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from scenarios.catalog import mnist_cnn
 from scenarios.contract import codec
 from scenarios.contract.codec import from_json
 from scenarios.contract.epochs import EpochProgress, KeptWeights
-from scenarios.contract.request import EPOCHS_FOLDER, PROGRESS_FILE, Budget
+from scenarios.contract.request import EPOCHS_FOLDER, MAX_WEIGHTS_BYTES, PROGRESS_FILE, Budget
 from scenarios.measuring import checkpoints, training
 from scenarios.measuring.epoch_files import EpochFiles
 from scenarios.measuring.training import train
@@ -276,6 +277,20 @@ def test_a_training_that_starts_again_leaves_the_files_of_the_earlier_one(tmp_pa
     again, _, result = launch(tmp_path, request=other)
     assert again.trained == [4]
     assert len(result.ignored_checkpoints) == 2, "each file of the earlier training is named once"
+
+
+def test_the_tensors_of_a_huge_checkpoint_or_of_another_training_are_not_read(tmp_path, monkeypatch):
+    with pytest.raises(KeyboardInterrupt):
+        launch(tmp_path, fails_after=3)
+    huge, other = (name("checkpoint", epoch) for epoch in (3, 2))
+    os.truncate(tmp_path / EPOCHS_FOLDER / huge, MAX_WEIGHTS_BYTES + 1)
+    monkeypatch.setattr(checkpoints, "read_tensors", lambda path: pytest.fail(f"{path.name} was read"))
+    model, _, result = launch(tmp_path, data="other")
+    assert model.trained == list(range(EPOCHS))
+    assert result.ignored_checkpoints == [
+        f"A checkpoint was not continued: {huge} is larger than 4 GiB.",
+        f"A checkpoint was not continued: {other} is of a training with another data set.",
+    ]
 
 
 @pytest.mark.parametrize(("fact", "part"), [("_code_digest", "version of the software"), ("_processor", "processor")])

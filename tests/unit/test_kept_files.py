@@ -11,11 +11,13 @@ from dataclasses import replace
 
 import pytest
 
+from kit.execution import launch
 from kit.execution.launch import run_launch
 from kit.model.errors import DiskError, Interrupted
 from kit.model.launch import Completion
 from kit.planning.selection import Selection
 from kit.storage.run_folder import RunFolder, file_stem
+from kit.storage.safe_read import read_untrusted
 from scenarios.contract import codec
 from scenarios.contract.epochs import EpochProgress, KeptWeights
 from scenarios.contract.reasons import Code, Reason, Status
@@ -113,6 +115,39 @@ def test_an_interrupted_launch_continues_from_its_checkpoint(tmp_path):
     (record,) = run(folder, worker)
     assert record.ok
     assert worker.seen == [{}, {CHECKPOINT: "of launch 1"}, {CHECKPOINT: "of launch 1"}]
+    assert kept(folder, "checkpoints") == set()
+
+
+@pytest.mark.parametrize("fault", [errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENOTCONN])
+def test_a_launch_whose_result_this_machine_cannot_read_continues_from_its_checkpoint(tmp_path, monkeypatch, fault):
+    folder, worker = new_full_run(tmp_path), Worker(works("last"), works("last"))
+    own = folder.path / "work" / file_stem(KEY, 1) / "io" / RESULT_FILE
+
+    def broken(path, limit):
+        if path == own:
+            raise OSError(fault, os.strerror(fault))
+        return read_untrusted(path, limit)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(launch, "read_untrusted", broken)
+        with pytest.raises(DiskError, match=r"result\.json cannot be read: (.|\n)*Then continue with `.*--resume"):
+            run(folder, worker)
+    assert folder.records() == []
+    left = {f"{file_stem(KEY, 1)}/{name}" for name in (CHECKPOINT, "weights-00007.safetensors")}
+    assert kept(folder, "checkpoints") == left
+    (record,) = run(folder, worker)
+    assert (record.ok, record.launch) == (True, 1)
+    assert worker.seen[1][CHECKPOINT] == "of launch 1"
+
+
+def test_a_result_that_the_worker_made_unreadable_is_not_valid(tmp_path, monkeypatch):
+    def forbidden(path, limit):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    folder = new_full_run(tmp_path)
+    monkeypatch.setattr(launch, "read_untrusted", forbidden)
+    (record,) = run(folder, Worker(works("last")))
+    assert record.reason.code is Code.INVALID_RESULT
     assert kept(folder, "checkpoints") == set()
 
 

@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import platform
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kit.engines import processes
 from kit.engines.local import TEMPORARY, LocalEngine
 from kit.engines.memory import MemoryMeter
 from kit.engines.processes import identity
@@ -102,9 +105,23 @@ def test_a_worker_can_open_sockets_in_its_temporary_folder_if_the_path_of_its_sc
 def test_sweeping_removes_temporary_folders_of_dead_orchestrators_only(engine):
     with tempfile.TemporaryDirectory(prefix=f"{TEMPORARY}{identity(os.getpid())}-") as kept:
         left = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}1@7-"))
+        shared = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}1@7@00000000-"))  # of another machine
         assert f"folder {left}" in engine.sweep(lambda run: False)
         assert not left.exists()
         assert Path(kept).exists()
+        assert shared.exists()
+        shared.rmdir()
+
+
+def test_an_identity_differs_between_machines_and_hides_their_names(monkeypatch):
+    own, dead = identity(os.getpid()), f"1@7@{identity(os.getpid()).rpartition('@')[2]}"
+    assert (processes.lives(own), processes.lives(dead)) == (True, False)
+    monkeypatch.setattr(platform, "node", lambda: "of-alice")
+    monkeypatch.setattr(processes, "_machine", processes._machine.__wrapped__)  # without its cache
+    assert (processes.lives(own), processes.lives(dead)) == (True, True)
+    assert processes.lives("1@7") is False, "a name of an older kit is of this machine"
+    assert re.fullmatch(rf"{os.getpid()}@\d+@[0-9a-f]{{8}}", identity(os.getpid()))
+    assert identity(os.getpid()) != own
 
 
 def test_a_worker_gets_its_folders_variables_and_cpus_but_not_the_callers_variables(launch, tmp_path, monkeypatch):
@@ -270,13 +287,13 @@ def test_sweeping_ends_only_processes_of_dead_runs_whose_orchestrator_is_dead(en
         variables = {"KIT_RUN": run} | ({"KIT_ORCHESTRATOR": owner} if owner else {})
         return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env=variables)
 
-    dead = sleeper("dead", owner)
-    others = [sleeper("alive", owner), sleeper("dead", identity(os.getpid())), sleeper("dead", "")]
+    dead, elsewhere = sleeper("dead", owner), f"{owner.rpartition('@')[0]}@00000000"
+    others = [sleeper("alive", owner), *(sleeper("dead", other) for other in (identity(os.getpid()), elsewhere, ""))]
     try:
         swept = engine.sweep(lambda run: run != "dead")
         assert [name for name in swept if name.startswith("process")] == [f"process {dead.pid}"]
         assert dead.wait(10) == -signal.SIGKILL
-        assert [other.poll() for other in others] == [None, None, None]
+        assert [other.poll() for other in others] == [None] * 4
     finally:
         for process in (dead, *others):
             process.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -286,6 +287,10 @@ HOSTILE: Mapping[str, tuple[bytes, str]] = {
         archive_of([manifest_of([*HONEST, Entry("records/a/b.json")])]),
         "'records/a/b.json' is not the name of a file of a run",
     ),
+    "a manifest with a name too long for a disk": (
+        archive_of([manifest_of([*HONEST, Entry(f"records/{'é' * 125}a.json")])]),
+        "is not the name of a file of a run",
+    ),
     "a manifest with a file twice": (
         archive_of([manifest_of([*HONEST, RECORD, RECORD])]),
         "names records/a.json twice",
@@ -366,10 +371,48 @@ def test_a_hostile_pack_is_refused_and_leaves_nothing(kit: Kit, tmp_path: Path, 
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
+def test_an_unpacked_run_gets_its_name_when_a_power_cut_cannot_damage_it(
+    tmp_path: Path, honest: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = set[str]()
+
+    def fsync(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.add(os.path.relpath(path, tmp_path / "out"))
+        assert (tmp_path / "out" / "r1").exists() == (path == tmp_path / "out"), "only its name is synced afterwards"
+
+    (tmp_path / "x.tar.xz").write_bytes(honest)
+    monkeypatch.setattr(os, "fsync", fsync)
+    run = unpack(tmp_path / "x.tar.xz", tmp_path / "out", QUIET)
+    temporary = f".r1.{os.getpid()}.new"
+    below = {f"{temporary}/{path.relative_to(run)}" for path in run.rglob("*")}
+    assert synced == {temporary, ".", *below}
+
+
+def test_a_run_whose_name_cannot_be_synced_is_not_left(
+    tmp_path: Path, honest: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(folder: Path) -> None:
+        if folder.name == "out":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    (tmp_path / "x.tar.xz").write_bytes(honest)
+    monkeypatch.setattr(unpacking, "sync_folder", broken)
+    with pytest.raises(DiskError):
+        unpack(tmp_path / "x.tar.xz", tmp_path / "out", QUIET)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.tar.xz"]
+
+
 def test_the_honest_pack_of_these_tests_is_unpacked(tmp_path: Path) -> None:
     (tmp_path / "x.tar.xz").write_bytes(hostile(RECORD, listed_too=True))
     made = unpack(tmp_path / "x.tar.xz", tmp_path, QUIET)
     assert contents(made).keys() == {"machine.json", "plan.json", "records/a.json"}
+
+
+def test_a_name_as_long_as_a_disk_allows_is_unpacked(tmp_path: Path) -> None:
+    longest = Entry(f"records/{'é' * 125}.json")  # 255 bytes
+    (tmp_path / "x.tar.xz").write_bytes(hostile(longest, listed_too=True))
+    assert longest.name in contents(unpack(tmp_path / "x.tar.xz", tmp_path, QUIET))
 
 
 @pytest.fixture(scope="module")

@@ -116,6 +116,18 @@ def test_leftovers_of_a_killed_writer_are_ignored_and_removed(folder):
     assert not scratch.exists()
 
 
+def test_only_temporary_files_in_the_folders_of_a_run_are_removed(folder, tmp_path):
+    (tmp_path / "home").mkdir()
+    (folder.path / "extra").symlink_to(tmp_path / "home")
+    inside = [folder.path / place / "draft.new" for place in ("notes", "folder.new", "records/folder.new")]
+    kept = [tmp_path / "home" / "draft.new", *inside]
+    for path in kept:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+    folder.clean()
+    assert [path.read_text() for path in kept] == ["mine"] * 4
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

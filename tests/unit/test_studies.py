@@ -17,6 +17,7 @@ from kit.planning import catalog, studies
 from kit.planning.toml_lines import line_of
 from kit.report.published import published_speeds
 from kit.storage.run_folder import RunFolder
+from scenarios.contract.ranges import MAX_INT
 from tests.command import Kit
 from tests.examples import cell
 from tests.study_runs import study_run
@@ -107,9 +108,18 @@ BAD = [
     ("value = 0.404", "value = 40.4", "cpu_use is 40.4, but a share is at most 1.", "90% is 0.9"),
     ("value = 0.9927", "value = [0.9, 99.27]", "test_accuracy is 99.27, but a share is at most 1.", "90% is 0.9"),
     ("value = 350.68", "value = [351, 350]", "A range of training_s is from 351 to 350.", "the smaller end first"),
+    ("value = 350.68", "value = [0, 350]", "training_s is 0 s.", "Give a time above 0."),
     ('conclusion = "speedup"', 'conclusion = "slow"', "Unknown conclusion 'slow'.", "accuracy, flattening"),
     ('question = "Does', '# question = "Does', "The field question is missing.", "Correct the file."),
 ]
+
+
+@pytest.mark.parametrize("field", ["batch = [{}]", "epochs = {}"])
+def test_a_number_that_python_cannot_write_is_refused(tmp_path, field):
+    file, load = read(tmp_path, "[cells.network]", "[cells.network]\n" + field.format("0x" + "f" * 5000))
+    with pytest.raises(UsageError) as error:
+        load()
+    assert error.value.message == f"{file}: A whole number is above {MAX_INT}."
 
 
 @pytest.mark.parametrize(("old", "new", "message", "remedy"), BAD)

@@ -230,9 +230,9 @@ def test_the_report_has_a_chart_for_each_scenario_and_field() -> None:
     assert [row[0] for row in workers.table.rows] == ["1", "2", "4"]
     assert "over the loader workers, training is flat from 2 workers on" in data.heading
     assert "With 5 hidden layers, training runs at 0.20× the speed with 1" in data.heading
-    assert "single launches" not in data.heading
+    assert "launch each" not in data.heading
     once = SECTION.data(ReportInput(analyze_run(report_runs.sweeps(1), SCENARIOS), TITLES))
-    assert once.heading.count("(single launches)") == 3
+    assert once.heading.count("(in one launch each)") == 3
 
 
 def test_launches_that_show_nothing_are_no_answer() -> None:
@@ -253,7 +253,7 @@ def test_one_sentence_about_flat_curves_serves_all_charts_and_headings() -> None
         "flat from batch 128 on in 2 of 3 curves and not flat up to batch 256 in 1 of 3 curves"
     )
     sooner = curve([[100], [102], [99], [101]])
-    assert flat_words([flat, sooner]) == "flat from batch 32 to 128 on (single launches)"
+    assert flat_words([flat, sooner]) == "flat from batch 32 to 128 on (with too few common launches)"
     falling = curve(noisy((100, 110, 108, 60), 0.002, 1))
     assert flat_words([falling]) == "fastest near batch 64 (95% interval: 64)"
     assert flat_words([flat, falling, steep]) == (
@@ -266,7 +266,7 @@ def test_one_sentence_about_flat_curves_serves_all_charts_and_headings() -> None
         (100, 50, 60, 55): "flat from batch 128 on",  # the first value is faster
         (100, 104, 108, 112): "flat from batch 32 on",
     }.items():
-        assert flat_words([curve([[speed] for speed in speeds])]) == f"{words} (single launches)"
+        assert flat_words([curve([[speed] for speed in speeds])]) == f"{words} (in one launch each)"
 
 
 def test_two_fields_at_once_have_a_chart_for_each_value_of_one() -> None:

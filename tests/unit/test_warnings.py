@@ -28,7 +28,7 @@ from kit.model.run import Run
 from scenarios.contract.cell import CEILINGS
 from scenarios.contract.reasons import Code, Status
 from scenarios.contract.request import Budget
-from scenarios.contract.result import Training, Window
+from scenarios.contract.result import Epoch, Training, Window
 from tests import examples
 
 CPU, GPU = examples.cell(), examples.cell(device="cuda")
@@ -207,6 +207,32 @@ def test_two_launches_that_are_far_apart_are_noise(slower, noisy):
     causes = [warning.cause for warning in found([launch(1), launch(2, change=slower)])]
     apart = f"varies by {1 / (1 + slower) - 1:.0%} between its two launches."
     assert causes == ([f"The speed of equal work {apart}"] if noisy else [])
+
+
+def with_epochs(rates: Sequence[float], resumed_from: Sequence[int] = ()) -> Record:
+    """Return a launch that trained whole epochs at these images/s."""
+    record = launch()
+    epochs = [Epoch(i, 1000 / rate, 1000, 1.0, 0.5, 1.0, 0.5) for i, rate in enumerate(rates, 1)]
+    training = replace(record.result.training, epochs=epochs, resumed_from=[*resumed_from])
+    return record.model_copy(update={"result": replace(record.result, training=training)})
+
+
+@pytest.mark.parametrize(
+    ("rates", "resumed_from", "noise"),
+    [
+        # Measured on a shared machine. The median absolute deviation hides three epochs at twice the speed.
+        ([1301, 1074, 1083, 1166, 1070, 1133, 1100, 1171, 2201, 2198, 2149, 1139, 1090, 1088, 1085], (), "41%"),
+        ([500, 1000, 1010, 990], (), ""),  # the first epoch includes the warm-up
+        ([500, 1000, 1010, 500, 1005], (3,), ""),  # so does the first one after a resume
+        ([500, 1000, 1010, 500, 1005], (), "25%"),
+        ([500, 1000, 2000], (), ""),  # two epochs show no spread
+    ],
+)
+def test_each_whole_epoch_counts_for_the_noise_within_a_launch(rates, resumed_from, noise):
+    warnings = found([with_epochs(rates, resumed_from)])
+    causes = [warning.cause for warning in warnings if warning.code is WarningCode.NOISY]
+    words = f"The speed of equal work varies by {noise} between the epochs of a launch (standard deviation)."
+    assert causes == ([words] if noise else [])
 
 
 def test_a_warning_of_all_cells_becomes_one_of_the_run():

@@ -11,6 +11,7 @@ from safetensors.numpy import save_file
 
 from scenarios import spec
 from scenarios.catalog import cifar_mlp, mnist_cnn
+from scenarios.contract.request import MAX_WEIGHTS_BYTES
 from scenarios.weights import digest, initial_weights
 from scenarios.weights_file import FORMAT, About, WeightsError, read, write
 
@@ -88,6 +89,10 @@ def test_a_type_that_numpy_lacks_a_pipe_and_a_missing_file_are_clear_errors(path
     header = b'{"0/bias":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}'
     path.write_bytes(len(header).to_bytes(8, "little") + header + b"\0\0")
     with pytest.raises(WeightsError):
+        read(path)
+    with path.open("wb") as file:
+        file.truncate(MAX_WEIGHTS_BYTES + 1)
+    with pytest.raises(WeightsError, match="is larger than 4 GiB"):
         read(path)
     path.unlink()
     with pytest.raises(FileNotFoundError, match=path.name):

@@ -29,7 +29,8 @@ METHOD = (
         "Time is measured in windows of about a quarter of a second. The device is synchronized at the end of a "
         "window, never after a single step. First step, warm-up and steady state are separate. The value of a launch "
         "is the number of images of an epoch divided by its time in the steady state, with stalls and the work between "
-        "epochs. The samples decide where the steady state begins (MSER, White 1997)."
+        "epochs. The samples decide where the steady state begins (MSER, White 1997). In the profile full, each whole "
+        "epoch is a window, and all epochs count but the first one of a process."
     ),
     (
         "The value of a cell is the median of its launches; of two launches, their geometric mean. Its 95% interval "
@@ -54,8 +55,8 @@ METHOD = (
     (
         f"A cell is not steady if its speed did not settle, jumped by {text.percent(rules.JUMP_CHANGE)} or drifted by "
         f"{text.percent(rules.TREND_CHANGE)} within its launches or over the run; if the windows of a launch vary by "
-        f"more than {text.percent(rules.NOISY_WINDOWS)} or its launches by more than "
-        f"{text.percent(rules.NOISY_LAUNCHES)} (standard deviations; two launches by more than "
+        f"more than {text.percent(rules.NOISY_WINDOWS)} (standard deviation, of short windows from the median absolute "
+        f"deviation) or its launches by more than {text.percent(rules.NOISY_LAUNCHES)} (two launches by more than "
         f"{text.percent(math.expm1(rules.MAX_APART))}); if a launch is an outlier (modified z-score above "
         f"{rules.OUTLIER_Z}, and more than {text.percent(math.expm1(rules.OUTLIER_CHANGE))} off the median); or if "
         "other programs, a quota, the hypervisor or heat took a part of the machine away. The warnings have the "

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kit.analysis.accuracy_ladder import Ladder, Trainings, make_ladder
-from kit.analysis.overfitting import MIN_EPOCHS, overfitting_epoch
+from kit.analysis.overfitting import find_overfitting
 from kit.analysis.pairing import Measure
 from kit.analysis.study_speedup import judge_speedups
 from kit.analysis.study_values import StudyValues
+from kit.analysis.summaries import too_few
 from kit.analysis.sweeps import curves
+from kit.analysis.uncertainty import uncertainty
 from kit.model.formatting import DEVICES, format_count, format_range
 from kit.model.swept import SweptField
 from kit.planning.studies import Study
@@ -44,13 +46,42 @@ def _speedup(part: PartSource) -> str:
     keys = {s.key for s in part.summaries if s.cell.device == "cuda"}
     found = judge_speedups(speedups, [d for d in part.source.analysis.diagnoses if d.key in keys])
     extent = format_range(text.ratio(found.low), text.ratio(found.high))
-    start = "A tie: the" if found.tied else "The"
-    slower = f", slower in {found.slower} of {len(speedups)} cells" if found.slower else ""
+    start, others = "The", []
+    for count, whole, word in (
+        (found.tied, "A tie: the", "a tie"),
+        (found.undecided, "Undecided, because launches differ: the", "undecided"),
+        (found.slower, "The", "slower"),
+    ):
+        if count == found.count:
+            start = whole
+        if 0 < count < found.count or (count and word == "slower"):
+            others.append(f", {word} in {count} of {format_count(found.count, 'cell')}")
+    few = f" {too_few(part.summaries)}" if found.single else uncertainty(speedup.interval for speedup in speedups)
     limit = f"; most of its cells are limited by {found.limit}" if found.limit else ""
-    published = [f"{MEASURES['speedup'].exact(f.low, f.high)}" for f in part.figures]
-    beside = f" (published: {text.listed(published)})" if published else ""
-    single = " (single launches)" if found.single else ""
-    return f"{start} GPU trains at {extent} the speed of the CPU{single}{slower}{beside}{limit}"
+    return (
+        f"{start} GPU trains at {extent} the speed of the CPU{few}{_lanes(part)}{''.join(others)}"
+        f"{_published_speedup(part)}{limit}"
+    )
+
+
+def _published_speedup(part: PartSource) -> str:
+    """Return the published speedups of measured networks. They are named if others were measured, too."""
+    measured = [p for p in part.measured_at("speedup") if any(part.value(p, one, "speedup") for one in part.series)]
+    words = []
+    for figure in part.figures:
+        own = {place.label for place in measured if figure.is_at(place)}
+        exact = MEASURES["speedup"].exact(figure.low, figure.high)
+        if own == {place.label for place in measured}:
+            words.append(exact)
+        elif own:
+            words.append(f"{exact} for {part.network(figure.place)}")
+    return f" (published: {text.listed(words)})" if words else ""
+
+
+def _lanes(part: PartSource) -> str:
+    """Return the lanes and precisions of the measured cells, unless all are the usual ones."""
+    kinds = list(dict.fromkeys(one.unusual or "stock" for one in part.series))
+    return "" if kinds == ["stock"] else f" ({text.listed(kinds)})"
 
 
 def _cpu_time(part: PartSource) -> str:
@@ -81,7 +112,7 @@ def _flattening(part: PartSource) -> str:
     devices = dict.fromkeys(curve.cells[0].cell.device for curve in found)
     own = {device: [curve for curve in found if curve.cells[0].cell.device == device] for device in devices}
     sentence = "; ".join(f"on the {DEVICES[device]}, training is {flat_words(each)}" for device, each in own.items())
-    return f"{sentence[0].upper()}{sentence[1:]}"
+    return f"{sentence[0].upper()}{sentence[1:]}{_lanes(part)}"
 
 
 def _overfitting(part: PartSource) -> str:
@@ -94,25 +125,30 @@ def _overfitting(part: PartSource) -> str:
                 found.setdefault(DEVICES[place.device], []).append([epoch.test_loss for epoch in curve])
     if not found:
         return NO_EPOCHS
-    if (longest := max(len(losses) for own in found.values() for losses in own)) <= MIN_EPOCHS:
-        return f"Not known: {longest} epochs are too few to show overfitting"
-    begun, parts = False, []
+    begun, without, unknown = [], [], []
     for device, own in found.items():
-        epochs = sorted(epoch for losses in own if (epoch := overfitting_epoch(losses)))
-        share = f" in {len(epochs)} of {len(own)} curves" if len(epochs) < len(own) else ""
-        never = f"not on the {device} within {max(map(len, own))} epochs"
-        extent = format_range(str(epochs[0]), str(epochs[-1])) if epochs else ""
-        parts.append(f"on the {device} after epoch {extent}{share}" if epochs else never)
-        begun |= bool(epochs)
-    if not begun:
-        return f"No overfitting shows: {text.listed(parts)}"
-    return f"Overfitting begins {text.listed(parts)}, where the validation loss is lowest"
+        results = [find_overfitting(losses) for losses in own]
+        lowest = sorted(result.lowest for result in results if result.begun)
+        epochs = max(map(len, own))
+        if lowest:
+            share = f" in {len(lowest)} of {len(own)} curves" if len(lowest) < len(own) else ""
+            begun.append(f"on the {device} after epoch {format_range(str(lowest[0]), str(lowest[-1]))}{share}")
+        elif any(result.begun is None for result in results):
+            last = format_range(*(str(end([result.lowest for result in results])) for end in (min, max)))
+            unknown.append(
+                f"{epochs} epochs on the {device} are too few to show overfitting (lowest loss: epoch {last})"
+            )
+        else:
+            without.append(f"no overfitting shows on the {device} within {epochs} epochs")
+    start = [f"overfitting begins {text.listed(begun)}, where the validation loss is lowest"] if begun else []
+    sentence = "; ".join([*start, *without, *unknown])
+    return f"{sentence[0].upper()}{sentence[1:]}"
 
 
 def _accuracy(part: PartSource) -> str:
     """Return the lowest and the highest accuracy of the variants, and whether their order is the published one.
 
-    The accuracy of a variant is the mean over frameworks and devices.
+    The accuracy of a variant is the mean over the frameworks and seeds that all variants have, if there are any.
     """
     measure = "best_accuracy"
     compared = [place for place in part.places if part.figures_at(measure, place)] or [*part.places]
@@ -128,16 +164,32 @@ def _accuracy(part: PartSource) -> str:
     if not variants:
         return NO_EPOCHS
     places, measured = zip(*variants.values(), strict=True)
-    ladder = make_ladder(measured, [next((f.value for f in part.figures_at(measure, p)), None) for p in places])
-    means = ladder.means
-    ends = (min(range(len(means)), key=means.__getitem__), max(range(len(means)), key=means.__getitem__))
-    low, high = (f"{text.percent(means[i], 1)} ({part.network(places[i])})" for i in ends)
+    shared = set.intersection(*(set(trainings) for trainings in measured))
+    own = [{key: trainings[key] for key in trainings if key in shared or not shared} for trainings in measured]
+    means = make_ladder(own, [None] * len(own)).means
     after = f" after only {format_count(min(few), 'epoch')}" if few else ""
-    if len(means) == 1:
-        return f"Best validation accuracy of {low}{after}"
-    frameworks = {framework for trainings in measured for framework, _ in trainings}
-    mean = f", means over {len(frameworks)} frameworks" if len(frameworks) > 1 else ""
-    return f"Best validation accuracy from {low} to {high}{mean}{after}{_order(ladder)}"
+    ladder = make_ladder(measured, [next((f.value for f in part.figures_at(measure, p)), None) for p in places])
+    return f"{_extent(part, places, means)}{_averaged(own)}{after}{_order(ladder)}"
+
+
+def _extent(part: PartSource, places: Sequence[Cell], means: Sequence[float]) -> str:
+    low, high = (
+        f"{text.percent(means[i], 1)} ({part.network(places[i])})"
+        for i in (end(range(len(means)), key=means.__getitem__) for end in (min, max))
+    )
+    return f"Best validation accuracy of {low}" if len(means) == 1 else f"Best validation accuracy from {low} to {high}"
+
+
+def _averaged(variants: Sequence[Trainings]) -> str:
+    """Return over what the accuracies of variants are means, or "" if each is one value."""
+    frameworks = {framework for trainings in variants for framework, _ in trainings}
+    if len(frameworks) == 1 and all(sum(map(len, trainings.values())) == 1 for trainings in variants):
+        return ""
+    word = "mean" if len(variants) == 1 else "means"
+    if any(trainings.keys() != variants[0].keys() for trainings in variants):
+        return f", {word} over different trainings"
+    several = len(frameworks) > 1
+    return f", {word} over {format_count(len(frameworks), 'framework') if several else 'several trainings'}"
 
 
 def _order(ladder: Ladder) -> str:
@@ -147,10 +199,10 @@ def _order(ladder: Ladder) -> str:
     seeds = format_count(ladder.seeds, "seed")
     if not ladder.decided:
         return f"; the order of the variants cannot be told from so few trainings ({seeds})"
-    differ = "differs" if ladder.decided == 1 else "differ"
+    pairs = format_count(ladder.pairs, "pair")
     return (
-        f"; {ladder.decided} of {format_count(ladder.pairs, 'pair')} of variants {differ} by more than the trainings "
-        f"do ({seeds}), {ladder.agreeing} of them in the published order"
+        f"; in {ladder.decided} of {pairs}, variants differ by more than trainings of the same variant do ({seeds}), "
+        f"and {ladder.agreeing} of these {ladder.decided} have the published order"
     )
 
 

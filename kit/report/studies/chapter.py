@@ -117,7 +117,7 @@ def make_chapter(source: ReportInput, study: Study) -> Chapter:
             ("Here", _here(source)),
         ),
         differs=tuple(file.differences),
-        choices=tuple(file.choices),
+        choices=tuple(file.own_choices),
     )
 
 

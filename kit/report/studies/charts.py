@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
-from kit.analysis.overfitting import overfitting_epoch
+from kit.analysis.overfitting import find_overfitting
 from kit.analysis.pairing import Measure
 from kit.analysis.study_values import QUALITY
 from kit.analysis.sweeps import Curve, curves
@@ -88,9 +89,11 @@ def _measured(part: PartSource, measure: str, places: Sequence[Cell]) -> list[Se
     for one in part.series:
         dash = styles.index((one.lane, one.precision)) % 4
         values = ((_x(part, place), part.value(place, one, measure)) for place in places)
-        points = sorted((x, value.value) for x, value in values if x is not None and value)
-        if points:
-            found.append(Series(one.title, points, one.framework, dash, device="cuda"))  # filled: measured
+        measured = sorted(((x, value) for x, value in values if x is not None and value), key=itemgetter(0))
+        if measured:
+            points = [(x, value.value) for x, value in measured]
+            intervals = [value.interval for _, value in measured]
+            found.append(Series(one.title, points, one.framework, dash, device="cuda", intervals=intervals))  # filled
     return found
 
 
@@ -147,7 +150,9 @@ def learning_charts(part: PartSource) -> StudyCharts | None:
         if not trained:
             continue
         spots = [
-            spot for one, s, curve in trained if (spot := _overfitting(part, place, one, [e.test_loss for e in curve]))
+            spot
+            for one, summary, curve in trained
+            if not summary.synthetic and (spot := _overfitting(part, place, one, [e.test_loss for e in curve]))
         ]
         findings += [spot.text for spot in spots]
         real = [s for _, s, _ in trained if not s.synthetic]
@@ -186,10 +191,11 @@ def _published_epochs(part: PartSource, place: Cell, measures: tuple[str, str]) 
 
 
 def _overfitting(part: PartSource, place: Cell, one: SeriesKey, losses: Sequence[float]) -> Spot | None:
-    epoch, name = overfitting_epoch(losses), f"{one.title}, {part.label(place)}"
-    if epoch is None:
+    found = find_overfitting(losses)
+    if not found.begun:
         return None
-    text = (
-        f"{name}: overfitting begins after epoch {epoch}, with the lowest validation loss of {losses[epoch - 1]:.4g}."
+    words = (
+        f"{one.title}, {part.label(place)}: overfitting begins after epoch {found.lowest}, with the lowest validation "
+        f"loss of {losses[found.lowest - 1]:.4g}."
     )
-    return Spot(epoch, epoch, epoch, text, one.framework)
+    return Spot(found.lowest, found.lowest, found.lowest, words, one.framework)

@@ -18,6 +18,7 @@ from kit.planning.study_cells import place_of
 from kit.planning.study_figures import Figure
 from kit.planning.study_files import StudyPart
 from kit.planning.study_measures import MEASURES, StudyMeasure
+from kit.report import text
 from kit.report.marks import sort_key
 from kit.report.rows import configuration_words, unusual_words
 from kit.report.section import ReportInput
@@ -27,11 +28,15 @@ from scenarios.contract.cell import Cell, Lane, Precision
 
 @dataclass(frozen=True)
 class SeriesKey:
-    """What is compared with the published figures: one framework in one lane and precision, with its title."""
+    """What is compared with the published figures: one framework in one lane and precision.
+
+    unusual: lane and precision in words, or "" for the usual ones. title: of the framework, with these words.
+    """
 
     framework: str
     lane: Lane
     precision: Precision
+    unusual: str
     title: str
 
 
@@ -89,10 +94,10 @@ class PartSource:
         found = {}
         for summary in self.summaries:
             cell = summary.cell
-            title = " ".join([self.source.framework_title(cell.framework), *unusual_words(cell)])
-            found[cell.framework, cell.lane, cell.precision] = SeriesKey(
-                cell.framework, cell.lane, cell.precision, title
-            )
+            unusual = " ".join(unusual_words(cell))
+            title = f"{self.source.framework_title(cell.framework)} {unusual}".strip()
+            key = cell.framework, cell.lane, cell.precision
+            found[key] = SeriesKey(*key, unusual, title)
         return [found[key] for key in sorted(found, key=lambda key: (sort_key(key[0]), key[1:]))]
 
     def measured_at(self, measure: str) -> list[Cell]:
@@ -178,8 +183,11 @@ class PartSource:
 
 
 def value_text(measure: StudyMeasure, value: StudyValue | None, missing: str = "–") -> str:
-    """Return a measured value for people: `≈` if it is projected, and after how many epochs if these are too few."""
+    """Return a measured value for people, with its interval: `≈ 46.4 s ± 1.2%`.
+
+    `≈` marks a projected value. An accuracy after too few epochs says after how many.
+    """
     if value is None:
         return missing
-    words = f"{'≈ ' * value.projected}{measure.text(value.value)}"
+    words = text.with_interval(f"{'≈ ' * value.projected}{measure.text(value.value)}", value.interval)
     return f"{words} after {format_count(value.epochs, 'epoch')}" if value.epochs else words

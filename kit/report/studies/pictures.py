@@ -41,5 +41,6 @@ def _caption(scenario: Scenario) -> str:
         f"Generated photos of the synthetic set, not of {DATASETS[scenario.dataset].title}. On the left: as the "
         f"network sees them, with {height}×{width} pixels. Then: {VERSIONS} versions, augmented as in training. They "
         f"are sheared by up to {format_number(scenario.augment.shear, 1)}°, height and width are zoomed by up to "
-        f"{zoom}{flips}. The proof of each launch compares the augmentation of its framework with the reference."
+        f"{zoom}{flips}. The proof of the first launch of each "
+        "cell compares the augmentation of its framework with the reference."
     )

@@ -17,7 +17,9 @@ from scenarios.contract.cell import Cell
 
 @dataclass(frozen=True)
 class StudyRow:
-    """One place. values: framework and text of each measured value. published: text of the published ones, or ""."""
+    """One place. values: framework and text of each measured value, with an unusual lane or precision. published: text
+    of the published ones, or "".
+    """
 
     label: str
     strip: Strip
@@ -83,7 +85,7 @@ def _row(
     *,
     bars: bool,
 ) -> StudyRow:
-    texts = tuple((one.framework, value_text(of, value)) for one, value in values)
+    texts = tuple((one.framework, f"{one.unusual} {value_text(of, value)}".strip()) for one, value in values)
     published = "; ".join(map(published_text, figures))
     measured = "; ".join(f"{one.title} {value_text(of, value)}" for one, value in values)
     label = part.label(place)

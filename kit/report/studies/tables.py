@@ -12,6 +12,7 @@ from kit.planning.study_figures import Figure
 from kit.planning.study_measures import MEASURES
 from kit.report import text
 from kit.report.elements import Table
+from kit.report.rows import configuration_words
 from kit.report.studies.part_source import PartSource, value_text
 from scenarios.contract.cell import Cell, Device
 
@@ -70,7 +71,8 @@ def _row(part: PartSource, measure: str, place: Cell, figure: Figure | None, *, 
         value = part.value(place, one, measure, _epoch(measure, figure))
         cells.append(value_text(of, value))
         if part.figures:
-            cells.append(ratio_text(value.value, figure) if value and figure else text.MISSING)
+            early = value and value.epochs  # values after different numbers of epochs have no ratio
+            cells.append(ratio_text(value.value, figure) if value and figure and not early else text.MISSING)
     return (_label(part, measure, place, figure, named=named), *cells)
 
 
@@ -157,14 +159,16 @@ def _diagnosed(part: PartSource) -> Iterator[tuple[str, Device, Diagnosis]]:
 
 
 def devices_table(part: PartSource) -> tuple[Table, ...]:
-    """Return the devices and builds that the frameworks report, one row for each framework and device.
+    """Return the devices and builds that the frameworks report, one row for each framework, device, lane and precision.
 
-    Older results do not say which devices the framework saw, and how it was built.
+    Each row is from the first launch, whose network it names. Older results do not say which devices the framework saw,
+    and how it was built.
     """
-    rows: dict[tuple[str, str], tuple[str, ...]] = {}
+    rows: dict[tuple[str, ...], tuple[str, ...]] = {}
     for record, result in part.source.results:
         evidence, cell = result.evidence, record.cell
-        if not (record.ok and evidence) or (cell.framework, cell.device) in rows:
+        key = (cell.framework, cell.device, cell.lane, cell.precision)
+        if not (record.ok and evidence) or key in rows:
             continue
         if cell not in {summary.cell for summary in part.summaries}:
             continue
@@ -174,12 +178,12 @@ def devices_table(part: PartSource) -> tuple[Table, ...]:
         nodes = ", ".join(f"{count} on {name}" for name, count in placement.nodes.items())
         tf32 = {True: "yes", False: "no", None: text.MISSING}[placement.tf32]
         title = part.source.framework_title(cell.framework)
-        rows[cell.framework, cell.device] = (
-            f"{title} · {DEVICES[cell.device]}",
+        rows[key] = (
+            f"{title} · {configuration_words(cell)}",
             ", ".join(build.devices) if build else text.MISSING,
             f"{placement.device} ({placement.device_name})",
             placement.provider,
-            nodes,
+            f"{nodes} ({cell.label})",
             tf32,
             flags,
             versions,
