@@ -28,7 +28,7 @@ class WeightsError(ValueError):
 
 @dataclass(frozen=True)
 class About:
-    """Define the metadata of a file of weights, apart from its format.
+    """The metadata of a file of weights, apart from its format.
 
     scenario: label. spec: digest of the scenario with its hidden layers, as in `Request`. framework: the one that
     trained them. epoch: number of epochs of training. digest: `scenarios.weights.digest` of the weights.

@@ -24,14 +24,13 @@ Trainings = dict[tuple[str, int], list[float]]  # accuracies of the launches, by
 
 @dataclass(frozen=True)
 class Ladder:
-    """Accuracies of variants.
+    """What accuracies say about the order of variants.
 
-    means: of each variant. seeds: number of different seeds. pairs: number of pairs of variants whose published
-    accuracies differ. decided: those of them whose measured accuracies differ by more than chance. agreeing: those of
-    the decided ones that have the published order.
+    seeds: number of different seeds. pairs: number of pairs of variants whose published accuracies differ. decided:
+    those of them whose measured accuracies differ by more than chance. agreeing: those of the decided ones that have
+    the published order.
     """
 
-    means: tuple[float, ...]
     seeds: int
     pairs: int
     decided: int
@@ -54,7 +53,6 @@ def make_ladder(measured: Sequence[Trainings], published: Sequence[float | None]
         rises.append((statistics.fmean(ratios) > 1) == (second > first) if ratios else False)
     decided = [p < 1 - CONFIDENCE for p in holm(p_values)]
     return Ladder(
-        means=tuple(statistics.fmean(own.values()) for own in variants),
         seeds=len({seed for own in variants for _, seed in own}),
         pairs=len(rises),
         decided=sum(decided),

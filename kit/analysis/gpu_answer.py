@@ -143,7 +143,7 @@ def _times(value: float) -> str:
 def missing_gpu(
     analysis: RunAnalysis, measured: Sequence[CellSummary], is_meant: Callable[[Cell], bool] = lambda _: True
 ) -> str:
-    """Return why there is no network with a speed on both devices in the same framework.
+    """Return why no network has a speed on both devices in the same framework, lane and precision.
 
     measured: the cells that have a training speed. is_meant: whether the sentence is about a cell.
     """
@@ -156,7 +156,7 @@ def missing_gpu(
         planned = any(on_the_gpu(launch.cell) for launch in analysis.run.plan.launches)
         return "no launch on the GPU has run yet" if planned else "no cell on the GPU was selected"
     if any(cell.cell.device == "cuda" for cell in measured):
-        return "no framework trained a network on both the GPU and the CPU"
+        return "no network was trained on both the GPU and the CPU in the same framework, lane and precision"
     skipped = all(record.status is Status.SKIPPED for record in on_gpu)
     reason = next((record.reason.message for record in on_gpu if record.reason), "")
     start = "the cells on the GPU were skipped" if skipped else "no launch on the GPU succeeded"

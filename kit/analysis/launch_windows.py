@@ -144,7 +144,8 @@ def _drift(launch: MeasuredLaunch) -> str:
 
 def _noise(launch: MeasuredLaunch) -> str:
     spread = rules.window_spread(launch) or 0.0
-    return f"windows vary by {percent(spread)}" if spread > rules.NOISY_WINDOWS else ""
+    what = "epochs" if launch.training.epochs else "windows"
+    return f"{what} vary by {percent(spread)}" if spread > rules.NOISY_WINDOWS else ""
 
 
 def _apart(cell: Sequence[MeasuredLaunch]) -> dict[int, str]:

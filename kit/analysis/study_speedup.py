@@ -18,9 +18,9 @@ from kit.analysis.study_values import StudyValue
 class Speedup:
     """The range of speedups, and what their intervals say.
 
-    count: number of speedups. tied: of those whose interval contains 1 and is narrow. undecided: of those whose
-    interval contains 1 and is wide. slower: of those whose interval is below 1. single: whether one has no interval.
-    limit: what limits more than half of the cells on the GPU, or "".
+    count: number of speedups. tied: how many have a narrow interval that contains 1. undecided: how many have a wide
+    one that contains 1. slower: how many have one below 1. single: whether one has no interval. limit: what limits more
+    than half of the cells on the GPU, or "".
     """
 
     low: float

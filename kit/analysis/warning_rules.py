@@ -20,6 +20,7 @@ from kit.analysis.robust import (
     variance_factor,
 )
 from kit.model.formatting import format_percent as percent
+from scenarios.contract.ranges import MIN_POSITIVE
 
 # Of the machine's logical CPUs. This is twice the 2.5% to which intervals are narrowed. A parallel loop waits for its
 # slowest thread, so losing this share of one CPU alone is as large as the differences that the interval should show.
@@ -46,7 +47,6 @@ UNSETTLED_SHARE = 0.48  # of the time after the first step: half of it, less the
 TREND_P = 0.01  # one false alarm in a hundred series of independent values
 # From first to last: two runs of an idle machine differ by 2 to 3% (faster-cpython, A/A runs).
 TREND_CHANGE = 0.03
-WINDOWS_OF_A_LAUNCH = "windows of a launch (from the median absolute deviation)"
 JUMP_P = 0.01  # for all launches of a cell together
 JUMP_CHANGE = 0.10  # as NOISY_WINDOWS: a smaller jump is within what the windows of a usable launch differ by
 OUTLIER_Z = 3.5  # Iglewicz and Hoaglin (1993)
@@ -216,8 +216,9 @@ def noisy(cell: Sequence[MeasuredLaunch]) -> str | None:
         parts.append(f"by {percent(math.expm1(apart))} between its two launches")
     spreads = [own for launch in cell if (own := window_spread(launch)) is not None]
     if spreads and (spread := statistics.median(spreads)) > NOISY_WINDOWS:
-        epochs = any(launch.training.epochs for launch in cell)
-        between = "epochs of a launch (standard deviation)" if epochs else WINDOWS_OF_A_LAUNCH
+        between = "windows of a launch (from the median absolute deviation)"
+        if any(launch.training.epochs for launch in cell):
+            between = "epochs of a launch (standard deviation)"
         parts.append(f"by {percent(spread)} between the {between}")
     return f"The speed of equal work varies {' and '.join(parts)}." if parts else None
 
@@ -232,7 +233,8 @@ def window_spread(launch: MeasuredLaunch) -> float | None:
     if not training.epochs:
         return relative_spread(launch.steady_rates) if len(launch.steady_rates) >= MIN_WINDOWS else None
     first_of_process = {1, *(done + 1 for done in training.resumed_from)}  # with a warm-up
-    rates = [e.images / e.seconds for e in training.epochs if e.index not in first_of_process and e.seconds > 0]
+    timed = [e for e in training.epochs if e.images and e.seconds >= MIN_POSITIVE]  # a stranger's may have neither
+    rates = [e.images / e.seconds for e in timed if e.index not in first_of_process]
     return statistics.stdev(rates) / statistics.median(rates) if len(rates) >= MIN_FOR_SPREAD else None
 
 

@@ -37,7 +37,7 @@ def predict(
         options.option(
             SELECT,
             "NAME",
-            "Framework. Repeatable. Default: all with weights. Others use those.",
+            "Framework. Repeatable. Default: all with weights in the run. One without uses those of another.",
         ),
     ] = None,
     engine: options.Engine = options.DEFAULT_ENGINE,

@@ -42,7 +42,7 @@ from scenarios.contract.result import Result
 # If such a launch trained, its epochs are not those of its cell, so no retry continues them.
 REFUSED = {Code.WRONG_DEVICE, Code.MISSING_PROOF, Code.REFERENCE_MISMATCH, Code.INVALID_RESULT}
 RESULT_LIMIT = 16 << 20
-# What the worker can cause: a link, another kind of file, or a missing permission. Other errors are of this machine.
+# What the worker can cause: a link, another kind of file, or a missing permission. Other errors come from this machine.
 WORKER_FAULTS = {errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO, errno.EACCES, errno.EPERM}
 TAIL_BYTES = 64 << 10  # read from the end of the log; progress bars and colors take space and are removed
 TAIL_CHARACTERS = 4000

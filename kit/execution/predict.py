@@ -42,7 +42,7 @@ def choose_weights(
 ) -> dict[str, TrainedWeights]:
     """Return the weights that each framework uses: its own, or those of another framework if it has none.
 
-    frameworks: None for those with weights in the run, or for all if only a framework that this kit lacks has some. Of
+    frameworks: None for those with weights in the run. If this kit has none of those frameworks, None means all. Of
     several launches, prefer the stock lane and the published batch size and layers. Raise UsageError if the run has no
     weights of the scenario, or for an unknown framework.
     """

@@ -12,11 +12,11 @@ RESULT_FILE = "result.json"
 REFERENCE_FILE = "reference.npz"
 # Of launches that predict or export. The pictures are named by `picture_name`, and their thumbnails, too.
 WEIGHTS_FILE = "weights.safetensors"
+PICTURES, THUMBNAILS = "pictures", "thumbnails"
+MODEL_FILE = "model.onnx"
 # The largest weights, those of fashion-mlp with 100 hidden layers, take 101 MB. A checkpoint has up to two further
 # values per weight, for the optimizer.
 MAX_WEIGHTS_BYTES = 4 << 30
-PICTURES, THUMBNAILS = "pictures", "thumbnails"
-MODEL_FILE = "model.onnx"
 PROGRESS_FILE = "progress.json"
 EPOCHS_FOLDER = "epochs"  # checkpoints and weights of a launch with whole epochs
 CHECKPOINT_PREFIX = "checkpoint-"  # of the names of files in this folder

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kit.analysis import warning_rules
+from kit.analysis.launch_windows import launch_windows
 from kit.analysis.measured_launch import launches_by_cell, measured_launches
 from kit.analysis.robust import (
     change_point,
@@ -229,10 +230,22 @@ def with_epochs(rates: Sequence[float], resumed_from: Sequence[int] = ()) -> Rec
     ],
 )
 def test_each_whole_epoch_counts_for_the_noise_within_a_launch(rates, resumed_from, noise):
-    warnings = found([with_epochs(rates, resumed_from)])
+    record = with_epochs(rates, resumed_from)
+    warnings = found([record])
     causes = [warning.cause for warning in warnings if warning.code is WarningCode.NOISY]
     words = f"The speed of equal work varies by {noise} between the epochs of a launch (standard deviation)."
     assert causes == ([words] if noise else [])
+    (shown,) = launch_windows(launches_by_cell([record]), warnings)
+    assert [doubt.words for doubt in shown.reasons] == ([f"epochs vary by {noise}"] if noise else [])
+
+
+@pytest.mark.parametrize("changes", [{"images": 0}, {"seconds": 5e-324}])
+def test_an_epoch_of_a_stranger_that_did_nothing_shows_no_noise(changes):
+    record = with_epochs([1000] * 5)
+    training = record.result.training
+    epochs = [replace(epoch, **changes) for epoch in training.epochs]
+    odd = record.model_copy(update={"result": replace(record.result, training=replace(training, epochs=epochs))})
+    assert WarningCode.NOISY not in {warning.code for warning in found([odd])}
 
 
 def test_a_warning_of_all_cells_becomes_one_of_the_run():

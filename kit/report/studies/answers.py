@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 
 from kit.analysis.accuracy_ladder import Ladder, Trainings, make_ladder
 from kit.analysis.overfitting import find_overfitting
@@ -19,6 +21,7 @@ from kit.planning.study_files import Conclusion, StudyPart
 from kit.planning.study_measures import MEASURES
 from kit.report import text
 from kit.report.flattening import flat_words
+from kit.report.rows import unusual_words
 from kit.report.section import ReportInput
 from kit.report.studies.part_source import PartSource, value_text
 from scenarios.contract.cell import Cell
@@ -39,28 +42,27 @@ def answer(source: ReportInput, study: Study, values: StudyValues) -> str:
 
 
 def _speedup(part: PartSource) -> str:
-    cells = [(place, one) for place in part.measured_at("speedup") for one in part.series]
-    speedups = [value for place, one in cells if (value := part.value(place, one, "speedup"))]
-    if not speedups:
+    own = [(one, part.value(place, one, "speedup")) for place in part.measured_at("speedup") for one in part.series]
+    measured = [(one, value) for one, value in own if value]
+    if not measured:
         return _cpu_time(part)
+    speedups = [value for _, value in measured]
     keys = {s.key for s in part.summaries if s.cell.device == "cuda"}
     found = judge_speedups(speedups, [d for d in part.source.analysis.diagnoses if d.key in keys])
     extent = format_range(text.ratio(found.low), text.ratio(found.high))
-    start, others = "The", []
-    for count, whole, word in (
-        (found.tied, "A tie: the", "a tie"),
-        (found.undecided, "Undecided, because launches differ: the", "undecided"),
-        (found.slower, "The", "slower"),
-    ):
-        if count == found.count:
-            start = whole
-        if 0 < count < found.count or (count and word == "slower"):
-            others.append(f", {word} in {count} of {format_count(found.count, 'cell')}")
+    kinds = {"a tie": found.tied, "undecided": found.undecided, "slower": found.slower}
+    starts = {"a tie": "A tie: the", "undecided": "Undecided: the"}
+    start = next((starts[word] for word in starts if kinds[word] == found.count), "The")
+    others = [
+        f", {word} in {count} of {format_count(found.count, 'cell')}"
+        for word, count in kinds.items()
+        if count and not (word in starts and count == found.count)
+    ]
     few = f" {too_few(part.summaries)}" if found.single else uncertainty(speedup.interval for speedup in speedups)
     limit = f"; most of its cells are limited by {found.limit}" if found.limit else ""
     return (
-        f"{start} GPU trains at {extent} the speed of the CPU{few}{_lanes(part)}{''.join(others)}"
-        f"{_published_speedup(part)}{limit}"
+        f"{start} GPU trains at {extent} the speed of the CPU{few}{_lanes(one.unusual for one, _ in measured)}"
+        f"{''.join(others)}{_published_speedup(part)}{limit}"
     )
 
 
@@ -78,10 +80,10 @@ def _published_speedup(part: PartSource) -> str:
     return f" (published: {text.listed(words)})" if words else ""
 
 
-def _lanes(part: PartSource) -> str:
-    """Return the lanes and precisions of the measured cells, unless all are the usual ones."""
-    kinds = list(dict.fromkeys(one.unusual or "stock" for one in part.series))
-    return "" if kinds == ["stock"] else f" ({text.listed(kinds)})"
+def _lanes(kinds: Iterable[str]) -> str:
+    """Return lanes and precisions in words, unless all are the usual ones. kinds: "" for the usual one."""
+    named = list(dict.fromkeys(kind or "stock" for kind in kinds))
+    return "" if named == ["stock"] else f" ({text.listed(named)})"
 
 
 def _cpu_time(part: PartSource) -> str:
@@ -112,7 +114,8 @@ def _flattening(part: PartSource) -> str:
     devices = dict.fromkeys(curve.cells[0].cell.device for curve in found)
     own = {device: [curve for curve in found if curve.cells[0].cell.device == device] for device in devices}
     sentence = "; ".join(f"on the {DEVICES[device]}, training is {flat_words(each)}" for device, each in own.items())
-    return f"{sentence[0].upper()}{sentence[1:]}{_lanes(part)}"
+    lanes = _lanes(" ".join(unusual_words(curve.cells[0].cell)) for curve in found)
+    return f"{sentence[0].upper()}{sentence[1:]}{lanes}"
 
 
 def _overfitting(part: PartSource) -> str:
@@ -128,21 +131,26 @@ def _overfitting(part: PartSource) -> str:
     begun, without, unknown = [], [], []
     for device, own in found.items():
         results = [find_overfitting(losses) for losses in own]
-        lowest = sorted(result.lowest for result in results if result.begun)
-        epochs = max(map(len, own))
-        if lowest:
-            share = f" in {len(lowest)} of {len(own)} curves" if len(lowest) < len(own) else ""
-            begun.append(f"on the {device} after epoch {format_range(str(lowest[0]), str(lowest[-1]))}{share}")
-        elif any(result.begun is None for result in results):
-            last = format_range(*(str(end([result.lowest for result in results])) for end in (min, max)))
-            unknown.append(
-                f"{epochs} epochs on the {device} are too few to show overfitting (lowest loss: epoch {last})"
-            )
+        longest = max(map(len, own))
+        if lowest := [result.lowest for result in results if result.begun]:
+            begun.append(f"on the {device} after {_epochs(lowest)}{_share(lowest, own)}")
+        elif lowest := [result.lowest for result in results if result.begun is None]:
+            few = f"{longest} epochs on the {device} are too few to show overfitting"
+            unknown.append(f"{few}{_share(lowest, own)} (lowest loss: {_epochs(lowest)})")
         else:
-            without.append(f"no overfitting shows on the {device} within {epochs} epochs")
+            without.append(f"no overfitting shows on the {device} within {longest} epochs")
     start = [f"overfitting begins {text.listed(begun)}, where the validation loss is lowest"] if begun else []
     sentence = "; ".join([*start, *without, *unknown])
     return f"{sentence[0].upper()}{sentence[1:]}"
+
+
+def _epochs(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{'epoch' if low == high else 'epochs'} {format_range(str(low), str(high))}"
+
+
+def _share(some: Sequence[object], curves: Sequence[object]) -> str:
+    return f" in {len(some)} of {len(curves)} curves" if len(some) < len(curves) else ""
 
 
 def _accuracy(part: PartSource) -> str:
@@ -166,28 +174,28 @@ def _accuracy(part: PartSource) -> str:
     places, measured = zip(*variants.values(), strict=True)
     shared = set.intersection(*(set(trainings) for trainings in measured))
     own = [{key: trainings[key] for key in trainings if key in shared or not shared} for trainings in measured]
-    means = make_ladder(own, [None] * len(own)).means
+    means = [statistics.fmean(map(statistics.fmean, trainings.values())) for trainings in own]
     after = f" after only {format_count(min(few), 'epoch')}" if few else ""
     ladder = make_ladder(measured, [next((f.value for f in part.figures_at(measure, p)), None) for p in places])
     return f"{_extent(part, places, means)}{_averaged(own)}{after}{_order(ladder)}"
 
 
 def _extent(part: PartSource, places: Sequence[Cell], means: Sequence[float]) -> str:
-    low, high = (
-        f"{text.percent(means[i], 1)} ({part.network(places[i])})"
-        for i in (end(range(len(means)), key=means.__getitem__) for end in (min, max))
-    )
+    ends = [end(zip(means, places, strict=True), key=itemgetter(0)) for end in (min, max)]
+    if len(means) > 1 and ends[0] == ends[1]:
+        return f"Best validation accuracy of {text.percent(means[0], 1)} with each network"
+    low, high = (f"{text.percent(mean, 1)} ({part.network(place)})" for mean, place in ends)
     return f"Best validation accuracy of {low}" if len(means) == 1 else f"Best validation accuracy from {low} to {high}"
 
 
 def _averaged(variants: Sequence[Trainings]) -> str:
-    """Return over what the accuracies of variants are means, or "" if each is one value."""
-    frameworks = {framework for trainings in variants for framework, _ in trainings}
+    """Return which trainings the accuracies of variants are from, or "" if each is one value of one framework."""
+    if any(trainings.keys() != variants[0].keys() for trainings in variants):
+        return ", from different trainings"
+    frameworks = {framework for framework, _ in variants[0]}
     if len(frameworks) == 1 and all(sum(map(len, trainings.values())) == 1 for trainings in variants):
         return ""
     word = "mean" if len(variants) == 1 else "means"
-    if any(trainings.keys() != variants[0].keys() for trainings in variants):
-        return f", {word} over different trainings"
     several = len(frameworks) > 1
     return f", {word} over {format_count(len(frameworks), 'framework') if several else 'several trainings'}"
 
@@ -199,10 +207,12 @@ def _order(ladder: Ladder) -> str:
     seeds = format_count(ladder.seeds, "seed")
     if not ladder.decided:
         return f"; the order of the variants cannot be told from so few trainings ({seeds})"
-    pairs = format_count(ladder.pairs, "pair")
+    order = f"and {ladder.agreeing} of these {ladder.decided} have the published order"
+    if ladder.decided == 1:
+        order = f"and this pair has the {'published' if ladder.agreeing else 'opposite'} order"
     return (
-        f"; in {ladder.decided} of {pairs}, variants differ by more than trainings of the same variant do ({seeds}), "
-        f"and {ladder.agreeing} of these {ladder.decided} have the published order"
+        f"; in {ladder.decided} of {format_count(ladder.pairs, 'pair')}, variants differ by more than trainings of the "
+        f"same variant do ({seeds}), {order}"
     )
 
 
