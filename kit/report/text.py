@@ -140,6 +140,11 @@ def open_words(found: Interval) -> str:
     return "a tie" if found.tied else "undecided"
 
 
+def is_useful(interval: Interval | None) -> bool:
+    """Return whether an interval says more than that the value is uncertain."""
+    return interval is not None and interval.high <= MAX_SPREAD * interval.low
+
+
 def half_width(interval: Interval) -> str:
     """Return the half-width of an interval, for example `± 1.8%`, or its ends, for example `5,650 to 9,650`.
 
@@ -148,7 +153,7 @@ def half_width(interval: Interval) -> str:
     """
     if not _needs_ends(interval):
         return f"± {percent(interval.half_width, 1)}"
-    if interval.high > MAX_SPREAD * interval.low:
+    if not is_useful(interval):
         return "uncertain"
     return f"{number(interval.low)} to {number(interval.high)}"
 

@@ -147,6 +147,12 @@ def test_a_point_that_the_launches_do_not_show_is_not_marked():
     shown = chapter("mnist-batch-sweep", replace(run, records=noisy))
     time = part(shown, "Training time").content
     assert time.findings[:-1] == ("PyTorch, CPU: too uncertain to say where it gets flat.",)
+    whiskers = [mark.whisker for mark in time.charts[0].lines[0].marks]
+    assert [whisker is None for whisker in whiskers] == [False, True, False, True, False, True, False]
+    html = render(make_view(analyze_run(replace(run, records=noisy), SCENARIOS), TITLES, STUDIES))
+    section = html.partition('id="study-mnist-batch-sweep"')[2].partition("</section>")[0]
+    assert section.count("95% interval over launches") == 1
+    assert not chapter("mnist-batch-sweep", launches=1).whiskers
     assert not time.charts[0].spots
     assert shown.heading == "On the CPU, training is too uncertain to say where it gets flat"
 

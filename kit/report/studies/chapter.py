@@ -80,6 +80,12 @@ class Chapter:
         """Return whether the chapter contains a picture."""
         return any(part.form == "picture" for part in self.parts)
 
+    @property
+    def whiskers(self) -> bool:
+        """Return whether a line chart has the interval of a value."""
+        charts = [chart for part in self.parts if part.form == "charts" for chart in part.content.charts]
+        return any(mark.whisker for chart in charts for line in chart.lines for mark in line.marks)
+
 
 # Kind of a part to the form of its content, and the function that makes it.
 MAKERS: Mapping[Kind, tuple[str, Callable[[PartSource], Any]]] = {

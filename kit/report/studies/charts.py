@@ -92,7 +92,7 @@ def _measured(part: PartSource, measure: str, places: Sequence[Cell]) -> list[Se
         measured = sorted(((x, value) for x, value in values if x is not None and value), key=itemgetter(0))
         if measured:
             points = [(x, value.value) for x, value in measured]
-            intervals = [value.interval for _, value in measured]
+            intervals = [value.interval if text.is_useful(value.interval) else None for _, value in measured]
             found.append(Series(one.title, points, one.framework, dash, device="cuda", intervals=intervals))  # filled
     return found
 
