@@ -32,22 +32,16 @@ QUALITY: dict[str, Callable[[Epoch], float]] = {
 
 @dataclass(frozen=True)
 class StudyValue:
-    """A measured value. low, high: ends of its 95% interval over launches, None if there is none.
+    """A measured value. interval: over launches, or None if there is none.
 
     projected: computed from the steady speed, because fewer whole epochs were trained. epochs: the number after which
     an accuracy or loss was measured, if it is smaller than that of the study; else None.
     """
 
     value: float
-    low: float | None = None
-    high: float | None = None
+    interval: Interval | None = None
     projected: bool = False
     epochs: int | None = None
-
-    @property
-    def interval(self) -> Interval | None:
-        """Return the interval of the value, or None if there is none."""
-        return None if self.low is None or self.high is None else Interval(self.value, self.low, self.high)
 
 
 class StudyValues:
@@ -72,7 +66,7 @@ class StudyValues:
             return self._gpu(summary, measure.removeprefix("gpu_"))
         if measure == "speedup":
             ratio = self._speedups.get(summary.key)
-            return _with_interval(ratio.ratio, ratio.interval) if ratio else None
+            return StudyValue(ratio.ratio, ratio.interval) if ratio else None
         if measure == "cpu_use":
             cores = summary.cpu_cores
             return None if cores is None else StudyValue(cores / self._analysis.run.machine.cpus)
@@ -115,7 +109,7 @@ class StudyValues:
         if summary.images_per_s is None or summary.epoch_s is None:
             return None
         if measure == "images_per_s":
-            return _with_interval(summary.images_per_s, summary.interval)
+            return StudyValue(summary.images_per_s, summary.interval)
         if measure == "step_ms":
             return _of_speed(1000 * summary.cell.batch / summary.images_per_s, summary.interval)
         times = [_epoch_times(result.training) for result in self._results(summary) if result.training]
@@ -152,14 +146,10 @@ def _epoch_times(training: Training) -> list[float]:
     return [e.images / training.images_per_s if e.index in again else e.seconds for e in training.epochs]
 
 
-def _with_interval(value: float, interval: Interval | None) -> StudyValue:
-    return StudyValue(value, interval.low, interval.high) if interval else StudyValue(value)
-
-
 def _over_launches(seconds: Sequence[float]) -> StudyValue | None:
     """Return the time of a typical launch with its interval, or None without a time."""
     times = [each for each in seconds if each > 0]
-    return _with_interval(typical(times), cell_interval(times)) if times else None
+    return StudyValue(typical(times), cell_interval(times)) if times else None
 
 
 def _best(curve: Sequence[Epoch]) -> float:
@@ -168,4 +158,4 @@ def _best(curve: Sequence[Epoch]) -> float:
 
 def _of_speed(seconds: float, interval: Interval | None) -> StudyValue:
     """Return a time. interval: of the speed that it was computed from."""
-    return _with_interval(seconds, interval.of_time(seconds) if interval else None)
+    return StudyValue(seconds, interval.of_time(seconds) if interval else None)

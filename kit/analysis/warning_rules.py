@@ -21,6 +21,7 @@ from kit.analysis.robust import (
 )
 from kit.model.formatting import format_percent as percent
 from scenarios.contract.ranges import MIN_POSITIVE
+from scenarios.contract.result import with_warm_up
 
 # Of the machine's logical CPUs. This is twice the 2.5% to which intervals are narrowed. A parallel loop waits for its
 # slowest thread, so losing this share of one CPU alone is as large as the differences that the interval should show.
@@ -232,9 +233,9 @@ def window_spread(launch: MeasuredLaunch) -> float | None:
     training = launch.training
     if not training.epochs:
         return relative_spread(launch.steady_rates) if len(launch.steady_rates) >= MIN_WINDOWS else None
-    first_of_process = {1, *(done + 1 for done in training.resumed_from)}  # with a warm-up
+    slow = with_warm_up(training.resumed_from)
     timed = [e for e in training.epochs if e.images and e.seconds >= MIN_POSITIVE]  # a stranger's may have neither
-    rates = [e.images / e.seconds for e in timed if e.index not in first_of_process]
+    rates = [e.images / e.seconds for e in timed if e.index not in slow]
     return statistics.stdev(rates) / statistics.median(rates) if len(rates) >= MIN_FOR_SPREAD else None
 
 

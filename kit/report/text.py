@@ -80,7 +80,7 @@ def lead_interval(interval: Interval) -> str:
     Of ends that are more than a factor of MAX_SPREAD apart, only the lower one is shown: `at least 2.3×`. interval: its
     lower end is above 1.
     """
-    if interval.high > MAX_SPREAD * interval.low:
+    if not is_useful(interval):
         return f"at least {factor(interval.low)}×"
     digits = _lead_digits(interval.low)
     return f"{number(interval.low, digits)} to {number(interval.high, digits)}×"

@@ -53,6 +53,11 @@ def within_epochs(windows: Sequence[Window]) -> list[Window]:
     return inner if 2 * len(inner) >= len(windows) else list(windows)
 
 
+def with_warm_up(resumed_from: Sequence[int]) -> set[int]:
+    """Return the numbers of the epochs that begin a process, and so include its warm-up. resumed_from: see Training."""
+    return {1, *(done + 1 for done in resumed_from)}
+
+
 @dataclass(frozen=True, slots=True)
 class Epoch:
     """One whole epoch.

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from scenarios.adapter import Arrays, Model, Sums, TrainSet
-from scenarios.contract.result import Epoch, Training, Window, within_epochs
+from scenarios.contract.result import Epoch, Training, Window, with_warm_up, within_epochs
 from scenarios.measuring.checkpoints import History
 from scenarios.measuring.epoch_files import EpochFiles
 from scenarios.measuring.window_meter import WindowMeter
@@ -64,8 +64,8 @@ def _summary(meter: WindowMeter, history: History, images: int, published: int, 
     set.
     """
     epochs, boundary_s = history.epochs, None
-    first_of_process = {1, *(done + 1 for done in history.resumed_from)}  # it includes the warm-up
-    timed = [epoch for epoch in epochs if epoch.index not in first_of_process] or epochs
+    slow = with_warm_up(history.resumed_from)
+    timed = [epoch for epoch in epochs if epoch.index not in slow] or epochs
     if timed:
         rate = sum(epoch.images for epoch in timed) / sum(epoch.seconds for epoch in timed)
         median = statistics.median(epoch.images / epoch.seconds for epoch in timed)

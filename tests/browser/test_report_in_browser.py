@@ -92,6 +92,16 @@ def test_no_line_breaks_within_an_id_or_before_a_dot(show: Open, width):
     assert max(heights) < 1.5
 
 
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_values_of_studies_with_their_intervals_stay_in_their_cells(show: Open, width):
+    page = show("studies", viewport={"width": width, "height": 900}).page
+    cells = page.locator(".study tbody td.n")
+    assert any("±" in text for text in cells.all_inner_texts())
+    page.locator(".study tbody .n .fw").evaluate_all("all => all.forEach(e => e.append(' (1,100 to 1,400)'))")
+    widths = cells.evaluate_all("all => all.map(e => [e.scrollWidth, e.clientWidth])")
+    assert all(needed <= given for needed, given in widths)
+
+
 def test_a_wide_element_is_noticed(show: Open, tmp_path, report_of):
     page = tmp_path / "page.html"
     page.write_text(report_of("example").read_text().replace("</main>", "<div style='width: 500px'>x</div></main>"))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kit.analysis.accuracy_ladder import make_ladder
 from kit.analysis.diagnosis import Diagnosis
 from kit.analysis.diagnosis_rules import Bottleneck
+from kit.analysis.intervals import Interval
 from kit.analysis.overfitting import Overfitting, find_overfitting
 from kit.analysis.pairing import Measure
 from kit.analysis.run_analysis import analyze_run
@@ -22,6 +23,7 @@ from kit.model.run import Run
 from kit.planning.study_files import STEADY, VALIDATED, VALIDATION
 from kit.report.render import render
 from kit.report.view import make_view
+from scenarios.contract.cell import Lane
 from scenarios.contract.result import Epoch
 from tests.examples import with_speed
 from tests.study_runs import BOTH, SCENARIOS, STUDIES, TITLES, chapter, part, study_run
@@ -118,32 +120,33 @@ def test_the_answer_says_how_many_pairs_are_told_apart():
     run = study_run("catdog-depth", epochs=True)
     rise = {"": 0.0, "conv": 0.03, "conv-dropout": 0.06, "no-augment": 0.09, "128": 0.12, "deep": 0.0}
     noise = {"tensorflow": 0.001, "onnxruntime": -0.001, "torch": 0.0}
-    records = []
-    for record in run.records:
-        cell, training = record.cell, record.result.training
-        more = rise[cell.variant] + noise[cell.framework]
-        better = [replace(e, test_accuracy=e.test_accuracy + more) for e in training.epochs]
-        result = replace(record.result, training=replace(training, epochs=better))
-        records.append(record.model_copy(update={"result": result}))
-    shown = chapter("catdog-depth", replace(run, records=records))
+    better = with_epochs(
+        run,
+        lambda r, e: replace(e, test_accuracy=e.test_accuracy + rise[r.cell.variant] + noise[r.cell.framework]),
+    )
+    shown = chapter("catdog-depth", better)
     assert shown.heading.endswith(
         "; in 10 of 10 pairs, variants differ by more than trainings of the same variant do (1 seed), "
         "and 9 of these 10 have the published order"
     )
-    alone = [record for record in records if record.cell.framework == "torch"]
+    alone = [record for record in better.records if record.cell.framework == "torch"]
     shown = chapter("catdog-depth", replace(run, records=alone))
     assert shown.heading.endswith("; the order of the variants cannot be told from so few trainings (1 seed)")
 
 
+def between(value: float, low: float, high: float) -> StudyValue:
+    return StudyValue(value, Interval(value, low, high))
+
+
 def test_speedups_are_counted_by_what_their_intervals_say():
-    near, far, wide = StudyValue(0.98, 0.95, 1.02), StudyValue(0.8, 0.7, 0.9), StudyValue(1.0, 0.3, 3.0)
+    near, far, wide = between(0.98, 0.95, 1.02), between(0.8, 0.7, 0.9), between(1.0, 0.3, 3.0)
     mixed = judge_speedups([near, far, wide], [])
     assert (mixed.count, mixed.tied, mixed.undecided, mixed.slower, mixed.low, mixed.high) == (3, 1, 1, 1, 0.8, 1.0)
     assert judge_speedups([StudyValue(1.0)], []).tied == 0  # one launch decides nothing
 
 
 def test_a_speedup_without_an_interval_decides_nothing_and_a_limit_holds_for_most_cells():
-    alone = judge_speedups([StudyValue(0.5), StudyValue(0.5, 0.4, 0.6)], [])
+    alone = judge_speedups([StudyValue(0.5), between(0.5, 0.4, 0.6)], [])
     assert (alone.slower, alone.single) == (1, True)
     limits = [Diagnosis(str(n), Bottleneck.INPUT_BOUND, "", "", None, None, None, "waiting for data") for n in range(2)]
     unclear = replace(limits[0], bottleneck=Bottleneck.UNCLEAR, label="unclear")
@@ -199,13 +202,18 @@ def test_frameworks_that_trained_on_different_devices_have_no_speedup():
     )
 
 
+def in_lane(run: Run, lane: Lane) -> list[Record]:
+    """Return the records of a run as those of another lane."""
+    cells = [replace(record.cell, lane=lane) for record in run.records]
+    return [
+        record.model_copy(update={"cell": cell, "request": replace(record.request, cell=cell)})
+        for record, cell in zip(run.records, cells, strict=True)
+    ]
+
+
 def test_an_unusual_lane_is_named_in_the_answer_and_beside_each_value():
     run = study_run("mnist-cpu-vs-gpu", devices=BOTH, frameworks=("torch",))
-    cells = [replace(r.cell, lane="tuned") for r in run.records]
-    tuned = [
-        r.model_copy(update={"cell": cell, "request": replace(r.request, cell=cell)})
-        for r, cell in zip(run.records, cells, strict=True)
-    ]
+    tuned = in_lane(run, "tuned")
     on_the_cpu = [record for record in tuned if record.cell.device == "cpu"]
     one_sided = chapter("mnist-cpu-vs-gpu", replace(run, records=[*run.records, *on_the_cpu]))
     assert "tuned" not in one_sided.heading, "no speedup is of the tuned lane"
@@ -213,8 +221,10 @@ def test_an_unusual_lane_is_named_in_the_answer_and_beside_each_value():
     assert " (stock and tuned) " in f"{shown.heading} "
     rows = next(of for of in shown.parts if of.form == "rows").content[0].rows
     assert [text.startswith("tuned ") for _, text in rows[0].values] == [False, True]
-    devices = part(chapter("mlp-cpu-vs-gpu", frameworks=("torch",)), "The devices and builds").content[0]
-    assert [row[0] for row in devices.rows] == ["PyTorch · CPU"]
+    dense = study_run("mlp-cpu-vs-gpu", frameworks=("torch",))
+    both = replace(dense, records=[*dense.records, *in_lane(dense, "tuned")])
+    (devices,) = part(chapter("mlp-cpu-vs-gpu", both), "The devices and builds").content
+    assert [row[0] for row in devices.rows] == ["PyTorch · CPU", "PyTorch · CPU tuned"]
     assert devices.rows[0][4].endswith(" (cifar-mlp+sigmoid)"), "the counts are of one network"
 
 

@@ -250,10 +250,10 @@ def test_times_are_those_of_a_typical_launch_with_its_interval():
     assert whole.value == pytest.approx(1.1 * sum(usual), rel=0.01)
     assert first.value == pytest.approx(1.1 * usual[0], rel=0.01)
     for value in (whole, first):
-        assert value.low < value.value < value.high
+        assert value.interval.low < value.value < value.interval.high
         assert not value.projected
     once = replace(run, records=records[:1])
-    assert StudyValues(analyze_run(once, SCENARIOS)).find(summary, "training_s", 15).low is None
+    assert StudyValues(analyze_run(once, SCENARIOS)).find(summary, "training_s", 15).interval is None
 
 
 def test_a_ratio_to_a_published_range_has_both_ends():

@@ -58,7 +58,8 @@ def _rows(part: PartSource, measure: str) -> StudyRows:
     measured = [value for _, values, _ in found for _, value in values]
     ends = [value.value for value in measured]
     if not bars:
-        ends += [end for v in measured if v.low and v.high for end in whisker_ends(v.value, (v.low, v.high))]
+        known = [(v.value, v.interval) for v in measured if v.interval]
+        ends += [end for value, one in known for end in whisker_ends(value, (one.low, one.high))]
     ends += [end for _, _, figures in found for figure in figures for end in (figure.low, figure.high)]
     scale = _scale(ends, zero=bars)
     return StudyRows(
@@ -96,7 +97,7 @@ def _row(
             at=scale.at(value.value),
             y=dot_y(index),
             text=f"{one.title}: {value_text(of, value)}",
-            whisker=span(scale, (value.low, value.high)) if value.low and value.high and not bars else None,
+            whisker=span(scale, (value.interval.low, value.interval.high)) if value.interval and not bars else None,
         )
         for index, (one, value) in enumerate(values)
     )
