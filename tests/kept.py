@@ -7,18 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from kit.model.launch import Completion, LaunchFolder
 from kit.model.plan import PlannedLaunch
 from kit.planning import catalog
 from kit.storage.run_folder import RunFolder, file_stem
 from scenarios import spec
 from scenarios.catalog import scenario_of
+from scenarios.contract import codec
 from scenarios.contract.cell import Cell
-from scenarios.contract.request import DataKind
-from scenarios.contract.result import KeptWeights
+from scenarios.contract.reasons import Status
+from scenarios.contract.request import MODEL_FILE, RESULT_FILE, DataKind, Request
+from scenarios.contract.result import KeptWeights, Result
 from scenarios.spec import Scenario
 from scenarios.weights import digest, initial_weights
 from scenarios.weights_file import About, write
-from tests import examples
+from tests import examples, fakes
 
 EPOCHS: dict[Literal["last", "best"], int] = {"last": 5, "best": 3}
 
@@ -47,3 +50,14 @@ def run_with_weights(
         request = examples.request(cell, data=data)
         folder.save(examples.record(request, result=replace(examples.result(request), weights=kept)))
     return folder
+
+
+def exports(content: bytes, digest: str) -> fakes.Worker:
+    """Return a worker that exports this model. digest: the one that its result names."""
+
+    def worker(request: Request, folder: LaunchFolder) -> Completion:
+        (folder.scratch / MODEL_FILE).write_bytes(content)
+        codec.write(folder.scratch / RESULT_FILE, Result(request.cell, 1, Status.OK, model_digest=digest))
+        return Completion(exit_code=0, seconds=1.0)
+
+    return worker

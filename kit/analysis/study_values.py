@@ -72,9 +72,9 @@ class StudyValues:
             return None if cores is None else StudyValue(cores / self._analysis.run.machine.cpus)
         return self._speed(summary, measure, epochs, epoch)
 
-    def curve(self, summary: CellSummary) -> list[Epoch]:
-        """Return the whole epochs of the first ok launch of a cell."""
-        return self._epochs(summary)[0][1]
+    def curve(self, summary: CellSummary, epochs: int) -> list[Epoch]:
+        """Return the whole epochs of the first ok launch of a cell. epochs: the largest number of them."""
+        return self._epochs(summary)[0][1][:epochs]
 
     def best_accuracies(self, summary: CellSummary, epochs: int) -> dict[int, list[float]]:
         """Return the best accuracy of each launch with whole epochs on real data, by seed. epochs: as in `find`."""
@@ -123,7 +123,7 @@ class StudyValues:
         return replace(_of_speed(count * summary.epoch_s, summary.interval), projected=projected)
 
     def _quality(self, summary: CellSummary, measure: str, epochs: int, epoch: int | None) -> StudyValue | None:
-        curve = self.curve(summary)[:epochs]
+        curve = self.curve(summary, epochs)
         if not curve:
             return None
         early = len(curve) if len(curve) < epochs else None

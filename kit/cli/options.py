@@ -220,7 +220,11 @@ class Measuring:
                 f"{asked} selects the cells of the study, so {flag} does not apply.",
                 f"Remove {flag}. A study can be narrowed with --framework and --device.",
             )
-        return tuple(studies.load_all()) if self.all_studies else _given(self.study)
+        if not self.all_studies:
+            return _given(self.study)
+        if not (names := tuple(studies.load_all())):
+            raise UsageError("There are no studies.", "Add a file to scenarios/studies.")
+        return names
 
     def options(self) -> Options:
         """Return how to run the selection. Raise UsageError if the file of settings is not valid."""

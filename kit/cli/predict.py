@@ -49,7 +49,8 @@ def predict(
 
     Weights of the best epoch are used if the run kept them, else those of the last one. The pictures are decoded,
     scaled and predicted inside the framework's container or environment. Transparent parts become white. MNIST and
-    Fashion-MNIST expect light figures on a dark ground.
+    Fashion-MNIST expect light figures on a dark ground. The table shows the most likely class. `--json` has the
+    probabilities of all classes.
 
     Exit code 2: a picture or a file of weights cannot be read. The other pictures are predicted.
     """
@@ -57,9 +58,11 @@ def predict(
     from kit.execution import predict as prediction
     from kit.report.predictions import PAGE, write_predictions
     from kit.report.render import require_free
+    from kit.storage.files import require_folder
 
     folder, network = options.open_run(name), prediction.find_variant(scenario, variant)
     if html:
+        require_folder(html, PAGE.remedy)
         require_free(html, PAGE)
     chosen, note = registry.choose(engine, env, packages.sources())  # never that of the run's folder: decision 17
     with show_progress(quiet=as_json) as progress:

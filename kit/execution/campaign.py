@@ -87,7 +87,8 @@ def resumable(folder: RunFolder, *, retry_failed: bool = False) -> Iterator[None
             yield
     except KeyboardInterrupt as signal:
         raise Interrupted(
-            "Interrupted. The finished measurements are kept.", f"Continue with `{command}`."
+            "Interrupted. Finished measurements are kept, and so is a training up to its last checkpoint.",
+            f"Continue with `{command}`.",
         ).with_notes_of(signal) from None
 
 

@@ -6,13 +6,20 @@ from pathlib import Path
 
 from kit.engines.base import Engine
 from kit.execution.launch_requests import using_weights
-from kit.execution.unmeasured import as_error, environments, run_unmeasured, too_large, work_folder
+from kit.execution.unmeasured import (
+    as_error,
+    environments,
+    run_unmeasured,
+    temporary_folder,
+    too_large,
+    work_folder,
+)
 from kit.host.machine import usable_cpus
 from kit.model.errors import KitError, UsageError, unknown
 from kit.model.progress import Outcome, Progress
 from kit.planning import catalog
 from kit.planning.selection import pick
-from kit.storage.files import disk_errors, write_atomic
+from kit.storage.files import disk_errors, require_folder, write_atomic
 from kit.storage.run_folder import RunFolder
 from kit.storage.safe_read import read_untrusted
 from kit.storage.trained_weights import TrainedWeights, find_weights, missing_weights
@@ -45,6 +52,7 @@ def export(weights: TrainedWeights, target: Path, engine: Engine, progress: Prog
     """
     if os.path.lexists(target):
         raise UsageError(f"{target} exists.", REMEDY)
+    require_folder(target, REMEDY)
     scenario = scenario_of(weights.cell, catalog.scenarios())
     if scenario is None:
         raise UsageError(f"The catalog has no {weights.cell.key}.", "Use the kit that trained it.")
@@ -52,7 +60,11 @@ def export(weights: TrainedWeights, target: Path, engine: Engine, progress: Prog
         raise as_error(refused)
     pick("framework", [EXPORTER], list(catalog.frameworks()), [])
     request = using_weights("export", weights, EXPORTER, scenario, len(usable_cpus()))
-    with environments("weights", engine, [EXPORTER], progress) as made, work_folder(weights) as scratch:
+    with (
+        environments("weights", engine, [EXPORTER], progress) as made,
+        temporary_folder() as folder,
+        work_folder(weights, folder) as scratch,
+    ):
         with progress.phase("Export") as phase:
             result = run_unmeasured("weights", engine, made[EXPORTER], request, scratch, weights)
             if isinstance(result, Reason):

@@ -8,6 +8,7 @@ from kit.analysis.measured_launch import measured_launches
 from kit.analysis.sweeps import value_of, value_words, varied_fields
 from kit.analysis.warning_rules import other_load
 from kit.execution import tuned_settings
+from kit.execution.time_left import whole_seconds
 from kit.model.formatting import DEVICES, format_about, format_count, format_duration
 from kit.model.plan import Plan
 from kit.model.progress import Outcome, Phase, Progress
@@ -60,7 +61,9 @@ class LaunchReport:
         own_s = (progress.epochs - progress.epoch) * progress.epoch_s + INFERENCE_S
         now = self._clock()
         pace = copy.deepcopy(self._pace)
-        pace.add(request.cell.key, typical_s, now - self._began + own_s)
+        # A resumed training had epochs before this launch began.
+        whole_s = max(now - self._began + own_s, progress.epochs * progress.epoch_s + INFERENCE_S)
+        pace.add(request.cell.key, typical_s, whole_s)
         left_s = own_s + pace.left_s((coming.cell.key, typical) for coming, typical in self._coming[1:])
         reached = f"epoch {progress.epoch} of {progress.epochs}, {progress.test_accuracy:.1%} test accuracy"
         # The epoch is first, because a terminal cuts long rows.
@@ -72,7 +75,8 @@ class LaunchReport:
     def finish(self, record: Record, *, of_base: bool) -> None:
         """Report the record of the launch that began last."""
         request, typical_s = self._coming.pop(0)
-        self._pace.add(request.cell.key, typical_s, record.seconds)
+        if seconds := whole_seconds(record):
+            self._pace.add(request.cell.key, typical_s, seconds)
         self.records.append((record, of_base))
         self._phase.result(f"{self.name(record.cell)}: {_outcome(record)}")
         self._phase.advance(1)

@@ -6,7 +6,14 @@ from pathlib import Path
 
 from kit.engines.base import Engine
 from kit.execution.launch_requests import using_weights
-from kit.execution.unmeasured import environments, run_unmeasured, too_large, work_folder
+from kit.execution.unmeasured import (
+    DISK_REMEDY,
+    environments,
+    run_unmeasured,
+    temporary_folder,
+    too_large,
+    work_folder,
+)
 from kit.host.machine import usable_cpus
 from kit.model.environment import Environment
 from kit.model.errors import unknown
@@ -43,8 +50,8 @@ def choose_weights(
     """Return the weights that each framework uses: its own, or those of another framework if it has none.
 
     frameworks: None for those with weights in the run. If this kit has none of those frameworks, None means all. Of
-    several launches, prefer the stock lane and the published batch size and layers. Raise UsageError if the run has no
-    weights of the scenario, or for an unknown framework.
+    several launches, prefer the stock lane, fp32, and the published batch size and layers. Raise UsageError if the run
+    has no weights of the scenario, or for an unknown framework.
     """
     kept = find_weights(folder)
     own = [each for each in kept if (each.cell.scenario, each.cell.variant) == (scenario.name, scenario.variant)]
@@ -85,24 +92,10 @@ def predict(
     Raise UsageError if there are no weights, EngineError, ImageError, DiskError, and KeyboardInterrupt after a signal.
     """
     chosen = choose_weights(folder, scenario, frameworks)
-    faults = {index: fault for index, path in enumerate(pictures) if (fault := _unreadable(path))}
-    readable = [path for index, path in enumerate(pictures) if index not in faults]
-    found: dict[str, _Answer | Reason] = {}
-    if readable:
-        with (
-            environments("predict", engine, list(chosen), progress) as made,
-            progress.phase("Predicting", len(chosen)) as phase,
-        ):
-            for name, weights in chosen.items():
-                phase.now(name)
-                found[name] = _ask(engine, made[name], weights, scenario, readable)
-                phase.advance(1)
-            failed = sum(isinstance(answer, Reason) for answer in found.values())
-            phase.end(
-                Outcome(f"{failed} of {format_count(len(chosen), 'framework')} failed", good=False)
-                if failed
-                else Outcome(format_count(len(readable), "picture"))
-            )
+    with temporary_folder() as temporary:
+        faults = _copy(pictures, temporary / PICTURES)
+        readable = len(pictures) - len(faults)
+        found = _ask_all(engine, chosen, scenario, temporary, readable, progress) if readable else {}
     answers = {name: answer for name, answer in found.items() if isinstance(answer, _Answer)}
     return Predictions(
         run=folder.plan.run,
@@ -118,20 +111,58 @@ def predict(
 def _unusual(weights: TrainedWeights, scenario: Scenario) -> tuple[object, ...]:
     cell = weights.cell
     varied = cell.batch != scenario.batch, cell.hidden_layers is not None, cell.workers is not None
-    return cell.lane != "stock", *varied, cell.key, weights.launch
+    return cell.lane != "stock", cell.precision != "fp32", *varied, cell.key, weights.launch
 
 
-def _unreadable(path: Path) -> str:
-    """Return why a file cannot be read, or "". Its content is not examined here."""
-    try:
-        read_plain(path)
-    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
-        return f"It cannot be read: {getattr(error, 'strerror', None) or error}."
-    return ""
+def _copy(pictures: Sequence[Path], folder: Path) -> dict[int, str]:
+    """Copy the files that can be read, and return why the others cannot, by index. Their content is not examined.
+
+    All frameworks get the same copies. They are made first, because files may change while environments are built.
+    Raise DiskError.
+    """
+    faults: dict[int, str] = {}
+    with disk_errors(folder, DISK_REMEDY):
+        folder.mkdir()
+    for index, path in enumerate(pictures):
+        try:
+            content = read_plain(path)
+        except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+            faults[index] = f"It cannot be read: {getattr(error, 'strerror', None) or error}."
+            continue
+        with disk_errors(folder, DISK_REMEDY):
+            (folder / picture_name(index - len(faults))).write_bytes(content)
+    return faults
+
+
+def _ask_all(
+    engine: Engine,
+    chosen: Mapping[str, TrainedWeights],
+    scenario: Scenario,
+    folder: Path,
+    count: int,
+    progress: Progress,
+) -> dict[str, _Answer | Reason]:
+    """Let each framework predict. folder: has the copies of the pictures. count: their number."""
+    found: dict[str, _Answer | Reason] = {}
+    with (
+        environments("predict", engine, list(chosen), progress) as made,
+        progress.phase("Predicting", len(chosen)) as phase,
+    ):
+        for name, weights in chosen.items():
+            phase.now(name)
+            found[name] = _ask(engine, made[name], weights, scenario, folder, count)
+            phase.advance(1)
+        failed = sum(isinstance(answer, Reason) for answer in found.values())
+        phase.end(
+            Outcome(f"{failed} of {format_count(len(chosen), 'framework')} failed", good=False)
+            if failed
+            else Outcome(format_count(count, "picture"))
+        )
+    return found
 
 
 def _ask(
-    engine: Engine, environment: Environment, weights: TrainedWeights, scenario: Scenario, pictures: Sequence[Path]
+    engine: Engine, environment: Environment, weights: TrainedWeights, scenario: Scenario, folder: Path, count: int
 ) -> _Answer | Reason:
     """Let one framework predict. Return its answer, or why there is none."""
     own = scenario_of(weights.cell, catalog.scenarios())
@@ -140,12 +171,12 @@ def _ask(
     if refused := too_large(weights):
         return refused
     threads = len(usable_cpus())
-    request = using_weights("predict", weights, environment.framework, own, threads, len(pictures))
-    with work_folder(weights) as scratch:
-        with disk_errors(scratch):
+    request = using_weights("predict", weights, environment.framework, own, threads, count)
+    with work_folder(weights, folder) as scratch:
+        with disk_errors(scratch, DISK_REMEDY):
             (scratch / PICTURES).mkdir()
-            for index, path in enumerate(pictures):
-                (scratch / PICTURES / picture_name(index)).write_bytes(read_plain(path))
+            for file in (folder / PICTURES).iterdir():  # no links, because the worker may write here
+                (scratch / PICTURES / file.name).write_bytes(file.read_bytes())
         result = run_unmeasured("predict", engine, environment, request, scratch, weights)
         if isinstance(result, Reason):
             return result

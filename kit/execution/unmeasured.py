@@ -37,7 +37,8 @@ from scenarios.contract.result import Result
 Command = Literal["predict", "weights"]  # the kit command that holds the machine's lock
 
 TIMEOUT_S = 1800.0
-WORK = "work-"  # prefix of scratch folders; the identity of the process follows
+PICTURE_S = 5.0  # more time for each picture: a huge one takes one or two seconds
+WORK = "work-"  # prefix of temporary folders; the identity of the process follows
 # In place of remedies that name options of `kit run`.
 REMEDIES = {
     Code.DEADLINE: "Close other programs, or use a faster machine. The log shows how far the launch got.",
@@ -74,12 +75,24 @@ def too_large(weights: TrainedWeights) -> Reason | None:
 
 
 @contextmanager
-def work_folder(weights: TrainedWeights) -> Iterator[Path]:
-    """Make a scratch folder with a copy of these weights, and remove it at the end. Raise DiskError."""
+def temporary_folder() -> Iterator[Path]:
+    """Make an empty folder in the cache, and remove it at the end. Raise DiskError."""
     with disk_errors(cache_folder(), DISK_REMEDY):
         cache_folder().mkdir(parents=True, exist_ok=True)
         prefix = f"{WORK}{identity(os.getpid())}-"
         temporary = tempfile.TemporaryDirectory(dir=cache_folder(), prefix=prefix)
+    with temporary as name:
+        yield Path(name)
+
+
+@contextmanager
+def work_folder(weights: TrainedWeights, inside: Path) -> Iterator[Path]:
+    """Make a scratch folder with a copy of these weights, and remove it at the end. Raise DiskError.
+
+    inside: a folder that is made by `temporary_folder`.
+    """
+    with disk_errors(inside, DISK_REMEDY):
+        temporary = tempfile.TemporaryDirectory(dir=inside)
     with temporary as name:
         scratch = Path(name, "io")
         with disk_errors(weights.file, did="read"):
@@ -92,7 +105,7 @@ def work_folder(weights: TrainedWeights) -> Iterator[Path]:
 
 
 def remove_work_folders() -> list[str]:
-    """Remove the scratch folders that killed processes left. Return a line for each. Raise DiskError."""
+    """Remove the temporary folders that killed processes left. Return a line for each. Raise DiskError."""
     with disk_errors(cache_folder()):
         found = abandoned(cache_folder(), WORK)
         for folder in found:
@@ -115,7 +128,8 @@ def run_unmeasured(
     folder = LaunchFolder(scratch, data=None, log=scratch.with_name("log"))
     with disk_errors(scratch, DISK_REMEDY):
         write(scratch / REQUEST_FILE, request)
-    limits = Limits(TIMEOUT_S, usable_memory(machine.memory_limit_bytes()), machine.usable_cpus()[: request.threads])
+    timeout_s = TIMEOUT_S + PICTURE_S * request.pictures
+    limits = Limits(timeout_s, usable_memory(machine.memory_limit_bytes()), machine.usable_cpus()[: request.threads])
     labels = {"run": command, "key": request.cell.key, "launch": str(request.launch)}
     with interrupts.deferred():
         completion = engine.launch(environment, folder, limits, request.environment, labels, interrupts.pending)

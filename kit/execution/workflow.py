@@ -16,6 +16,7 @@ from kit.execution import campaign, paired_runs, phases, resolve, resume
 from kit.execution.launch import now
 from kit.execution.outlook import describe_launches, describe_place
 from kit.execution.reporting import FinishedRun, report, update_index
+from kit.execution.time_left import seconds_left
 from kit.host import machine, machine_lock
 from kit.model.environment import Environment, EnvironmentKey
 from kit.model.errors import DataError, EngineError, ImageError, KitError
@@ -264,7 +265,9 @@ def resume_run(
         here = machine.describe(engine.describe(), folder.plan.identify)
         logged.line(describe_place(here, note))
         left, planned = len(folder.missing()), format_count(len(folder.plan.launches), "planned launch")
-        logged.line(f"{left} of {planned} of {folder.plan.run} are left. Ctrl-C keeps what is measured.")
+        left_s = sum(seconds_left(each, catalog.scenarios()) for each in folders)
+        how_long = f": {format_about(left_s)}" if left_s else ""
+        logged.line(f"{left} of {planned} of {folder.plan.run} are left{how_long}. Ctrl-C keeps what is measured.")
         if folder.plan.identify:
             logged.line("The results will name this host, its user and its GPUs: the run began with --identify.")
         for each in folders:

@@ -147,10 +147,10 @@ def request_seconds(request: Request, scenarios: Scenarios) -> float:
 
 
 class Pace:
-    """Estimate the time of launches that are still to come, from typical seconds and from those that ended.
+    """Estimate the time of launches that are still to come, from typical seconds and from those that were ok.
 
     The typical seconds of a launch are scaled by the ratio of measured to typical seconds: of the latest launch of its
-    cell, or else of all launches that ended. A first launch has a full proof, so it takes longer than the next one.
+    cell, or else of all launches. A first launch has a full proof, so it takes longer than the next one.
     """
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class Pace:
         self._typical_s = self._measured_s = 0.0
 
     def add(self, key: str, typical_s: float, measured_s: float) -> None:
-        """Add a launch that ended. key: of its cell."""
+        """Add a launch that did all of its work. key: of its cell."""
         self._scales[key] = measured_s / typical_s
         self._typical_s += typical_s
         self._measured_s += measured_s

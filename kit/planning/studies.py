@@ -125,8 +125,7 @@ def select_studies(
     trains the largest of their numbers. selection: names studies; for its other fields, see `cells_of`. Raise
     UsageError for an unknown name, and if nothing is left.
     """
-    for name in selection.frameworks or ():
-        pick("framework", [name], list(frameworks), [])
+    pick("framework", selection.frameworks, list(frameworks), [])
     found: dict[Cell, int] = {}
     for name in selection.studies or ():
         for chosen in find(name, studies).file.cells.values():
@@ -134,7 +133,7 @@ def select_studies(
                 found[cell] = max(epochs_of(chosen, cell, scenarios), found.get(cell, 0))
     if not found:
         raise UsageError(
-            f"The studies {', '.join(selection.studies or ())} have no cell with the selected names.",
+            f"No cell of {', '.join(selection.studies or ())} has the selected names.",
             "Remove --framework or --device. `kit study show NAME` lists the cells.",
         )
     usual = {cell: scenarios[cell.scenario][cell.variant].epochs for cell in found}

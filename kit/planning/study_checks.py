@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Self
+from typing import NamedTuple, Self
 
 from kit.model.environment import Framework
 from kit.model.errors import UsageError, unknown
@@ -11,7 +11,7 @@ from kit.model.formatting import format_count
 from kit.model.swept import SWEPT
 from kit.planning.selection import DEFAULT_VARIANT, Selection
 from kit.planning.study_cells import cells_of, epochs_of, merged, place_of
-from kit.planning.study_figures import Figure, figures, figures_of
+from kit.planning.study_figures import Figure, figures_of
 from kit.planning.study_files import CURVES, PublishedFigures, StudyCells, StudyFile, StudyPart
 from kit.planning.study_measures import MEASURES
 from scenarios.catalog import Scenarios
@@ -21,6 +21,14 @@ Places = dict[str, dict[Cell, int]]  # by name of the selection: places and thei
 
 VARIED = ("variant", "device", *SWEPT)  # fields in which the places of a scenario differ
 MAX_NAMED = 4  # places in a message
+
+
+class Published(NamedTuple):
+    """A published figure, and its group in the file. position: of the group."""
+
+    position: int
+    group: PublishedFigures
+    figure: Figure
 
 
 class Fault(Exception):
@@ -48,12 +56,17 @@ def check(file: StudyFile, scenarios: Scenarios, frameworks: Mapping[str, Framew
         places[name] = {place_of(cell): epochs_of(chosen, cell, scenarios) for cell in cells}
     for index, group in enumerate(file.published):
         _check_published(("published", index), group, file, scenarios)
-    found = list(figures(file, scenarios))
-    _check_each_once(file, scenarios)
-    _check_values(file, scenarios)
-    _check_measurable(file, scenarios, places)
+    found = [
+        Published(index, group, f)
+        for index, group in enumerate(file.published)
+        for f in figures_of(group, file, scenarios)
+    ]
+    _check_each_once(found)
+    _check_values(found)
+    _check_measurable(found, places)
     for index, part in enumerate(file.parts):
-        _check_part(("parts", index), part, file, found, places)
+        _check_part(("parts", index), part, file, [each.figure for each in found], places)
+        _check_axes(("parts", index), part, merged(places[name] for name in part.cells or places))
     return places
 
 
@@ -99,58 +112,55 @@ def _check_published(
         )
 
 
-def _check_each_once(file: StudyFile, scenarios: Scenarios) -> None:
+def _check_each_once(published: Iterable[Published]) -> None:
     """Raise Fault if two groups have the same figure."""
     seen: set[tuple[object, ...]] = set()
-    for index, group in enumerate(file.published):
-        for figure in figures_of(group, file, scenarios):
-            if figure.identity in seen:
-                message = f"A published figure of {figure.measure} is there twice."
-                raise Fault(("published", index), message, "Remove one of both.")
-            seen.add(figure.identity)
+    for index, _, figure in published:
+        if figure.identity in seen:
+            message = f"A published figure of {figure.measure} is there twice."
+            raise Fault(("published", index), message, "Remove one of them.")
+        seen.add(figure.identity)
 
 
-def _check_values(file: StudyFile, scenarios: Scenarios) -> None:
+def _check_values(published: Iterable[Published]) -> None:
     """Raise Fault for a range whose ends are in the wrong order, a share of more than 1, and a time of 0."""
-    for index, group in enumerate(file.published):
+    for index, group, figure in published:
         path = ("published", index, "values" if group.over else "value")
-        for figure in figures_of(group, file, scenarios):
-            if figure.low > figure.high:
-                message = f"A range of {figure.measure} is from {figure.low:g} to {figure.high:g}."
-                raise Fault(path, message, "Give the smaller end first.")
-            unit = MEASURES[figure.measure].unit
-            if unit in {"s", "ms"} and figure.low <= 0:
-                raise Fault(path, f"{figure.measure} is {figure.low:g} {unit}.", "Give a time above 0.")
-            if unit in {"share", "accuracy"} and figure.high > 1:
-                message = f"{figure.measure} is {figure.high:g}, but a share is at most 1."
-                raise Fault(path, message, "Give it as a fraction. For example, 90% is 0.9.")
+        if figure.low > figure.high:
+            message = f"A range of {figure.measure} is from {figure.low:g} to {figure.high:g}."
+            raise Fault(path, message, "Give the smaller end first.")
+        unit = MEASURES[figure.measure].unit
+        if unit in {"s", "ms"} and figure.low <= 0:
+            raise Fault(path, f"{figure.measure} is {figure.low:g} {unit}.", "Give a time above 0.")
+        if unit in {"share", "accuracy"} and figure.high > 1:
+            message = f"{figure.measure} is {figure.high:g}, but a share is at most 1."
+            raise Fault(path, message, "Give it as a fraction. For example, 90% is 0.9.")
 
 
-def _check_measurable(file: StudyFile, scenarios: Scenarios, places: Places) -> None:
+def _check_measurable(published: Iterable[Published], places: Places) -> None:
     """Raise Fault for a published figure at a place, or after a number of epochs, that no selection has."""
     own = merged(places.values())
-    for index, group in enumerate(file.published):
-        for figure in figures_of(group, file, scenarios):
-            on_gpu = MEASURES[figure.measure].need == "gpu"
-            usable = [place for place in own if place.device == "cuda" or not on_gpu]
-            at = [own[place] for place in usable if figure.is_on(place)]
-            path = ("published", index)
-            if not at:
-                raise _nowhere(path, group, figure, usable)
-            if figure.epoch and figure.epoch > max(at):
-                raise Fault(
-                    (*path, "values" if group.over == "epoch" else "epoch"),
-                    f"{figure.measure} is published for epoch {figure.epoch}, but the study trains "
-                    f"{_words(figure.place, named=figure.named)} for {format_count(max(at), 'epoch')}.",
-                    "Correct the epoch, or `epochs` of the selection.",
-                )
-            if figure.measure == "training_s" and not max(at):
-                words = _words(figure.place, named=figure.named)
-                raise Fault(
-                    (*path, "measure"),
-                    f"A training time is published for {words}, but the study measures only its speed.",
-                    "Remove `epochs = 0` from the selection, or remove the figure.",
-                )
+    for index, group, figure in published:
+        on_gpu = MEASURES[figure.measure].need == "gpu"
+        usable = [place for place in own if place.device == "cuda" or not on_gpu]
+        at = [own[place] for place in usable if figure.is_on(place)]
+        path = ("published", index)
+        if not at:
+            raise _nowhere(path, group, figure, usable)
+        words = _words(figure.place, named=figure.named)
+        if figure.epoch and figure.epoch > max(at):
+            raise Fault(
+                (*path, "values" if group.over == "epoch" else "epoch"),
+                f"{figure.measure} is published for epoch {figure.epoch}, but the study trains {words} for "
+                f"{format_count(max(at), 'epoch')}.",
+                "Correct the epoch, or `epochs` of the selection.",
+            )
+        if figure.measure == "training_s" and not max(at):
+            raise Fault(
+                (*path, "measure"),
+                f"A training time is published for {words}, but the study measures only its speed.",
+                "Remove `epochs = 0` from the selection, or remove the figure.",
+            )
 
 
 def _nowhere(path: tuple[str | int, ...], group: PublishedFigures, figure: Figure, usable: Iterable[Cell]) -> Fault:
@@ -206,3 +216,29 @@ def _check_part(
             f"Their published figures are of: {', '.join(sorted(there)) or 'nothing'}. Add the figures, or remove "
             f"`published`.",
         )
+
+
+def _check_axes(path: tuple[str | int, ...], part: StudyPart, places: Iterable[Cell]) -> None:
+    """Raise Fault if the cells of a part do not vary an axis of its charts, or vary a field that is not an axis."""
+    axes = [axis for axis in ("x", "y") if getattr(part, axis)]
+    if not axes:
+        return
+    networks: dict[str, list[Cell]] = {}
+    for place in places:
+        networks.setdefault(place.label, []).append(place)
+    for label, own in networks.items():
+        varied = [name for name in SWEPT if len({getattr(place, name) for place in own}) > 1]
+        for axis in axes:
+            if (name := getattr(part, axis)) not in varied:
+                raise Fault(
+                    (*path, axis),
+                    f"{part.title!r:.100} is drawn over {name}, but the cells of {label} do not vary it.",
+                    f"They vary {', '.join(varied) or 'nothing'}. Name other `cells`, or add values of {name} to them.",
+                )
+        for name in varied:
+            if name not in {part.x, part.y}:
+                raise Fault(
+                    (*path, "cells"),
+                    f"{part.title!r:.100} has no axis for {name}, but the cells of {label} vary it.",
+                    f"Name `cells` that have one value of {name}.",
+                )

@@ -21,7 +21,6 @@ Conclusion = Literal["speedup", "flattening", "overfitting", "accuracy"]
 Text = Annotated[str, Field(min_length=1)]
 Number = float | Annotated[list[float], Field(min_length=2, max_length=2)]  # a list: from, to
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
 WITH_MEASURES = ("table", "bars", "dots", "lines", "heat")  # kinds of parts that need `measures`
 TIMES = ("training_s", "epoch_s")  # measures in which publications may include the evaluation
 EVALUATION = (
@@ -60,7 +59,7 @@ class StudyCells(_Strict):
 class StudyPart(_Strict):
     """A table or chart.
 
-    kind: see `KINDS`. cells: names of the study's selections that it shows; empty for all. measures: see MEASURES; one
+    kind: see `Kind`. cells: names of the study's selections that it shows; empty for all. measures: see MEASURES; one
     table column, or one chart, each. x, y: the varied fields on the axes. published: show the published figures of
     these measures, too. text, command: what a `note` says instead of showing a measurement.
     """

@@ -146,12 +146,13 @@ def value_chart(
     *,
     doubling: bool,
     zero: bool = True,
+    log: bool = True,
     spots: Sequence[Spot] = (),
 ) -> LineChart:
-    """Return the chart of speeds over a few values, which are the ticks of x. All numbers are above 0.
+    """Return the chart of speeds or other measures over a few values, which are the ticks of x.
 
-    doubling: whether x is logarithmic. zero: whether the y axis starts at 0. If a value is more than LOG_FROM times
-    another one, it is logarithmic, because lines near 0 would look flat. spots: values of x to mark.
+    doubling: whether x is logarithmic. zero: whether the y axis starts at 0. log: whether it is logarithmic if a value
+    is more than LOG_FROM times another one, because lines near 0 would look flat. spots: values of x to mark.
     """
     values = sorted({x for one in series for x, _ in one.points})
     found = [(y, interval) for one in series for (_, y), interval in zip(one.points, one.intervals, strict=False)]
@@ -165,7 +166,7 @@ def value_chart(
     else:
         across = _scale(values, padded=True)
     up = Scale(0.0, _round_up(max(ys))) if zero else _scale(ys, padded=True)
-    up = log_scale(ys) if max(ys) > LOG_FROM * min(ys) else up
+    up = log_scale(ys) if log and 0 < LOG_FROM * min(ys) < max(ys) else up
     thin = values[:: -(-len(values) // MAX_VALUES)]
     x_ticks = tuple((across.at(value), f"{value:,.0f}") for value in thin)
     return _chart(title, x_title, series, y_text, across, up, x_ticks, spots)

@@ -37,9 +37,9 @@ def render_predictions(found: Predictions) -> str:
         PAGE,
         found=found,
         titles={name: frameworks[name].title for name in found.weights},
-        pictures=[_view(found, picture) for picture in found.pictures if not picture.fault],
+        pictures=[_view(found, picture) for picture in found.pictures if picture.chances],
         faults=[(PurePath(picture.name).name, picture.fault) for picture in found.pictures if picture.fault],
-        count=format_count(sum(not picture.fault for picture in found.pictures), "picture"),
+        count=format_count(sum(bool(picture.chances) for picture in found.pictures), "picture"),
     )
 
 

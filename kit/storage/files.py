@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from kit.model.errors import DiskError
+from kit.model.errors import DiskError, UsageError
 from kit.model.formatting import format_bytes
 from scenarios.contract import disk
 
@@ -115,6 +115,14 @@ def disk_errors(path: Path, remedy: str = "", *, did: str = "written") -> Iterat
             f"{error.filename or path} cannot be {did}: {error.strerror or error}.",
             remedy or "Check its permissions and its disk.",
         ) from error
+
+
+def require_folder(target: Path, remedy: str) -> None:
+    """Raise UsageError if the folder of a file that will be written does not exist, and DiskError."""
+    with disk_errors(target, remedy):
+        exists = target.parent.is_dir()
+    if not exists:
+        raise UsageError(f"There is no folder {target.parent}.", remedy)
 
 
 def _free_space_or(remedy: str) -> str:

@@ -4,6 +4,7 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 MAX_PLAIN_BYTES = 64 << 20  # larger than every document that kit writes
 
@@ -15,9 +16,7 @@ def read_plain(path: Path) -> bytes:
     if not stat.S_ISREG(state.st_mode):
         raise OSError(errno.EINVAL, "not a plain file")
     with path.open("rb") as file:
-        content = file.read(min(state.st_size, MAX_PLAIN_BYTES) + 1)  # `read` allocates as many bytes at once
-        if len(content) > state.st_size:
-            content += file.read(MAX_PLAIN_BYTES + 1 - len(content))
+        content = _read(file, MAX_PLAIN_BYTES)
     if len(content) > MAX_PLAIN_BYTES:
         raise OSError(errno.EFBIG, f"larger than {MAX_PLAIN_BYTES >> 20} MiB")
     return content
@@ -35,7 +34,14 @@ def read_untrusted(path: Path, limit: int) -> bytes | None:
     except FileNotFoundError:
         return None
     with open(descriptor, "rb") as file:
-        content = file.read(limit + 1)
+        content = _read(file, limit)
     if len(content) > limit:
         raise ValueError(f"{path.name} is larger than {limit} bytes")
     return content
+
+
+def _read(file: BinaryIO, limit: int) -> bytes:
+    """Return the content of a file, or its first `limit` + 1 bytes."""
+    size = os.fstat(file.fileno()).st_size
+    content = file.read(min(size, limit) + 1)  # `read` allocates as many bytes at once
+    return content + file.read(limit + 1 - len(content)) if len(content) > size else content

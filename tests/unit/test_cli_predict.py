@@ -20,12 +20,14 @@ import pytest
 from kit.engines import registry
 from kit.environments.package_sources import Sources
 from kit.execution import predict
-from kit.execution.unmeasured import work_folder
+from kit.execution.unmeasured import PICTURE_S, TIMEOUT_S, temporary_folder, work_folder
 from kit.host import machine_lock
 from kit.model.errors import DiskError
 from kit.model.launch import Completion, LaunchFolder
+from kit.model.prediction import PredictedPicture, Predictions
 from kit.planning import catalog
 from kit.report import render
+from kit.report.predictions import render_predictions
 from kit.storage.trained_weights import TrainedWeights, find_weights
 from scenarios.contract import codec
 from scenarios.contract.epochs import KeptWeights
@@ -33,7 +35,6 @@ from scenarios.contract.predictions import Prediction
 from scenarios.contract.reasons import Code, Reason, Status
 from scenarios.contract.request import (
     MAX_WEIGHTS_BYTES,
-    MODEL_FILE,
     PICTURES,
     RESULT_FILE,
     THUMBNAILS,
@@ -46,7 +47,7 @@ from scenarios.weights_file import read
 from tests import fakes, faults
 from tests.command import Kit
 from tests.examples import cell
-from tests.kept import run_with_weights
+from tests.kept import exports, run_with_weights
 
 ROOT = Path(__file__).parents[2]
 CATDOG = ("--scenario", "catdog-cnn")
@@ -102,6 +103,7 @@ def test_each_framework_with_weights_predicts_each_picture(kit: Kit, engine, pic
     engine.worker = answers()
     called = kit("predict", "run", *CATDOG, picture("a.jpg"), picture("b.png"))
     assert called.code == 0
+    assert {limits.timeout_s for limits in engine.limits} == {TIMEOUT_S + 2 * PICTURE_S}
     lines = [re.split(r" {2,}", line) for line in called.out.splitlines()]
     assert lines[0] == ["Picture", "Framework", "Class", "Probability"]
     assert lines[1:5] == [
@@ -138,7 +140,7 @@ def test_a_framework_without_weights_uses_those_of_another_one(kit: Kit, engine,
 
 def test_the_best_epoch_and_the_usual_cell_are_preferred(kit: Kit, engine, picture, tmp_path) -> None:
     usual = cell("fashion-mlp")
-    others = [replace(usual, batch=8), replace(usual, hidden_layers=2)]
+    others = [replace(usual, batch=8), replace(usual, hidden_layers=2), replace(usual, precision="bf16")]
     run_with_weights(tmp_path / "run", [*others, usual], "last", "best")
     engine.worker = answers([0.1] * 10)
     called = kit("predict", "run", "--scenario", "fashion-mlp", picture("a.png"), "--json")
@@ -159,6 +161,26 @@ def test_a_picture_that_cannot_be_read_does_not_stop_the_others(kit: Kit, engine
     only = kit("predict", "run", *CATDOG, "missing.jpg", "--json")
     assert (only.code, json.loads(only.out)["pictures"][0]["predictions"]) == (2, {})
     assert len(engine.used) == 1, "nothing starts for a picture that is missing"
+
+
+def test_a_picture_that_vanishes_while_an_environment_is_made_is_predicted(kit: Kit, engine, picture, tmp_path) -> None:
+    run_with_weights(tmp_path / "run", [cell("catdog-cnn", name) for name in ("torch", "tensorflow")])
+    engine.worker, name = answers(), picture("a.jpg")
+    engine.on_call = lambda call: (tmp_path / name).unlink(missing_ok=True) if call.startswith("prepare") else None
+    called = kit("predict", "run", *CATDOG, name)
+    assert (called.code, called.out.count("dogs")) == (0, 2)
+    assert not (tmp_path / name).exists()
+
+
+def test_a_page_has_the_pictures_that_a_framework_predicted_and_the_faults(tmp_path) -> None:
+    one = PredictedPicture("a.jpg", "It took too much memory.", {"torch": (0.25, 0.75)})
+    none = PredictedPicture("b.jpg", "It is damaged.", {})
+    found = Predictions("r", "catdog-cnn", "Photos", ("cats", "dogs"), {"torch": "w"}, [one, none], {})
+    html = render_predictions(found)
+    assert "The most likely class of 1 picture, with its probability." in html
+    assert ("<b>dogs</b>75.0%" in html, html.count("<li>")) == (True, 2)
+    empty = render_predictions(replace(found, pictures=[none]))
+    assert ("most likely" in empty, "b.jpg: It is damaged." in empty) == (False, True)
 
 
 def test_a_framework_that_fails_does_not_stop_the_others(kit: Kit, engine, picture, tmp_path) -> None:
@@ -234,6 +256,8 @@ def test_the_page_shows_the_pictures_and_escapes_their_names(kit: Kit, engine, p
     Path("own.html").write_text("my own page")
     refused = kit("predict", "run", *CATDOG, names[0], "--html", "own.html")
     assert (refused.code, Path("own.html").read_text()) == (2, "my own page")
+    homeless = kit("predict", "run", *CATDOG, names[0], "--html", "nowhere/page.html")
+    assert (homeless.code, "There is no folder nowhere." in homeless.err) == (2, True)
     assert len(engine.used) == 3, "nothing is predicted for a page that cannot be written"
 
 
@@ -327,7 +351,8 @@ def test_a_full_disk_ends_a_prediction_with_its_exit_code(kit: Kit, engine, pict
         assert "Free disk space" in called.err
     assert not list((tmp_path / "KIT_CACHE_DIR").glob("work-*"))
     weights = next((tmp_path / "run/weights").iterdir())
-    with faults.at(next(place for place in places if place.startswith("open")), faults.ERRORS["no permission"]()):
+    opened = next(place for place in places if place.startswith("open in kit.execution.unmeasured.work_folder"))
+    with faults.at(opened, faults.ERRORS["no permission"]()):
         called = kit(*command)
     assert (called.code, f"{weights.name} cannot be read" in called.err) == (DiskError.exit_code, True)
 
@@ -335,12 +360,12 @@ def test_a_full_disk_ends_a_prediction_with_its_exit_code(kit: Kit, engine, pict
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from kit.execution.unmeasured import work_folder
+from kit.execution.unmeasured import temporary_folder, work_folder
 from kit.storage.run_folder import RunFolder
 from kit.storage.trained_weights import find_weights
 
 (weights,) = find_weights(RunFolder.open(Path(sys.argv[1])))
-with work_folder(weights):
+with temporary_folder() as folder, work_folder(weights, folder):
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -352,48 +377,16 @@ def test_clean_removes_the_folder_of_a_killed_prediction_but_not_one_in_use(kit:
     assert killed.returncode == -signal.SIGKILL
     cache = tmp_path / "KIT_CACHE_DIR"
     (left,) = cache.glob("work-*")
-    assert (left / "io" / WEIGHTS_FILE).is_file()
+    (copied,) = left.glob(f"*/io/{WEIGHTS_FILE}")
+    assert copied.is_file()
     (cache / "work-link").symlink_to(run.path)
     (weights,) = find_weights(run)
-    with work_folder(weights) as used:
+    with temporary_folder() as folder, work_folder(weights, folder) as used:
         called = kit("clean")
         assert (called.code, called.out.splitlines()) == (0, [f"folder {left}"])
         assert (used / WEIGHTS_FILE).is_file()
     assert kit("clean").out == "Nothing was left behind.\n"
     assert run.records()
-
-
-def exports(content: bytes, digest: str) -> fakes.Worker:
-    def worker(request: Request, folder: LaunchFolder) -> Completion:
-        (folder.scratch / MODEL_FILE).write_bytes(content)
-        codec.write(folder.scratch / RESULT_FILE, Result(request.cell, 1, Status.OK, model_digest=digest))
-        return Completion(exit_code=0, seconds=1.0)
-
-    return worker
-
-
-def test_a_trained_network_is_exported_once(kit: Kit, engine, tmp_path) -> None:
-    trained = replace(cell("fashion-mlp", "tensorflow"), hidden_layers=2)
-    run_with_weights(tmp_path / "run", [trained])
-    engine.worker = exports(b"a model", hashlib.sha256(b"a model").hexdigest())
-    arguments = ("weights", "export", "run", trained.key, "--onnx", "model.onnx")
-    called = kit(*arguments)
-    assert (called.code, Path("model.onnx").read_bytes()) == (0, b"a model")
-    assert called.out == f"Model of {trained.key} (epoch 5): model.onnx\n"
-    assert engine.used == [("fashion-mlp/onnxruntime/cpu/stock/fp32/b32/hidden2", 1)]
-    again = kit(*arguments)
-    assert (again.code, again.err.splitlines()[-2]) == (2, "model.onnx exists.")
-    engine.worker = exports(b"half a mod", hashlib.sha256(b"a model").hexdigest())
-    assert kit(*arguments[:-1], "other.onnx").code == 1
-    assert not Path("other.onnx").exists()
-
-
-def test_an_unknown_cell_lists_those_with_weights(kit: Kit, engine, tmp_path) -> None:
-    run_with_weights(tmp_path / "run", [cell("catdog-cnn")])
-    called = kit("weights", "export", "run", "catdog-cnn/torch/cpu", "--onnx", "m.onnx")
-    assert called.code == 2
-    assert "Unknown cell with weights 'catdog-cnn/torch/cpu'." in called.err
-    assert "catdog-cnn/torch/cpu/stock/fp32/b32" in called.err
 
 
 def test_weights_that_are_larger_than_those_of_every_network_are_not_copied(

@@ -62,7 +62,7 @@ def test_a_study_and_its_scenario_run_to_a_chapter_by_new_files_only(kit, tmp_pa
     chapter = report.partition('<section id="study-tiny-sweep"')[2].partition("</section>")[0]
     assert "Does a larger batch train faster?" in chapter
     assert "published: a made-up CPU" in chapter
-    assert re.search(r"On the CPU, training is (flat from|fastest near|not flat up to) ", chapter)
+    assert re.search(r"On the CPU, the speed is (flat from|highest near|not flat up to) ", chapter)
 
 
 def test_the_worker_reports_its_phases_and_whole_epochs(assets, tmp_path):

@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import signal
+import tracemalloc
 from contextlib import suppress
 from dataclasses import replace
 
@@ -376,3 +377,13 @@ def test_each_epoch_is_reported_once_while_the_launch_runs(tmp_path, context, re
     record = run_launch(replace(context, engine=Polling()), ready, lambda: False, seen.append)
     assert record.ok
     assert seen == epochs
+
+
+def test_reading_a_small_file_needs_little_memory_although_a_large_one_would_be_allowed(tmp_path):
+    (tmp_path / "small").write_bytes(b"small")
+    tracemalloc.start()
+    try:
+        assert read_untrusted(tmp_path / "small", 1 << 30) == b"small"
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()

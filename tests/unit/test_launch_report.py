@@ -112,6 +112,32 @@ def test_epochs_are_shown_with_the_time_that_is_left_and_logged_once_a_minute() 
     assert reached == [f"mnist-cnn/torch/cpu/stock/fp32/b64: epoch {epoch} of 25" for epoch in (2, 4)]
 
 
+def test_the_time_left_is_that_of_whole_trainings_although_one_was_resumed_or_failed() -> None:
+    now = 0.0
+    shown = Shown()
+    report = LaunchReport(shown, Silent(), examples.plan([planned()]), lambda: now)
+    wanted = [request(cell(framework=name)) for name in ("onnxruntime", "torch", "tensorflow")]
+    typical_s = [request_seconds(each, catalog.scenarios()) for each in wanted]
+    report.expect(wanted)
+    report.start(wanted[0])
+    report.finish(failed(wanted[0]), of_base=False)  # in a second
+    report.start(wanted[1])
+    assert shown.left[-1] == pytest.approx(sum(typical_s[1:]))
+    now = 45.0
+    report.epoch(EpochProgress(25, 25, 0.8, 40.0))  # the other 24 were trained before
+    whole_s = 25 * 40.0 + INFERENCE_S
+    assert shown.left[-1] == pytest.approx(INFERENCE_S + typical_s[2] / typical_s[1] * whole_s)
+    measured = record(wanted[1], epochs=25, seconds=45.0)
+    assert measured.result
+    assert measured.result.training
+    training = replace(measured.result.training, resumed_from=[20, 24])
+    before_s = sum(epoch.seconds for epoch in training.epochs[:24])
+    resumed = measured.model_copy(update={"result": replace(measured.result, training=training)})
+    report.finish(resumed, of_base=False)
+    report.start(wanted[2])
+    assert shown.left[-1] == pytest.approx(typical_s[2] / typical_s[1] * (45.0 + before_s))
+
+
 def test_it_says_why_a_training_began_anew() -> None:
     lines = list[str]()
     report = LaunchReport(Shown(), PlainProgress(lines.append), examples.plan([planned()]))

@@ -23,8 +23,10 @@ from hypothesis import strategies as st
 
 from kit.datasets.service import ResolvedData
 from kit.execution.campaign import exit_code
+from kit.execution.time_left import seconds_left
 from kit.host import gpus, machine_lock
 from kit.model.errors import DiskError, EngineError, Interrupted, UsageError
+from kit.model.formatting import format_about
 from kit.model.launch import Completion
 from kit.planning import catalog
 from kit.planning.selection import Selection
@@ -323,6 +325,19 @@ def test_a_resumed_run_may_have_another_time_limit(kit, engine, tmp_path):
     assert kit(*command, "2h").code == 0
     assert set(seen) == {7200.0}
     assert RunFolder.open(folder.path).plan == folder.plan, "the plan is not changed"
+
+
+def test_the_time_of_what_is_left_is_shown_before_a_run_is_resumed(kit, engine, tmp_path):
+    folder = new_run(tmp_path / "run", ONE, profile="smoke", data="synthetic", rounds=2)
+    first, *others = folder.plan.launches
+    typical_s = seconds_left(folder, catalog.scenarios())
+    for launch in (first, *others[:1]):
+        folder.save(examples.record(examples.request(launch.cell), seconds=3600.0))
+    left_s = seconds_left(folder, catalog.scenarios())
+    assert left_s > 3600.0 > typical_s, "this machine is slower than the typical one"
+    shown = kit("run", "--resume", str(folder.path)).err
+    assert f"{len(others) - 1} of {len(others) + 1} planned launches of " in shown
+    assert f" are left: {format_about(left_s)}. Ctrl-C keeps what is measured." in shown
 
 
 def test_a_run_whose_network_changed_is_not_resumed(kit, engine, tmp_path, monkeypatch):

@@ -140,7 +140,9 @@ def test_a_fault_is_reported_with_file_line_and_what_exists(tmp_path, old, new, 
     assert line in {head, *range(first, first + new.count("\n") + 1)}
 
 
-SWEEP, CIFAR, PHOTOS = (FILE.with_stem(name) for name in ("mnist-batch-sweep", "cifar-epochs", "catdog-depth"))
+SWEEP, CIFAR, PHOTOS, DENSE = (
+    FILE.with_stem(name) for name in ("mnist-batch-sweep", "cifar-epochs", "catdog-depth", "mlp-cpu-vs-gpu")
+)
 
 
 @pytest.mark.parametrize(
@@ -226,9 +228,25 @@ SWEEP, CIFAR, PHOTOS = (FILE.with_stem(name) for name in ("mnist-batch-sweep", "
             "each variant' shows a whole training, but the selection depth measures only the speed.",
             "Remove `epochs = 0`",
         ),
+        (
+            PHOTOS,
+            'y = "workers"',
+            'y = "hidden_layers"',
+            'y = "hidden_layers"',
+            "batch size' is drawn over hidden_layers, but the cells of catdog-cnn do not vary it.",
+            "They vary batch, workers. Name other `cells`",
+        ),
+        (
+            DENSE,
+            "hidden_layers = [1, 2, 3, 4, 5]",
+            "hidden_layers = [1, 2, 3, 4, 5]\nbatch = [32, 64]",
+            'cells = ["deep"]',
+            "hidden layers' has no axis for batch, but the cells of fashion-mlp vary it.",
+            "Name `cells` that have one value of batch.",
+        ),
     ],
 )
-def test_a_published_figure_that_no_selection_can_measure_is_refused(tmp_path, base, old, new, where, message, remedy):
+def test_what_no_selection_can_measure_or_show_is_refused(tmp_path, base, old, new, where, message, remedy):
     file, load = read(tmp_path, old, new, base)
     with pytest.raises(UsageError) as error:
         load()
@@ -315,6 +333,14 @@ def test_options_that_contradict_a_study_are_refused(kit: Kit, engine, study, op
     refused = kit("plan", study, option)
     assert refused.code == 2
     assert f"so {option.partition('=')[0]} does not apply" in refused.err
+
+
+def test_a_folder_of_assets_without_studies_has_none_to_run(kit: Kit, engine, tmp_path, monkeypatch):
+    monkeypatch.setattr(catalog, "scenarios", lambda: SCENARIOS)
+    monkeypatch.setattr(catalog, "frameworks", lambda: FRAMEWORKS)
+    monkeypatch.setattr(assets, "ROOT", tmp_path)
+    refused = kit("plan", "--all-studies")
+    assert (refused.code, refused.err.splitlines()[0]) == (2, "There are no studies.")
 
 
 def test_the_commands_of_studies(kit: Kit, engine):

@@ -106,7 +106,7 @@ def test_options_narrow_a_study():
             ),
         )
     }
-    with pytest.raises(UsageError, match="have no cell with the selected names"):
+    with pytest.raises(UsageError, match=r"^No cell of s has the selected names"):
         plan(("s",), known=only_cpu, devices=("cuda",))
 
 

@@ -228,7 +228,7 @@ def test_the_report_has_a_chart_for_each_scenario_and_field() -> None:
     assert steps == pytest.approx([steps[0]] * 6, abs=0.02), "doubled values are equally far apart"
     assert all(mark.whisker and mark.whisker[0] < mark.y < mark.whisker[1] for mark in batches.lines.lines[0].marks)
     assert [row[0] for row in workers.table.rows] == ["1", "2", "4"]
-    assert "over the loader workers, training is flat from 2 workers on" in data.heading
+    assert "over the loader workers, the speed is flat from 2 workers on" in data.heading
     assert "With 5 hidden layers, training runs at 0.20× the speed with 1" in data.heading
     assert "launch each" not in data.heading
     once = SECTION.data(ReportInput(analyze_run(report_runs.sweeps(1), SCENARIOS), TITLES))
@@ -238,8 +238,8 @@ def test_the_report_has_a_chart_for_each_scenario_and_field() -> None:
 def test_launches_that_show_nothing_are_no_answer() -> None:
     cells = [cell("workers", n, "catdog-cnn") for n in (1, 2)]
     data = SECTION.data(ReportInput(analyzed(measured(cells, [[100, 900], [130, 300]])), TITLES))
-    unclear = "too uncertain to say where it gets flat"
-    assert data.heading == f"Over the loader workers, training is {unclear}"
+    unclear = "too uncertain to say where it becomes flat"
+    assert data.heading == f"Over the loader workers, the speed is {unclear}"
     assert [line.name for line in data.charts[0].lines.lines] == [f"PyTorch CPU: {unclear}"]
 
 
@@ -255,14 +255,14 @@ def test_one_sentence_about_flat_curves_serves_all_charts_and_headings() -> None
     sooner = curve([[100], [102], [99], [101]])
     assert flat_words([flat, sooner]) == "flat from batch 32 to 128 on (with too few common launches)"
     falling = curve(noisy((100, 110, 108, 60), 0.002, 1))
-    assert flat_words([falling]) == "fastest near batch 64 (95% interval: 64)"
+    assert flat_words([falling]) == "highest near batch 64 (95% interval: 64)"
     assert flat_words([flat, falling, steep]) == (
-        "flat from batch 128 on in 1 of 3 curves, fastest near batch 64 in 1 of 3 curves and not flat up to batch 256 "
+        "flat from batch 128 on in 1 of 3 curves, highest near batch 64 in 1 of 3 curves and not flat up to batch 256 "
         "in 1 of 3 curves"
     )
     for speeds, words in {
         (100, 110, 108, 106): "flat from batch 64 on",
-        (100, 110, 108, 104): "fastest near batch 64",
+        (100, 110, 108, 104): "highest near batch 64",
         (100, 50, 60, 55): "flat from batch 128 on",  # the first value is faster
         (100, 104, 108, 112): "flat from batch 32 on",
     }.items():

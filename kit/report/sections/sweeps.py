@@ -143,7 +143,7 @@ def _heading(shown: Sequence[Curve]) -> str:
     for field in SWEPT:
         if own := [curve for curve in shown if curve.field == field]:
             slower = field == "hidden_layers"
-            parts.append(_slower(own) if slower else f"over the {TITLES[field]}, training is {flat_words(own)}")
+            parts.append(_slower(own) if slower else f"over the {TITLES[field]}, the speed is {flat_words(own)}")
     heading = "; ".join(parts)
     return heading[0].upper() + heading[1:]
 

@@ -42,7 +42,7 @@ def answer(source: ReportInput, study: Study, values: StudyValues) -> str:
 
 
 def _speedup(part: PartSource) -> str:
-    own = [(one, part.value(place, one, "speedup")) for place in part.measured_at("speedup") for one in part.series]
+    own = [(one, part.value(place, one, "speedup")) for place in part.places_of("speedup") for one in part.series]
     measured = [(one, value) for one, value in own if value]
     if not measured:
         return _cpu_time(part)
@@ -68,7 +68,7 @@ def _speedup(part: PartSource) -> str:
 
 def _published_speedup(part: PartSource) -> str:
     """Return the published speedups of measured networks. They are named if others were measured, too."""
-    measured = [p for p in part.measured_at("speedup") if any(part.value(p, one, "speedup") for one in part.series)]
+    measured = [p for p in part.places_of("speedup") if any(part.value(p, one, "speedup") for one in part.series)]
     words = []
     for figure in part.figures:
         own = {place.label for place in measured if figure.is_at(place)}
@@ -113,7 +113,7 @@ def _flattening(part: PartSource) -> str:
         return "Not measured: the curve has fewer than two values"
     devices = dict.fromkeys(curve.cells[0].cell.device for curve in found)
     own = {device: [curve for curve in found if curve.cells[0].cell.device == device] for device in devices}
-    sentence = "; ".join(f"on the {DEVICES[device]}, training is {flat_words(each)}" for device, each in own.items())
+    sentence = "; ".join(f"on the {DEVICES[device]}, the speed is {flat_words(each)}" for device, each in own.items())
     lanes = _lanes(" ".join(unusual_words(curve.cells[0].cell)) for curve in found)
     return f"{sentence[0].upper()}{sentence[1:]}{lanes}"
 
@@ -123,7 +123,7 @@ def _overfitting(part: PartSource) -> str:
     for place in part.places:
         for one in part.series:
             summary = part.summary(place, one)
-            curve = part.values.curve(summary) if summary and not summary.synthetic else []
+            curve = part.curve(place, one) if summary and not summary.synthetic else []
             if len(curve) > 1:
                 found.setdefault(DEVICES[place.device], []).append([epoch.test_loss for epoch in curve])
     if not found:
@@ -208,8 +208,9 @@ def _order(ladder: Ladder) -> str:
     if not ladder.decided:
         return f"; the order of the variants cannot be told from so few trainings ({seeds})"
     order = f"and {ladder.agreeing} of these {ladder.decided} have the published order"
-    if ladder.decided == 1:
-        order = f"and this pair has the {'published' if ladder.agreeing else 'opposite'} order"
+    if ladder.agreeing in {0, ladder.decided}:
+        kind = "published" if ladder.agreeing else "opposite"
+        order = f"and {'this pair has' if ladder.decided == 1 else 'all of these have'} the {kind} order"
     return (
         f"; in {ladder.decided} of {format_count(ladder.pairs, 'pair')}, variants differ by more than trainings of the "
         f"same variant do ({seeds}), {order}"

@@ -189,7 +189,7 @@ def _lacks(part: PartSource, *, empty: bool) -> tuple[Lack, ...]:
         found.append(Lack(f"Not measured: {', '.join(map(part.label, missing))}.", _command_for(part, missing)))
     if several := sorted({place.devices for place in part.places if place.devices > 1}):
         counts = " or ".join(map(str, several))
-        found.append(Lack(f"kit measures one GPU. The figures for {counts} GPUs are only the published ones."))
+        found.append(Lack(f"kit measures one GPU, so only published figures are shown for {counts} GPUs."))
     if empty and not found:
         found.append(Lack("The run has no measurement for this part.", _command(part)))
     return tuple(found)
@@ -208,13 +208,14 @@ def _quality_lacks(part: PartSource) -> Iterator[Lack]:
     """Yield why accuracies and losses are missing."""
     if "epochs" not in part.part.needs or not part.summaries:
         return
-    if not any(part.values.curve(summary) for summary in part.summaries):
+    if not any(part.values.curve(summary, 1) for summary in part.summaries):
         yield Lack("Accuracies, learning curves and predictions need whole epochs.", _command(part))
     elif all(summary.synthetic for summary in part.summaries):
-        yield Lack("The data is synthetic, so accuracies say nothing about the published ones.")
+        yield Lack("The data is synthetic, so accuracies say nothing about the published ones.", _command(part))
     elif made := [part.network(s.cell) for s in part.summaries if s.synthetic]:
         networks = listed([*dict.fromkeys(made)])
-        yield Lack(f"The data of {networks} is synthetic, so their accuracies say nothing and are left out.")
+        what = f"The data of {networks} is synthetic, so accuracies on it say nothing about the published ones."
+        yield Lack(what, _command(part))
 
 
 def _command_for(part: PartSource, missing: Sequence[Cell], device: Device | None = None) -> str:

@@ -60,7 +60,7 @@ def _epochs_notes(part: PartSource) -> list[str]:
         {
             (value.epochs, part.places[place])
             for measure in part.part.measures
-            for place in part.measured_at(measure)
+            for place in part.places_of(measure)
             for one in part.series
             if (value := part.value(place, one, measure)) and value.epochs
         }
@@ -77,10 +77,18 @@ def _sweep_chart(
     of, x = MEASURES[measure], part.part.x
     assert x
     device = "GPU" if place.device == "cuda" else configuration_words(place)
-    several = len({other.label for other in part.places}) > 1
     made = ", synthetic data" * (place.network in part.made)
-    title = f"{of.title}, {device}" + f", {part.variant(place)}" * several + made
-    return value_chart(title, TITLES[x], series, of.short, doubling=x != "hidden_layers", zero=of.speed, spots=spots)
+    title = f"{of.title}, {device}" + f", {part.variant(place)}" * part.mixed + made
+    return value_chart(
+        title,
+        TITLES[x],
+        series,
+        of.short,
+        doubling=x != "hidden_layers",
+        zero=of.speed,
+        log=of.unit not in {"accuracy", "share"},  # one bad value would hide how the others differ
+        spots=spots,
+    )
 
 
 def _measured(part: PartSource, measure: str, places: Sequence[Cell]) -> list[Series]:
@@ -137,16 +145,16 @@ def _spot(curve: Curve, sentence: str) -> Spot:
 
 def _sentence(part: PartSource, curve: Curve) -> str:
     cell = curve.cells[0].cell
-    name = f"{part.source.framework_title(cell.framework)}, {configuration_words(cell)}"
-    return f"{name}: {flat_words([curve])}."
+    names = [part.source.framework_title(cell.framework), *[part.variant(cell)] * part.mixed, configuration_words(cell)]
+    return f"{', '.join(names)}: {flat_words([curve])}."
 
 
 def learning_charts(part: PartSource) -> StudyCharts | None:
     """Return the learning curves of each place: loss and accuracy, with the epoch at which overfitting begins."""
     charts, findings = [], []
     for place in part.places:
-        cells = [(one, summary) for one in part.series if (summary := part.summary(place, one))]
-        trained = [(one, s, part.values.curve(s)) for one, s in cells if len(part.values.curve(s)) > 1]
+        cells = [(one, summary, part.curve(place, one)) for one in part.series if (summary := part.summary(place, one))]
+        trained = [cell for cell in cells if len(cell[2]) > 1]
         if not trained:
             continue
         spots = [
@@ -177,14 +185,18 @@ def learning_charts(part: PartSource) -> StudyCharts | None:
 
 
 def _published_epochs(part: PartSource, place: Cell, measures: tuple[str, str]) -> list[Series]:
-    """Return the published values of single epochs. measures: of validation and of training."""
+    """Return the published values of single epochs. measures: of validation and of training.
+
+    A value without an epoch is that of the last one, but the epoch of a best accuracy is then not known.
+    """
     found = []
     for words, outline, names in (
         ("validation", TRIANGLE, [measures[0], *["best_accuracy"] * (measures[0] == "test_accuracy")]),
         ("training", DIAMOND, [measures[1]]),
     ):
         figures = [f for name in names for f in part.figures_at(name, place)]
-        points = sorted((f.epoch or part.places[place], f.value) for f in figures)
+        placed = [f for f in figures if f.epoch or f.measure != "best_accuracy"]
+        points = sorted((f.epoch or part.places[place], f.value) for f in placed)
         if points:
             found.append(Series(f"published, {words}", points, outline=outline, alone=True))
     return found

@@ -32,14 +32,16 @@ class HeatMap:
 
 
 def heat_maps(part: PartSource) -> tuple[HeatMap, ...]:
-    """Return one map for each measure, device and series that was measured."""
-    devices = list(dict.fromkeys((place.device, place.devices) for place in part.places))
+    """Return one map for each measure, network, device and series that was measured."""
+    groups: dict[tuple[str, str, int], list[Cell]] = {}
+    for place in part.places:
+        groups.setdefault((place.label, place.device, place.devices), []).append(place)
     return tuple(
-        _heat_map(part, measure, [p for p in part.places if (p.device, p.devices) == device], one)
+        _heat_map(part, measure, places, one)
         for measure in part.part.measures
-        for device in devices
+        for places in groups.values()
         for one in part.series
-        if any(part.value(p, one, measure) for p in part.places if (p.device, p.devices) == device)
+        if any(part.value(place, one, measure) for place in places)
     )
 
 
@@ -59,7 +61,7 @@ def _heat_map(part: PartSource, measure: str, places: list[Cell], one: SeriesKey
         return HeatCell(value_text(MEASURES[measure], value), "; ".join(map(published_text, figures)), level)
 
     return HeatMap(
-        title=f"{one.title}, {configuration_words(places[0])}",
+        title=", ".join([one.title, *[part.variant(places[0])] * part.mixed, configuration_words(places[0])]),
         framework=one.framework,
         columns=tuple(value_words(x, column) for column in columns),
         rows=tuple((value_words(y, row), tuple(cell((column, row)) for column in columns)) for row in rows),

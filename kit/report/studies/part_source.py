@@ -24,6 +24,7 @@ from kit.report.rows import configuration_words, unusual_words
 from kit.report.section import ReportInput
 from scenarios.catalog import scenario_of
 from scenarios.contract.cell import Cell, Lane, Precision
+from scenarios.contract.result import Epoch
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class PartSource:
             found[key] = SeriesKey(*key, unusual, title)
         return [found[key] for key in sorted(found, key=lambda key: (sort_key(key[0]), key[1:]))]
 
-    def measured_at(self, measure: str) -> list[Cell]:
+    def places_of(self, measure: str) -> list[Cell]:
         """Return the places at which a measure is defined. What a GPU does is defined only where one trains."""
         on_gpu = MEASURES[measure].need == "gpu"
         return [place for place in self.places if place.device == "cuda" or not on_gpu]
@@ -129,6 +130,11 @@ class PartSource:
         summary = self.summary(place, series)
         return self.values.find(summary, measure, self.places[place], epoch) if summary else None
 
+    def curve(self, place: Cell, series: SeriesKey) -> list[Epoch]:
+        """Return the whole epochs of a series at a place, at most as many as the study trains."""
+        summary = self.summary(place, series)
+        return self.values.curve(summary, self.places[place]) if summary else []
+
     def accuracies(self, place: Cell, series: SeriesKey) -> dict[int, list[float]]:
         """Return the best accuracy of each launch of a series at a place, by seed."""
         summary = self.summary(place, series)
@@ -136,7 +142,7 @@ class PartSource:
 
     def has_values(self, measure: str) -> bool:
         """Return whether a measure was measured at a place of the part."""
-        return any(self.value(place, one, measure) for place in self.measured_at(measure) for one in self.series)
+        return any(self.value(place, one, measure) for place in self.places_of(measure) for one in self.series)
 
     def x_of(self, place: Cell, axis: SweptField) -> int | None:
         """Return the value of a varied field at a place."""
@@ -158,15 +164,18 @@ class PartSource:
         It names synthetic data if other networks have real data.
         without: fields that the chart shows on an axis.
         """
-        parts = []
-        if len({other.label for other in self.places}) > 1:
-            parts.append(self.variant(place))
+        parts = [self.variant(place)] * self.mixed
         if "device" not in without:
             parts.append(configuration_words(place))
         varied = self._varied[place.label]
         parts += [value_words(f, self.x_of(place, f)) for f in varied if f not in without]
         parts += ["synthetic data"] * (place.network in self.made)
         return " · ".join(parts)
+
+    @cached_property
+    def mixed(self) -> bool:
+        """Return whether the part shows several networks."""
+        return len({place.label for place in self.places}) > 1
 
     @cached_property
     def made(self) -> set[str]:

@@ -50,7 +50,7 @@ def study_rows(part: PartSource) -> tuple[StudyRows, ...]:
 def _rows(part: PartSource, measure: str) -> StudyRows:
     of, bars = MEASURES[measure], part.part.kind == "bars"
     found: list[tuple[Cell, list[tuple[SeriesKey, StudyValue]], list[Figure]]] = []
-    for place in part.measured_at(measure):
+    for place in part.places_of(measure):
         values = [(one, value) for one in part.series if (value := part.value(place, one, measure))]
         figures = part.figures_at(measure, place)
         if values or figures:

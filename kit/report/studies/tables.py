@@ -40,7 +40,7 @@ def published_tables(part: PartSource) -> tuple[Table, ...]:
     rows = [
         (_label(part, measure, place, figure, named=True), published_text(figure))
         for measure in part.part.shown
-        for place in part.measured_at(measure)
+        for place in part.places_of(measure)
         for figure in part.figures_at(measure, place)
     ]
     return (Table(("", "Published"), tuple(rows), caption=part.part.title, numeric=(1,)).limited(),) if rows else ()
@@ -50,7 +50,7 @@ def _figures_table(part: PartSource, measures: Sequence[str], *, named: bool) ->
     """Return one table, without rows that have no value. named: whether each row names its measure."""
     rows = []
     for measure in measures:
-        for place in part.measured_at(measure):
+        for place in part.places_of(measure):
             figures: list[Figure | None] = [*part.figures_at(measure, place)]
             rows += [_row(part, measure, place, figure, named=named) for figure in figures or [None]]
     published = ["Published"] if part.figures else []
@@ -79,7 +79,7 @@ def _row(part: PartSource, measure: str, place: Cell, figure: Figure | None, *, 
 def _label(part: PartSource, measure: str, place: Cell, figure: Figure | None, *, named: bool) -> str:
     """Return what a row is about. named: whether it names its measure."""
     epoch, words = _epoch(measure, figure), [MEASURES[measure].title] * named
-    words += [part.label(place)] if len(part.measured_at(measure)) > 1 or not words else []
+    words += [part.label(place)] if len(part.places_of(measure)) > 1 or not words else []
     words += [f"epoch {epoch}"] if epoch and epoch < part.places[place] else []
     return " · ".join(words)
 
