@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from kit.analysis.gpu_use import gpu_mean
 from kit.analysis.intervals import Interval, cell_interval, typical
 from kit.analysis.pairing import Measure
+from kit.analysis.reliability import unsteady_cells
 from kit.analysis.run_analysis import RunAnalysis
 from kit.analysis.summaries import CellSummary
 from scenarios.contract.augmented import AugmentedPicture
@@ -35,20 +36,23 @@ class StudyValue:
     """A measured value. interval: over launches, or None if there is none.
 
     projected: computed from the steady speed, because fewer whole epochs were trained. epochs: the number after which
-    an accuracy or loss was measured, if it is smaller than that of the study; else None.
+    an accuracy or loss was measured, if it is smaller than that of the study; else None. doubtful: a cell whose speed
+    it comes from was disturbed or not steady.
     """
 
     value: float
     interval: Interval | None = None
     projected: bool = False
     epochs: int | None = None
+    doubtful: bool = False
 
 
 class StudyValues:
-    """The values of the cells of one run."""
+    """The values of the cells of one run. doubtful: the keys of cells whose speeds are doubtful."""
 
     def __init__(self, analysis: RunAnalysis) -> None:
         self._analysis = analysis
+        self.doubtful = unsteady_cells(analysis).keys()
         self._speedups = {
             ratio.numerator.key: ratio for ratio in analysis.ratios[Measure.TRAINING] if ratio.kind == "device"
         }
@@ -66,11 +70,15 @@ class StudyValues:
             return self._gpu(summary, measure.removeprefix("gpu_"))
         if measure == "speedup":
             ratio = self._speedups.get(summary.key)
-            return StudyValue(ratio.ratio, ratio.interval) if ratio else None
+            if not ratio:
+                return None
+            doubtful = not self.doubtful.isdisjoint({ratio.numerator.key, ratio.denominator.key})
+            return StudyValue(ratio.ratio, ratio.interval, doubtful=doubtful)
         if measure == "cpu_use":
             cores = summary.cpu_cores
             return None if cores is None else StudyValue(cores / self._analysis.run.machine.cpus)
-        return self._speed(summary, measure, epochs, epoch)
+        found = self._speed(summary, measure, epochs, epoch)
+        return found and replace(found, doubtful=summary.key in self.doubtful)
 
     def curve(self, summary: CellSummary, epochs: int) -> list[Epoch]:
         """Return the whole epochs of the first ok launch of a cell. epochs: the largest number of them."""

@@ -74,7 +74,11 @@ def find_marks(analysis: RunAnalysis) -> Marks:
     """Return which cells are not steady, and which ones use synthetic data while others do not."""
     measured = {cell.key for cell in analysis.cells if cell.images_per_s is not None}
     synthetic = {cell.key for cell in analysis.cells if cell.synthetic} & measured
-    return Marks(frozenset(unsteady_cells(analysis)), frozenset(synthetic if synthetic != measured else ()))
+    return Marks(
+        frozenset(unsteady_cells(analysis)),
+        frozenset(synthetic if synthetic != measured else ()),
+        frozenset(unsteady_cells(analysis, Measure.LATENCY)),
+    )
 
 
 def caveats(analysis: RunAnalysis, marks: Marks, *, single: bool, undecided: bool) -> list[str]:

@@ -283,7 +283,12 @@ def _failure_notes(comparisons: Sequence[Comparison], names: Mapping[str, str], 
         for title, cell in zip(titles, (comparison.base, comparison.new), strict=True):
             for failure in cell.failures if cell.status is not CellStatus.OK else ():
                 found.setdefault((title, failure), []).append(comparison.key)
-    return [f"Not ok in {title} ({_cells(keys, names)}): {failure}" for (title, failure), keys in found.items()]
+    return [
+        f"Not in {title}: {_cells(keys, names)}"
+        if failure == ABSENT
+        else f"Not ok in {title} ({_cells(keys, names)}): {failure}"
+        for (title, failure), keys in found.items()
+    ]
 
 
 def _cells(keys: Sequence[str], names: Mapping[str, str]) -> str:

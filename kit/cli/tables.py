@@ -27,10 +27,12 @@ MISSING = "–"
 
 
 class Marks(NamedTuple):
-    """Keys of the cells with a mark. synthetic: empty if all cells use synthetic data."""
+    """Keys of the cells with a mark. synthetic: empty if all cells use synthetic data. disturbed: those of the unsteady
+    ones whose latency is doubtful, too."""
 
     unsteady: frozenset[str]
     synthetic: frozenset[str]
+    disturbed: frozenset[str] = frozenset()
 
     def of(self, key: str) -> str:
         """Return the marks after a speed."""
@@ -118,16 +120,16 @@ def tables(
         groups.setdefault(_group(cell.cell), []).append(cell)
     ordered = [groups[key] for key in sorted(groups)]
     found = []
-    kinds: tuple[tuple[str, str, Callable[[CellSummary], str]], ...] = (
-        ("Training, images/s", "training", lambda cell: _speed(cell, marks)),
-        ("Latency, ms, batch 1", "latency", _latency),
-        ("Test accuracy", "", _accuracy),
+    kinds: tuple[tuple[str, str, frozenset[str], Callable[[CellSummary], str]], ...] = (
+        ("Training, images/s", "training", marks.unsteady, lambda cell: _speed(cell, marks)),
+        ("Latency, ms, batch 1", "latency", marks.disturbed, lambda cell: _latency(cell, marks)),
+        ("Test accuracy", "", frozenset(), _accuracy),
     )
-    for title, measure, text in kinds:
+    for title, measure, doubtful, text in kinds:
         for own in ordered:
             place = f", {_place(own[0].cell)}" if len(groups) > 1 else ""
             contests = {_network(contest.leader.cell): contest for contest in won.get(measure, ())}
-            made = _table(title + place, own, titles, text, contests, marks, _Names(scenarios, varied))
+            made = _table(title + place, own, titles, text, contests, doubtful, _Names(scenarios, varied))
             if any(value not in {"", MISSING, "failed"} for _, values, _ in made.rows for value in values):
                 found.append(made)
     return found
@@ -139,7 +141,7 @@ def _table(
     titles: Mapping[str, str],
     text: Callable[[CellSummary], str],
     contests: Mapping[Cell, Contest],
-    marks: Marks,
+    doubtful: frozenset[str],
     names: _Names,
 ) -> Table:
     frameworks = sorted({cell.cell.framework for cell in cells}, key=sort_key)
@@ -157,14 +159,15 @@ def _table(
             shown.append((printable(network.label), ("",) * len(frameworks), ""))
         label = network.label
         texts = tuple(values.get(name, MISSING) for name in frameworks)
-        leader = _leader(contests.get(network), titles, marks, single=SINGLE if named else "")
+        leader = _leader(contests.get(network), titles, doubtful, single=SINGLE if named else "")
         shown.append((names.of(network), texts, leader))
     last = ("Fastest" if named else f"Ahead{SINGLE}") if own else ""
     return Table(title, tuple(printable(titles.get(name, name)) for name in frameworks), last, tuple(shown))
 
 
-def _leader(contest: Contest | None, titles: Mapping[str, str], marks: Marks, single: str) -> str:
-    """Return which framework is the fastest and by which factor. single: mark of a lead in a single launch."""
+def _leader(contest: Contest | None, titles: Mapping[str, str], doubtful: frozenset[str], single: str) -> str:
+    """Return which framework is the fastest and by which factor. doubtful: keys of cells with doubtful values. single:
+    mark of a lead in a single launch."""
     if contest is None:
         return ""
     name = contest.leader.cell.framework
@@ -173,7 +176,7 @@ def _leader(contest: Contest | None, titles: Mapping[str, str], marks: Marks, si
         case ContestState.NAMED:
             return lead
         case ContestState.UNKNOWN:
-            return lead + single if is_ahead(contest, marks.unsteady) else why_no_lead([contest])
+            return lead + single if is_ahead(contest, doubtful) else why_no_lead([contest])
         case state:
             return str(state)
 
@@ -204,8 +207,9 @@ def _speed(cell: CellSummary, marks: Marks) -> str:
     return "failed" if cell.images_per_s is None else format_number(cell.images_per_s) + marks.of(cell.key)
 
 
-def _latency(cell: CellSummary) -> str:
-    return "failed" if cell.p50_ms is None else format_number(cell.p50_ms, 2)
+def _latency(cell: CellSummary, marks: Marks) -> str:
+    mark = UNSTEADY * (cell.key in marks.disturbed)
+    return "failed" if cell.p50_ms is None else format_number(cell.p50_ms, 2) + mark
 
 
 def _accuracy(cell: CellSummary) -> str:

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from kit.engines.base import Engine
-from kit.execution import phases
+from kit.execution import paired_runs, phases
 from kit.execution.interrupts import interrupts
 from kit.execution.launch import ReadyLaunch, RunContext
 from kit.execution.launch_report import LaunchReport
@@ -18,6 +18,7 @@ from kit.execution.outlook import describe_load
 from kit.execution.resolve import DataSets, FindData, ResolvedLaunch, Resolver, require_named
 from kit.execution.schedule import next_round
 from kit.execution.side import Side
+from kit.execution.time_left import pace_of
 from kit.execution.tuned_settings import TunedSettings
 from kit.host import gpus, machine_lock
 from kit.host.gpu_choice import choose_gpus
@@ -31,6 +32,7 @@ from kit.model.machine import Machine
 from kit.model.plan import Plan, PlannedLaunch
 from kit.model.progress import Progress
 from kit.model.record import Record
+from kit.planning import catalog
 from kit.planning.profiles import find_profile
 from kit.storage import run_lock
 from kit.storage.files import disk_faults
@@ -87,7 +89,7 @@ def resumable(folder: RunFolder, *, retry_failed: bool = False) -> Iterator[None
             yield
     except KeyboardInterrupt as signal:
         raise Interrupted(
-            "Interrupted. Finished measurements are kept, and so is a training up to its last checkpoint.",
+            "Interrupted. Finished measurements and checkpoints are kept.",
             f"Continue with `{command}`.",
         ).with_notes_of(signal) from None
 
@@ -147,7 +149,9 @@ class _Campaign:
         self.profile = find_profile(plan.profile)
         limits, gpu_ids = launch_limits(plan, usable_cpus(), machine.memory_limit_bytes), choose_gpus(plan)
         gpu = gpus.named(gpu_ids[0]) if gpu_ids else None
-        self.data = DataSets(plan, find_data, [record for folder in folders for record in folder.records()], progress)
+        earlier = [record for folder in folders for record in folder.records()]
+        self.pace = pace_of(earlier, catalog.scenarios())
+        self.data = DataSets(plan, find_data, earlier, progress)
         context = RunContext(
             run=plan.run,  # also for the other folder: `kit clean` removes nothing that belongs to the lock's holder
             profile=plan.profile,
@@ -185,7 +189,7 @@ class _Campaign:
         if self.profile.ceilings:
             self._probe([(side, probe) for side, own in ready for probe in side.probes(own)])
         with self.progress.phase("Measuring") as phase:
-            report = LaunchReport(phase, self.progress, self.plan)
+            report = LaunchReport(phase, self.progress, self.plan, self.pace)
             self._measure(ready, report)
             for launches in rounds:
                 self._measure([(side, side.ready(own)) for side, own in self._resolve(launches)], report)
@@ -228,16 +232,9 @@ class _Campaign:
             pass
 
     def _rounds(self, *, retry_failed: bool) -> Iterator[list[list[PlannedLaunch]]]:
-        """Yield what each side still lacks. Then, in the standard profile, yield the rounds that the records need.
-
-        A failed launch is retried on all sides, because a retry without its partner would not be a pair. If an earlier
-        retry was interrupted, a side may lack one that another side has.
-        """
+        """Yield what each side still lacks. Then, in the standard profile, yield the rounds that the records need."""
         folders = [side.folder for side in self.sides]
-        further = (
-            dict.fromkeys(x for each in folders for x in (*each.further(), *each.retries())) if retry_failed else ()
-        )
-        if any(lacking := [[*each.missing(), *filter(each.lacks, further)] for each in folders]):
+        if any(lacking := paired_runs.lacking(folders, retry_failed=retry_failed)):
             yield lacking
         while self.profile.precise and self.plan.rounds is None:
             if not (launches := next_round(self.plan, folders[0].records())):

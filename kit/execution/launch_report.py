@@ -26,18 +26,23 @@ class LaunchReport:
     """Report the launches of one phase.
 
     A terminal shows the launch that runs, with its newest epoch, and the newest figure. A log gets a line for each
-    launch, for each round if there are several, and for epochs, at most one in LOG_S.
+    launch, for each round if there are several, and for epochs, at most one in LOG_S. pace: of earlier launches.
     """
 
     def __init__(
-        self, phase: Phase, progress: Progress, plan: Plan, clock: Callable[[], float] = time.monotonic
+        self,
+        phase: Phase,
+        progress: Progress,
+        plan: Plan,
+        pace: Pace | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._phase, self._progress = phase, progress
         self._several_devices = len({launch.cell.device for launch in plan.launches}) > 1
         self._scenarios = catalog.scenarios()
         self._varied = varied_fields((launch.cell for launch in plan.launches), self._scenarios)
         self._titles = {name: framework.title for name, framework in catalog.frameworks().items()}
-        self._pace = Pace()
+        self._pace = pace or Pace()
         self._clock = clock
         self._began = self._spoke_at = clock()
         self._coming: list[tuple[Request, float]] = []  # with typical seconds

@@ -13,7 +13,7 @@ from kit.model.data_choice import DataChoice
 from kit.model.environment import Framework
 from kit.model.errors import UsageError
 from kit.model.machine import Machine
-from kit.model.plan import Plan
+from kit.model.plan import Plan, PlannedLaunch
 from kit.model.record import Record
 from kit.storage.run_folder import PLAN_FILE, RunFolder, parent_of
 from scenarios.contract.cell import Cell
@@ -122,6 +122,16 @@ def require_environments(plan: Plan, engine: Engine, frameworks: Mapping[str, Fr
     for name, device in dict.fromkeys(launch.environment_key for launch in plan.launches):
         if digest := plan.earlier_environment((name, device)):
             find_earlier(engine, frameworks[name], device, digest)
+
+
+def lacking(folders: Sequence[RunFolder], *, retry_failed: bool) -> list[list[PlannedLaunch]]:
+    """Return what each of these runs, which are measured in the same rounds, still lacks.
+
+    A failed launch is retried in all of them, because a retry without its partner would not be a pair. If an earlier
+    retry was interrupted, a run may lack one that another run has.
+    """
+    further = dict.fromkeys(x for each in folders for x in (*each.further(), *each.retries())) if retry_failed else ()
+    return [[*each.missing(), *filter(each.lacks, further)] for each in folders]
 
 
 def open_pair(folder: RunFolder) -> tuple[RunFolder, RunFolder | None]:

@@ -250,6 +250,8 @@ def resume_run(
     """
     folder, base = paired_runs.open_pair(folder)
     folders = [folder, base] if base else [folder]
+    with campaign.resumable(folder, retry_failed=retry_failed), machine_lock.measuring(folder.plan.run):
+        pass  # first, because another process may be writing to the log of the run
     if timeout_s is not None:
         check_timeout(timeout_s)
         for each in folders:
@@ -264,16 +266,21 @@ def resume_run(
             engine, note = registry.choose(folder.plan.engine, interpreter, sources)
         here = machine.describe(engine.describe(), folder.plan.identify)
         logged.line(describe_place(here, note))
-        left, planned = len(folder.missing()), format_count(len(folder.plan.launches), "planned launch")
-        left_s = sum(seconds_left(each, catalog.scenarios()) for each in folders)
-        how_long = f": {format_about(left_s)}" if left_s else ""
-        logged.line(f"{left} of {planned} of {folder.plan.run} are left{how_long}. Ctrl-C keeps what is measured.")
+        logged.line(_left(folders, retry_failed=retry_failed))
         if folder.plan.identify:
             logged.line("The results will name this host, its user and its GPUs: the run began with --identify.")
         for each in folders:
             resume.require_possible(each, here)
         campaign.run_campaign(folder, engine, here, service.resolve, logged, base=base, retry_failed=retry_failed)
         return _finished(folder, base, logged)
+
+
+def _left(folders: Sequence[RunFolder], *, retry_failed: bool) -> str:
+    """Return what runs that are measured in the same rounds lack, and how long that takes."""
+    launches = [launch for own in paired_runs.lacking(folders, retry_failed=retry_failed) for launch in own]
+    how_long = f", {format_about(seconds_left(folders, launches, catalog.scenarios()))}" if launches else ""
+    count = format_count(len(launches), "launch")
+    return f"Left to measure in {folders[0].plan.run}: {count}{how_long}. Ctrl-C keeps what is measured."
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from scenarios.contract.cell import Cell
 from scenarios.contract.ranges import MAX_INT
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
+MAX_LINE = 10_000  # characters
 REMEDY = "Correct the file. scenarios/studies/mnist-cpu-vs-gpu.toml is an example."
 UNION = ("float", "list[float]")  # pydantic's names of the two forms of a figure, which are no keys
 TABLES: Mapping[str, type[BaseModel]] = {
@@ -156,6 +157,7 @@ def read(file: Path, scenarios: Scenarios, frameworks: Mapping[str, Framework]) 
         raise UsageError(f"{file}: the name of a study has only small letters, digits and hyphens.", "Rename the file.")
     try:
         text = read_plain(file).decode()
+        _check_lines(text)
         content = tomllib.loads(text)
         _check_numbers(content)
     except OSError as error:
@@ -172,10 +174,17 @@ def read(file: Path, scenarios: Scenarios, frameworks: Mapping[str, Framework]) 
     return Study(file.stem, parsed, places, tuple(figures(parsed, scenarios)))
 
 
+def _check_lines(text: str) -> None:
+    """Raise ValueError for a line that is too long to be read: `tomllib` takes minutes for a key with many dots."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if len(line) > MAX_LINE:
+            raise ValueError(f"Line {number} has more than {MAX_LINE:,} characters")
+
+
 def _check_numbers(content: object) -> None:
     """Raise ValueError for a huge whole number. Python refuses to write arbitrarily long ones in messages."""
     if isinstance(content, int) and abs(content) > MAX_INT:
-        raise ValueError(f"A whole number is above {MAX_INT}")
+        raise ValueError(f"A whole number has more than {len(str(MAX_INT)) - 1} digits")
     for part in content.values() if isinstance(content, dict) else content if isinstance(content, list) else ():
         _check_numbers(part)
 

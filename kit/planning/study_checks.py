@@ -21,6 +21,7 @@ Places = dict[str, dict[Cell, int]]  # by name of the selection: places and thei
 
 VARIED = ("variant", "device", *SWEPT)  # fields in which the places of a scenario differ
 MAX_NAMED = 4  # places in a message
+ABOVE_0 = "Give a value above 0. Only shares, accuracies, losses and GPU measures can be 0."
 
 
 class Published(NamedTuple):
@@ -123,15 +124,15 @@ def _check_each_once(published: Iterable[Published]) -> None:
 
 
 def _check_values(published: Iterable[Published]) -> None:
-    """Raise Fault for a range whose ends are in the wrong order, a share of more than 1, and a time of 0."""
+    """Raise Fault for a range whose ends are in the wrong order, a value that nothing can have, and a time of 0."""
     for index, group, figure in published:
         path = ("published", index, "values" if group.over else "value")
         if figure.low > figure.high:
             message = f"A range of {figure.measure} is from {figure.low:g} to {figure.high:g}."
             raise Fault(path, message, "Give the smaller end first.")
         unit = MEASURES[figure.measure].unit
-        if unit in {"s", "ms"} and figure.low <= 0:
-            raise Fault(path, f"{figure.measure} is {figure.low:g} {unit}.", "Give a time above 0.")
+        if figure.low < 0 or (unit in {"s", "ms", "images/s"} and not figure.low):
+            raise Fault(path, f"{figure.measure} is {MEASURES[figure.measure].exact(figure.low, figure.low)}.", ABOVE_0)
         if unit in {"share", "accuracy"} and figure.high > 1:
             message = f"{figure.measure} is {figure.high:g}, but a share is at most 1."
             raise Fault(path, message, "Give it as a fraction. For example, 90% is 0.9.")
@@ -219,26 +220,38 @@ def _check_part(
 
 
 def _check_axes(path: tuple[str | int, ...], part: StudyPart, places: Iterable[Cell]) -> None:
-    """Raise Fault if the cells of a part do not vary an axis of its charts, or vary a field that is not an axis."""
+    """Raise Fault if a chart of a part has a useless axis, or cells that would stand at the same place of it.
+
+    There is one chart, or more, for the cells of each network and kind of device.
+    """
     axes = [axis for axis in ("x", "y") if getattr(part, axis)]
     if not axes:
         return
-    networks: dict[str, list[Cell]] = {}
+    title = f"{part.title!r:.100}"
+    if part.x == part.y:
+        raise Fault((*path, "y"), f"{title} has {part.x} on both axes.", "Choose another field for one of them.")
+    charts: dict[str, list[Cell]] = {}
     for place in places:
-        networks.setdefault(place.label, []).append(place)
-    for label, own in networks.items():
+        charts.setdefault(f"{place.label} on {place.device}", []).append(place)
+    for cells, own in charts.items():
         varied = [name for name in SWEPT if len({getattr(place, name) for place in own}) > 1]
         for axis in axes:
             if (name := getattr(part, axis)) not in varied:
                 raise Fault(
                     (*path, axis),
-                    f"{part.title!r:.100} is drawn over {name}, but the cells of {label} do not vary it.",
+                    f"{title} is drawn over {name}, but the cells of {cells} do not vary it.",
                     f"They vary {', '.join(varied) or 'nothing'}. Name other `cells`, or add values of {name} to them.",
+                )
+            if name == "workers" and any(place.workers is None for place in own):
+                raise Fault(
+                    (*path, axis),
+                    f"{title} is drawn over workers, but some cells of {cells} have no number of them.",
+                    "Name other `cells`, or add values of workers to all of them.",
                 )
         for name in varied:
             if name not in {part.x, part.y}:
                 raise Fault(
                     (*path, "cells"),
-                    f"{part.title!r:.100} has no axis for {name}, but the cells of {label} vary it.",
+                    f"{title} has no axis for {name}, but the cells of {cells} vary it.",
                     f"Name `cells` that have one value of {name}.",
                 )

@@ -41,7 +41,7 @@ def find_failure(source: ReportInput) -> Failure | None:
     if source.run.not_run:
         steps.append(again)
     elif any(record.status is not Status.SKIPPED for record in records):
-        # A retry continues a training after its last finished epoch. A new run starts it again.
+        # A retry continues a training after its last checkpoint. A new run starts it again.
         steps.append(Line("Retry the failed launches:", f"kit run --resume {source.run.plan.run} --retry-failed"))
     else:
         steps.append(Line("Run it again:", same_command(source.analysis)))

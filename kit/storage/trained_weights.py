@@ -10,6 +10,7 @@ from scenarios.contract.cell import Cell
 from scenarios.contract.epochs import KeptWeights
 
 KINDS = ("best", "last")  # in the order in which they are used
+RESTORE = "Restore the file from a copy, or train again."
 HOW_TO_TRAIN = "`kit run --scenario NAME --profile full` trains a network and keeps its weights."
 
 
@@ -49,10 +50,20 @@ def find_weights(folder: RunFolder) -> list[TrainedWeights]:
 def missing_weights(folder: RunFolder, message: str, others: str) -> UsageError:
     """Return the error that a run lacks weights. others: says which ones it has, or "".
 
-    A record that cannot be used is named with its remedy, because the weights may be those of its launch.
+    A record that cannot be used is named with its remedy, because the weights may be those of its launch. So is a file
+    of weights that is gone. A run that was stopped may train the network yet.
     """
     try:
-        folder.records()
+        records = folder.records()
     except UsageError as error:
         return UsageError(f"{message} {error.message}", f"{error.remedy} {others}".rstrip())
+    for result in (record.result for record in records if record.ok and record.result):
+        files = [folder.path / "weights" / kept.file for kept in result.weights]
+        if files and not any(map(is_plain, files)):
+            return UsageError(f"{message} {files[0]} is missing or not a plain file.", f"{RESTORE} {others}".rstrip())
+    plan = folder.plan
+    if plan.profile == "full" and plan.keep_weights and any(not launch.speed_only for launch in folder.missing()):
+        return UsageError(
+            message, f"The run is not finished: `{folder.resume_command}` continues it. {others}".rstrip()
+        )
     return UsageError(message, others or HOW_TO_TRAIN)

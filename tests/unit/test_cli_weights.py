@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from tests.command import Kit
 from tests.examples import cell
@@ -36,3 +39,25 @@ def test_an_unknown_cell_lists_those_with_weights(kit: Kit, engine, tmp_path) ->
     assert called.code == 2
     assert "Unknown cell with weights 'catdog-cnn/torch/cpu'." in called.err
     assert "catdog-cnn/torch/cpu/stock/fp32/b32" in called.err
+
+
+@pytest.mark.parametrize("lost", ["file", "launch"])
+def test_weights_that_were_trained_or_will_be_are_not_trained_again(kit: Kit, engine, tmp_path, lost) -> None:
+    own, other = cell("catdog-cnn"), cell("mnist-cnn")
+    folder = run_with_weights(tmp_path / "run", [own, other])
+    plan = folder.path / "plan.json"
+    plan.write_text(json.dumps(json.loads(plan.read_text()) | {"profile": "full", "keep_weights": True}))
+    (weights,) = folder.path.glob("weights/catdog-cnn*")
+    weights.unlink()
+    if lost == "file":
+        weights.symlink_to(tmp_path / "elsewhere")
+    else:
+        next(folder.path.glob("records/catdog-cnn*")).unlink()
+    predict = ("predict", "run", "--scenario", "catdog-cnn", "a.jpg")
+    for command in (("weights", "export", "run", own.key, "--onnx", "m.onnx"), predict):
+        called = kit(*command)
+        text = " ".join(called.err.split())
+        assert called.code == 2
+        assert (f"{weights.name} is missing or not a plain file. Restore the file" in text) == (lost == "file")
+        assert ("The run is not finished: `kit run --resume run` continues it." in text) == (lost == "launch")
+        assert "trains a network" not in text

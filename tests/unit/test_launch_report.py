@@ -96,7 +96,7 @@ def test_with_several_launches_each_one_and_each_round_has_a_line() -> None:
 def test_epochs_are_shown_with_the_time_that_is_left_and_logged_once_a_minute() -> None:
     now = 0.0
     shown, lines = Shown(), list[str]()
-    report = LaunchReport(shown, PlainProgress(lines.append), examples.plan([planned()]), lambda: now)
+    report = LaunchReport(shown, PlainProgress(lines.append), examples.plan([planned()]), clock=lambda: now)
     wanted = [request(cell(framework=name)) for name in ("torch", "tensorflow")]
     report.expect(wanted)
     report.start(wanted[0])
@@ -115,7 +115,7 @@ def test_epochs_are_shown_with_the_time_that_is_left_and_logged_once_a_minute() 
 def test_the_time_left_is_that_of_whole_trainings_although_one_was_resumed_or_failed() -> None:
     now = 0.0
     shown = Shown()
-    report = LaunchReport(shown, Silent(), examples.plan([planned()]), lambda: now)
+    report = LaunchReport(shown, Silent(), examples.plan([planned()]), clock=lambda: now)
     wanted = [request(cell(framework=name)) for name in ("onnxruntime", "torch", "tensorflow")]
     typical_s = [request_seconds(each, catalog.scenarios()) for each in wanted]
     report.expect(wanted)

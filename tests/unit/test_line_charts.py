@@ -35,6 +35,14 @@ def test_a_single_value_of_x_is_in_the_middle(doubling):
     assert found.x_ticks == ((50.0, "32"),)
 
 
+@pytest.mark.parametrize("lowest", [0.0, 1.0])
+def test_only_positive_values_that_differ_much_are_on_a_logarithmic_axis(lowest):
+    points = [(32.0, lowest), (64.0, 10.0), (128.0, 100.0)]
+    found = value_chart("Loss", "batch size", [Series("PyTorch", points, device="cpu")], str, doubling=True)
+    middle = found.lines[0].marks[1].y
+    assert (40 < middle < 60) == (lowest > 0)
+
+
 def test_a_wide_interval_does_not_change_the_axis():
     """Of an interval, an axis has room for a factor of 3. Two launches can have one that is many times wider."""
     points = [(32.0, 100.0), (64.0, 150.0)]

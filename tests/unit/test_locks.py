@@ -12,7 +12,7 @@ import pytest
 from kit.host import machine_lock
 from kit.model.errors import DiskError, EngineError
 from tests import fakes, faults
-from tests.campaigns import execute, new_run
+from tests.campaigns import ONE, execute, new_run
 from tests.command import RUN, Called, Kit
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -108,3 +108,15 @@ def test_a_command_during_a_build_is_refused_with_the_name_of_the_build(kit: Kit
         f"slow each other down.\nWait until it ends, or stop it (kill {os.getpid()}), then try again.\n"
     )
     assert kit("build").code == 0
+
+
+def test_a_refused_resume_writes_nothing_to_the_log_of_the_run(kit: Kit, engine, tmp_path):
+    folder = new_run(tmp_path / "run", ONE, profile="smoke", data="synthetic")
+    resume = ("run", "--resume", str(folder.path))
+    with machine_lock.measuring("20261120-110210-ab12"):
+        refused = kit(*resume)
+    assert (refused.code, "run 20261120-110210-ab12" in refused.err) == (EngineError.exit_code, True)
+    assert "Left to measure" not in refused.err
+    assert not (folder.path / "run.log").exists()
+    assert kit(*resume).code == 0
+    assert "Left to measure" in (folder.path / "run.log").read_text()

@@ -303,7 +303,9 @@ def test_a_full_disk_in_the_middle_keeps_both_and_either_name_continues(
     assert f"--resume {new.path}" in " ".join(ended.err.split())
     assert len(base.records()) == 1
     engine.gone = {"sha256:0"}
+    left = sum(len(each.missing()) for each in (new, base))
     resumed = kit("run", "--resume", base.plan.run, "--json")
+    assert f"Left to measure in {new.plan.run}: {left} launches, " in (new.path / "run.log").read_text()
     assert resumed.code == 1, "the base's image is gone by now, and the new run is ok"
     assert json.loads(resumed.out)["run"] == new.plan.run
     assert {record.status for record in new.records()} == {Status.OK}

@@ -23,12 +23,13 @@ from hypothesis import strategies as st
 
 from kit.datasets.service import ResolvedData
 from kit.execution.campaign import exit_code
-from kit.execution.time_left import seconds_left
 from kit.host import gpus, machine_lock
 from kit.model.errors import DiskError, EngineError, Interrupted, UsageError
 from kit.model.formatting import format_about
 from kit.model.launch import Completion
 from kit.planning import catalog
+from kit.planning.estimates import planned_seconds, request_seconds
+from kit.planning.profiles import find_profile
 from kit.planning.selection import Selection
 from kit.storage import run_lock
 from kit.storage.files import TEMPORARY_SUFFIX
@@ -327,17 +328,22 @@ def test_a_resumed_run_may_have_another_time_limit(kit, engine, tmp_path):
     assert RunFolder.open(folder.path).plan == folder.plan, "the plan is not changed"
 
 
-def test_the_time_of_what_is_left_is_shown_before_a_run_is_resumed(kit, engine, tmp_path):
+def test_what_is_left_and_its_time_are_shown_before_a_run_is_resumed(kit, engine, tmp_path):
     folder = new_run(tmp_path / "run", ONE, profile="smoke", data="synthetic", rounds=2)
     first, *others = folder.plan.launches
-    typical_s = seconds_left(folder, catalog.scenarios())
-    for launch in (first, *others[:1]):
-        folder.save(examples.record(examples.request(launch.cell), seconds=3600.0))
-    left_s = seconds_left(folder, catalog.scenarios())
-    assert left_s > 3600.0 > typical_s, "this machine is slower than the typical one"
-    shown = kit("run", "--resume", str(folder.path)).err
-    assert f"{len(others) - 1} of {len(others) + 1} planned launches of " in shown
-    assert f" are left: {format_about(left_s)}. Ctrl-C keeps what is measured." in shown
+    folder.save(examples.record(examples.request(first.cell), seconds=3600.0))
+    folder.save(examples.failed(examples.request(others[0].cell)))
+    measured = request_seconds(examples.request(first.cell), catalog.scenarios())
+    smoke = find_profile("smoke")
+    coming_s = sum(planned_seconds(launch, smoke, None, catalog.scenarios()) for launch in others[1:])
+    resume = ("run", "--resume", str(folder.path))
+    shown = kit(*resume).err
+    how_long = format_about(coming_s * 3600.0 / measured)
+    assert f"Left to measure in {folder.plan.run}: {len(others) - 1} launches, {how_long}. Ctrl-C keeps" in shown
+    (left,) = re.findall(r"Round 1: .*, (.*) left", shown)
+    assert left.startswith("about "), "the first launch took an hour, so its second one does"
+    assert f"Left to measure in {folder.plan.run}: 0 launches. Ctrl-C keeps" in kit(*resume).err
+    assert f"Left to measure in {folder.plan.run}: 1 launch, a few seconds. " in kit(*resume, "--retry-failed").err
 
 
 def test_a_run_whose_network_changed_is_not_resumed(kit, engine, tmp_path, monkeypatch):

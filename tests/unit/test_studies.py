@@ -17,7 +17,6 @@ from kit.planning import catalog, studies
 from kit.planning.toml_lines import line_of
 from kit.report.published import published_speeds
 from kit.storage.run_folder import RunFolder
-from scenarios.contract.ranges import MAX_INT
 from tests.command import Kit
 from tests.examples import cell
 from tests.study_runs import study_run
@@ -108,7 +107,8 @@ BAD = [
     ("value = 0.404", "value = 40.4", "cpu_use is 40.4, but a share is at most 1.", "90% is 0.9"),
     ("value = 0.9927", "value = [0.9, 99.27]", "test_accuracy is 99.27, but a share is at most 1.", "90% is 0.9"),
     ("value = 350.68", "value = [351, 350]", "A range of training_s is from 351 to 350.", "the smaller end first"),
-    ("value = 350.68", "value = [0, 350]", "training_s is 0 s.", "Give a time above 0."),
+    ("value = 350.68", "value = [0, 350]", "training_s is 0 s.", "Give a value above 0."),
+    ("value = 0.404", "value = -0.404", "cpu_use is -40.4%.", "Give a value above 0."),
     ('conclusion = "speedup"', 'conclusion = "slow"', "Unknown conclusion 'slow'.", "accuracy, flattening"),
     ('question = "Does', '# question = "Does', "The field question is missing.", "Correct the file."),
 ]
@@ -119,7 +119,13 @@ def test_a_number_that_python_cannot_write_is_refused(tmp_path, field):
     file, load = read(tmp_path, "[cells.network]", "[cells.network]\n" + field.format("0x" + "f" * 5000))
     with pytest.raises(UsageError) as error:
         load()
-    assert error.value.message == f"{file}: A whole number is above {MAX_INT}."
+    assert error.value.message == f"{file}: A whole number has more than 18 digits."
+
+
+def test_a_line_that_would_take_minutes_is_refused(tmp_path):
+    file, load = read(tmp_path, 'title = "', f'{"a." * 6000}a = 1\ntitle = "')
+    with pytest.raises(UsageError, match=re.escape(f"{file}: Line 1 has more than 10,000 characters.")):
+        load()
 
 
 @pytest.mark.parametrize(("old", "new", "message", "remedy"), BAD)
@@ -233,7 +239,7 @@ SWEEP, CIFAR, PHOTOS, DENSE = (
             'y = "workers"',
             'y = "hidden_layers"',
             'y = "hidden_layers"',
-            "batch size' is drawn over hidden_layers, but the cells of catdog-cnn do not vary it.",
+            "batch size' is drawn over hidden_layers, but the cells of catdog-cnn on cpu do not vary it.",
             "They vary batch, workers. Name other `cells`",
         ),
         (
@@ -241,8 +247,16 @@ SWEEP, CIFAR, PHOTOS, DENSE = (
             "hidden_layers = [1, 2, 3, 4, 5]",
             "hidden_layers = [1, 2, 3, 4, 5]\nbatch = [32, 64]",
             'cells = ["deep"]',
-            "hidden layers' has no axis for batch, but the cells of fashion-mlp vary it.",
+            "hidden layers' has no axis for batch, but the cells of fashion-mlp on cpu vary it.",
             "Name `cells` that have one value of batch.",
+        ),
+        (
+            PHOTOS,
+            'y = "workers"',
+            'y = "batch"',
+            'y = "batch"',
+            "batch size' has batch on both axes.",
+            "Choose another field",
         ),
     ],
 )
@@ -254,6 +268,33 @@ def test_what_no_selection_can_measure_or_show_is_refused(tmp_path, base, old, n
     assert error.value.message.startswith(f"{file}, line {line}: ")
     assert error.value.message.endswith(message)
     assert remedy in error.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("cpu", "more", "axis", "message"),
+    [
+        (
+            '"cpu"]\nworkers = [1, 2]',
+            '"cuda"]\nworkers = [1]',
+            "workers",
+            "the cells of catdog-cnn on cuda do not vary it",
+        ),
+        ('"cpu"]\nworkers = [1, 2]', '"cpu"]', "workers", "some cells of catdog-cnn on cpu have no number of them"),
+        ('"cpu"]\nbatch = [32, 64]', '"cuda"]\nbatch = [32, 64]\nworkers = [4]', "batch", ""),
+    ],
+)
+def test_the_chart_of_each_device_needs_values_on_its_axis(tmp_path, cpu, more, axis, message):
+    text = FILE.read_text()
+    for name, values in (("one", cpu), ("more", more)):
+        text += f'[cells.{name}]\nscenario = "catdog-cnn"\ndevices = [{values}\n'
+    text += '[[parts]]\nkind = "lines"\ntitle = "T"\ncells = ["one", "more"]\nmeasures = ["images_per_s"]\n'
+    file = tmp_path / FILE.name
+    file.write_text(f'{text}x = "{axis}"\n')
+    if message:
+        with pytest.raises(UsageError, match=message):
+            studies.read(file, SCENARIOS, FRAMEWORKS)
+    else:
+        assert studies.read(file, SCENARIOS, FRAMEWORKS).file.parts[-1].x == axis
 
 
 def test_a_syntax_error_and_a_wrong_name_name_the_file(tmp_path):

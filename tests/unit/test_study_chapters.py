@@ -173,9 +173,10 @@ def test_networks_with_synthetic_data_are_labeled_beside_real_ones():
     charts = part(shown, "Training time of the deep network").content.charts
     outputs = ("default", "sigmoid")
     assert [chart.title for chart in charts] == [f"Training time, CPU, {each}, synthetic data" for each in outputs]
-    (lack,) = [each.text for each in shown.missing if "accuracies" in each.text]
-    assert lack.startswith("The data of Dense network on Fashion-MNIST")
-    assert lack.endswith(" is synthetic, so accuracies on it say nothing about the published ones.")
+    (lack,) = [each for each in shown.missing if "accuracies" in each.text]
+    assert lack.text.startswith("The data of Dense network on Fashion-MNIST")
+    assert lack.text.endswith(" is synthetic, so accuracies on it say nothing about the published ones.")
+    assert lack.command == "kit run --study mlp-cpu-vs-gpu --profile full"
     alone = chapter("mlp-cpu-vs-gpu", run)
     assert not any(
         "synthetic" in row[0] for table in part(alone, "What limits the training").content for row in table.rows
@@ -342,7 +343,7 @@ def test_a_measure_without_a_value_keeps_its_published_figures():
 def test_a_chapter_names_the_machine_the_day_and_the_versions_beside_those_of_the_publication():
     assert dict(chapter("cifar-epochs").facts)["Here"] == (
         "Made-up CPU of a test, 1 core, no GPU. "
-        "Measured on 1 January 2026 with TensorFlow 1.0, ONNX Runtime 1.0 and PyTorch 1.0."
+        "Measured on 1 January 2026 in the profile quick with TensorFlow 1.0, ONNX Runtime 1.0 and PyTorch 1.0."
     )
 
 

@@ -115,7 +115,16 @@ def test_a_point_that_the_launches_do_not_show_is_not_marked():
     assert section.count("95% interval over launches") == 1
     assert not chapter("mnist-batch-sweep", launches=1).whiskers
     assert not time.charts[0].spots
-    assert shown.heading == "On the CPU, the speed is too uncertain to say where it becomes flat"
+    assert shown.heading == (
+        "On the CPU, the speed is too uncertain to say where it becomes flat; 3 of 7 speeds are doubtful"
+    )
+    (table,) = [each for each in part(shown, "Training time").figures if each.caption == "Training time"]
+    marked = [row[0].endswith(("64", "256", "1024")) for row in table.rows if any("⚠" in text for text in row)]
+    assert marked == [True] * 3
+    assert section.count("⚠&nbsp;marks doubtful speeds and times") == 1
+    steady = chapter("mnist-batch-sweep")
+    assert not steady.doubtful
+    assert "⚠" not in str(steady)
 
 
 def test_bars_keep_their_length_if_launches_differ_widely():

@@ -77,6 +77,16 @@ def test_marks_do_not_move_the_digits() -> None:
     assert cifar.index("906") == mnist.index("578")
 
 
+def test_a_latency_has_a_mark_only_if_the_whole_launch_was_disturbed() -> None:
+    analysis = analyzed(*launches("mnist-cnn", torch=[578.0]))
+    own = frozenset({"mnist-cnn/torch/cpu/stock/fp32/b64"})
+    marked = [
+        tables.tables(analysis, TITLES, Marks(own, frozenset(), disturbed), {})[1].rows[0][1]
+        for disturbed in (own, frozenset())
+    ]
+    assert [value.endswith("!") for (value,) in marked] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("speeds", "unsteady", "words"),
     [

@@ -259,8 +259,8 @@ def test_early_records_leave_no_empty_column_about_serving():
         of = launch.model_copy(update={"result": replace(launch.result, evidence=evidence)})
         shown = Document(render(view_of([of]))).text
         assert ("Served by" in shown, "a compiled step" in shown) == (said, said)
-        assert ("“Proof and evidence” says what is called." in shown) == said
-        assert ("do not say what was called." in shown) != said
+        assert ("“Proof and evidence” names the function that makes the predictions." in shown) == said
+        assert ("do not name the function that made the predictions." in shown) != said
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from operator import itemgetter
 
 from kit.analysis.accuracy_ladder import Ladder, Trainings, make_ladder
@@ -35,10 +36,18 @@ def answer(source: ReportInput, study: Study, values: StudyValues) -> str:
     part = StudyPart(kind="table", title=study.name, measures=[measure], published=True)
     found = PartSource(source, study, part, values)
     if found.summaries:
-        return sentence(found)
+        return f"{sentence(found)}{'' if MEASURES[measure].need == 'epochs' else _doubts(found)}"
     if found.changed:
         return "Not comparable: this kit defines the networks of the study differently"
     return "Not measured: no cell of the study has a result"
+
+
+def _doubts(part: PartSource) -> str:
+    """Return how many cells have doubtful speeds, as the end of a sentence."""
+    measured = {summary.key for summary in part.summaries if summary.launches}
+    if not (count := len(measured & part.values.doubtful)):
+        return ""
+    return f"; {count} of {format_count(len(measured), 'speed')} {'is' if count == 1 else 'are'} doubtful"
 
 
 def _speedup(part: PartSource) -> str:
@@ -98,7 +107,7 @@ def _cpu_time(part: PartSource) -> str:
         return f"Not measured: {part.missing_gpu}"
     first = times[0][1]
     _, place, one, value = min((each for each in times if each[1] == first), key=lambda each: each[0])
-    took = value_text(MEASURES["training_s"], value)
+    took = value_text(MEASURES["training_s"], replace(value, doubtful=False))  # the end of the answer counts the doubts
     return (
         f"{part.network(place)} trains for {took} on the {DEVICES[place.device]} in {one.title}; the speedup of "
         f"a GPU is not known: {part.missing_gpu}"

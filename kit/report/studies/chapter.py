@@ -61,13 +61,15 @@ class Shown:
 class Chapter:
     """The content of a chapter.
 
-    heading: the answer. published_answer: that of the authors, or "". legend: the measured frameworks. missing:
-    what the shown parts lack. facts: label and text of what a reader must know of the study.
+    heading: the answer. published_answer: that of the authors, or "". doubtful: whether a measured speed is doubtful.
+    legend: the measured frameworks. missing: what the shown parts lack. facts: label and text of what a reader must
+    know of the study.
     """
 
     heading: str
     title: str
     published_answer: str
+    doubtful: bool
     legend: tuple[str, ...]
     missing: tuple[Lack, ...]
     parts: tuple[Shown, ...]
@@ -107,12 +109,14 @@ CHARTED = ("bars", "dots", "lines", "heat")  # kinds whose values can also stand
 def make_chapter(source: ReportInput, study: Study) -> Chapter:
     """Return the chapter of a study."""
     values, file = StudyValues(source.analysis), study.file
-    parts = [_shown(PartSource(source, study, part, values)) for part in file.parts]
+    sources = [PartSource(source, study, part, values) for part in file.parts]
+    parts = [_shown(part) for part in sources]
     missing = {lack.text: lack for shown in parts if shown.form for lack in shown.lacks}
     return Chapter(
         heading=answer(source, study, values),
         title=file.title,
         published_answer=file.published_answer,
+        doubtful=any(summary.key in values.doubtful for part in sources for summary in part.summaries),
         legend=tuple(source.frameworks),
         missing=tuple(missing.values()),
         parts=tuple(parts),
@@ -128,14 +132,15 @@ def make_chapter(source: ReportInput, study: Study) -> Chapter:
 
 
 def _here(source: ReportInput) -> str:
-    """Return the machine, the day and the versions of the frameworks."""
+    """Return the machine, the day, the profile and the versions of the frameworks."""
     run = source.run
     measured = [(record.cell.framework, result.evidence) for record, result in source.results if record.ok]
     versions = {name: evidence.versions.get(name, "") for name, evidence in measured if evidence}
     named = [name for name in source.frameworks if name in versions]
     titles = [f"{source.framework_title(name)} {versions[name]}".strip() for name in named]
     frameworks = f" with {listed(titles)}" if titles else ""
-    return f"{machine_title(run.machine)}. Measured on {day(run.plan.created_at)}{frameworks}."
+    when = f"Measured on {day(run.plan.created_at)} in the profile {run.plan.profile}"
+    return f"{machine_title(run.machine)}. {when}{frameworks}."
 
 
 def absent_chapter(source: ReportInput, name: str) -> Chapter:
@@ -143,7 +148,7 @@ def absent_chapter(source: ReportInput, name: str) -> Chapter:
     fault = source.study_faults.get(name)
     heading = f"Not shown: the file of the study is {'not valid' if fault else 'missing'}"
     fact = fault or f"The run repeats {name}, but scenarios/studies has no file of this name."
-    return Chapter(heading, name, "", (), (), (), (("Study", fact),), (), ())
+    return Chapter(heading, name, "", False, (), (), (), (("Study", fact),), (), ())
 
 
 def _shown(part: PartSource) -> Shown:

@@ -86,7 +86,7 @@ def _sweep_chart(
         of.short,
         doubling=x != "hidden_layers",
         zero=of.speed,
-        log=of.unit not in {"accuracy", "share"},  # one bad value would hide how the others differ
+        log=of.unit not in {"accuracy", "share"},  # a logarithmic axis squeezes values near 1
         spots=spots,
     )
 

@@ -194,9 +194,10 @@ class PartSource:
 def value_text(measure: StudyMeasure, value: StudyValue | None, missing: str = "–") -> str:
     """Return a measured value for people, with its interval: `≈ 46.4 s ± 1.2%`.
 
-    `≈` marks a projected value. An accuracy after too few epochs says after how many.
+    `≈` marks a projected value, and `⚠` a doubtful one. An accuracy after too few epochs says after how many.
     """
     if value is None:
         return missing
     words = text.with_interval(f"{'≈ ' * value.projected}{measure.text(value.value)}", value.interval)
+    words += " ⚠" * value.doubtful
     return f"{words} after {format_count(value.epochs, 'epoch')}" if value.epochs else words
