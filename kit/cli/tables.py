@@ -27,12 +27,12 @@ MISSING = "–"
 
 
 class Marks(NamedTuple):
-    """Keys of the cells with a mark. synthetic: empty if all cells use synthetic data. disturbed: those of the unsteady
-    ones whose latency is doubtful, too."""
+    """Keys of the cells with a mark. unsteady: cells with a doubtful training speed. synthetic: empty if all cells use
+    synthetic data. disturbed: cells with a doubtful latency."""
 
     unsteady: frozenset[str]
     synthetic: frozenset[str]
-    disturbed: frozenset[str] = frozenset()
+    disturbed: frozenset[str]
 
     def of(self, key: str) -> str:
         """Return the marks after a speed."""

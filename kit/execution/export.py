@@ -38,10 +38,11 @@ def find_cell(folder: RunFolder, key: str) -> TrainedWeights:
     for each in kept:
         if each.cell.key == key:
             return each
-    if not kept:
-        raise missing_weights(folder, f"The run {folder.plan.run} has no trained weights.", "")
-    error = unknown("cell with weights", key, {each.cell.key for each in kept})
-    raise missing_weights(folder, error.message, error.remedy)
+    message, others = f"The run {folder.plan.run} has no trained weights of {key:.200}.", ""
+    if kept:
+        error = unknown("cell with weights", key, {each.cell.key for each in kept})
+        message, others = error.message, error.remedy
+    raise missing_weights(folder, lambda cell: cell.key == key, message, others)
 
 
 def export(weights: TrainedWeights, target: Path, engine: Engine, progress: Progress) -> None:

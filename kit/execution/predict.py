@@ -27,6 +27,7 @@ from kit.storage.run_folder import RunFolder
 from kit.storage.safe_read import read_plain, read_untrusted
 from kit.storage.trained_weights import TrainedWeights, find_weights, missing_weights
 from scenarios.catalog import scenario_of
+from scenarios.contract.cell import Cell
 from scenarios.contract.predictions import Prediction
 from scenarios.contract.reasons import Code, Reason
 from scenarios.contract.request import PICTURES, THUMBNAILS, picture_name
@@ -54,11 +55,15 @@ def choose_weights(
     has no weights of the scenario, or for an unknown framework.
     """
     kept = find_weights(folder)
-    own = [each for each in kept if (each.cell.scenario, each.cell.variant) == (scenario.name, scenario.variant)]
+
+    def is_wanted(cell: Cell) -> bool:
+        return (cell.scenario, cell.variant) == (scenario.name, scenario.variant)
+
+    own = [each for each in kept if is_wanted(each.cell)]
     if not own:
         have = sorted({each.cell.label for each in kept})
         message = f"The run {folder.plan.run} has no trained weights of {scenario.label}."
-        raise missing_weights(folder, message, f"It has those of {', '.join(have)}." if have else "")
+        raise missing_weights(folder, is_wanted, message, f"It has those of {', '.join(have)}." if have else "")
     own.sort(key=lambda each: _unusual(each, scenario))
     known = list(catalog.frameworks())
     trained = [name for name in known if any(each.cell.framework == name for each in own)]

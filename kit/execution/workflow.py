@@ -250,12 +250,12 @@ def resume_run(
     """
     folder, base = paired_runs.open_pair(folder)
     folders = [folder, base] if base else [folder]
-    with campaign.resumable(folder, retry_failed=retry_failed), machine_lock.measuring(folder.plan.run):
-        pass  # first, because another process may be writing to the log of the run
     if timeout_s is not None:
         check_timeout(timeout_s)
         for each in folders:
             each.plan = each.plan.model_copy(update={"timeout_s": timeout_s})  # the file of the plan stays
+    with campaign.resumable(folder, retry_failed=retry_failed), machine_lock.measuring(folder.plan.run):
+        pass  # before `_logged`, because another process may be writing to the log of the run
     with _logged(folder, progress, retry_failed=retry_failed) as logged:
         machine.require_supported()
         for each in folders:
@@ -277,10 +277,13 @@ def resume_run(
 
 def _left(folders: Sequence[RunFolder], *, retry_failed: bool) -> str:
     """Return what runs that are measured in the same rounds lack, and how long that takes."""
+    plan = folders[0].plan
     launches = [launch for own in paired_runs.lacking(folders, retry_failed=retry_failed) for launch in own]
     how_long = f", {format_about(seconds_left(folders, launches, catalog.scenarios()))}" if launches else ""
     count = format_count(len(launches), "launch")
-    return f"Left to measure in {folders[0].plan.run}: {count}{how_long}. Ctrl-C keeps what is measured."
+    adaptive = find_profile(plan.profile).precise and plan.rounds is None
+    more = ", then more rounds where intervals are wide" if adaptive else ""
+    return f"Left to measure in {plan.run}: {count}{how_long}{more}. Ctrl-C keeps what is measured."
 
 
 @contextmanager

@@ -70,5 +70,4 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
     hint = f"Did you mean {near[0]!r}? " if near else ""
-    choice = f"Choose from: {', '.join(names)}." if names else "There is none."
-    return UsageError(f"Unknown {kind} {name!r:.100}.", f"{hint}{choice}")
+    return UsageError(f"Unknown {kind} {name!r:.100}.", f"{hint}Choose from: {', '.join(names)}.")

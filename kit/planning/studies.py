@@ -34,7 +34,7 @@ from scenarios.contract.cell import Cell
 from scenarios.contract.ranges import MAX_INT
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
-MAX_LINE = 10_000  # characters
+MAX_TEXT, MAX_LINE = 250_000, 2_000  # characters
 REMEDY = "Correct the file. scenarios/studies/mnist-cpu-vs-gpu.toml is an example."
 UNION = ("float", "list[float]")  # pydantic's names of the two forms of a figure, which are no keys
 TABLES: Mapping[str, type[BaseModel]] = {
@@ -112,6 +112,8 @@ def load_valid() -> tuple[dict[str, Study], dict[str, UsageError]]:
 
 def find(name: str, studies: Mapping[str, T]) -> T:
     """Return a study, or its file. Raise UsageError if there is no study of this name."""
+    if not studies:
+        raise UsageError("There are no studies.", "Add a file to scenarios/studies.")
     if name not in studies:
         raise unknown("study", name, studies)
     return studies[name]
@@ -157,7 +159,7 @@ def read(file: Path, scenarios: Scenarios, frameworks: Mapping[str, Framework]) 
         raise UsageError(f"{file}: the name of a study has only small letters, digits and hyphens.", "Rename the file.")
     try:
         text = read_plain(file).decode()
-        _check_lines(text)
+        _check_size(text)
         content = tomllib.loads(text)
         _check_numbers(content)
     except OSError as error:
@@ -174,8 +176,10 @@ def read(file: Path, scenarios: Scenarios, frameworks: Mapping[str, Framework]) 
     return Study(file.stem, parsed, places, tuple(figures(parsed, scenarios)))
 
 
-def _check_lines(text: str) -> None:
-    """Raise ValueError for a line that is too long to be read: `tomllib` takes minutes for a key with many dots."""
+def _check_size(text: str) -> None:
+    """Raise ValueError for a text that nobody wrote by hand: `tomllib` takes minutes for keys with many dots."""
+    if len(text) > MAX_TEXT:
+        raise ValueError(f"It has more than {MAX_TEXT:,} characters")
     for number, line in enumerate(text.split("\n"), start=1):
         if len(line) > MAX_LINE:
             raise ValueError(f"Line {number} has more than {MAX_LINE:,} characters")

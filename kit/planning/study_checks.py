@@ -124,14 +124,15 @@ def _check_each_once(published: Iterable[Published]) -> None:
 
 
 def _check_values(published: Iterable[Published]) -> None:
-    """Raise Fault for a range whose ends are in the wrong order, a value that nothing can have, and a time of 0."""
+    """Raise Fault for a range whose ends are in the wrong order, a value that nothing can have, and a time, speed or
+    speedup of 0."""
     for index, group, figure in published:
         path = ("published", index, "values" if group.over else "value")
         if figure.low > figure.high:
             message = f"A range of {figure.measure} is from {figure.low:g} to {figure.high:g}."
             raise Fault(path, message, "Give the smaller end first.")
         unit = MEASURES[figure.measure].unit
-        if figure.low < 0 or (unit in {"s", "ms", "images/s"} and not figure.low):
+        if figure.low < 0 or (unit in {"s", "ms", "images/s", "ratio"} and not figure.low):
             raise Fault(path, f"{figure.measure} is {MEASURES[figure.measure].exact(figure.low, figure.low)}.", ABOVE_0)
         if unit in {"share", "accuracy"} and figure.high > 1:
             message = f"{figure.measure} is {figure.high:g}, but a share is at most 1."
@@ -220,9 +221,9 @@ def _check_part(
 
 
 def _check_axes(path: tuple[str | int, ...], part: StudyPart, places: Iterable[Cell]) -> None:
-    """Raise Fault if a chart of a part has a useless axis, or cells that would stand at the same place of it.
+    """Raise Fault if the cells of a chart do not vary one of its axes, or vary a field without an axis.
 
-    There is one chart, or more, for the cells of each network and kind of device.
+    The cells of each network and kind of device have charts of their own.
     """
     axes = [axis for axis in ("x", "y") if getattr(part, axis)]
     if not axes:
@@ -245,7 +246,7 @@ def _check_axes(path: tuple[str | int, ...], part: StudyPart, places: Iterable[C
             if name == "workers" and any(place.workers is None for place in own):
                 raise Fault(
                     (*path, axis),
-                    f"{title} is drawn over workers, but some cells of {cells} have no number of them.",
+                    f"{title} is drawn over workers, but some cells of {cells} do not set them.",
                     "Name other `cells`, or add values of workers to all of them.",
                 )
         for name in varied:

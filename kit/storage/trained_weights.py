@@ -1,5 +1,6 @@
 """Find the trained weights that the launches of a run kept in its folder."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,23 +48,26 @@ def find_weights(folder: RunFolder) -> list[TrainedWeights]:
     return found
 
 
-def missing_weights(folder: RunFolder, message: str, others: str) -> UsageError:
-    """Return the error that a run lacks weights. others: says which ones it has, or "".
+def missing_weights(folder: RunFolder, wanted: Callable[[Cell], bool], message: str, others: str) -> UsageError:
+    """Return the error that a run lacks the weights of a wanted cell. others: says which ones it has, or "".
 
-    A record that cannot be used is named with its remedy, because the weights may be those of its launch. So is a file
-    of weights that is gone. A run that was stopped may train the network yet.
+    A record that cannot be used is named with its remedy, because the weights may be those of its launch. A file of the
+    wanted weights that is gone is named, too. A run that was stopped, or a retry, may still train the network.
     """
     try:
         records = folder.records()
     except UsageError as error:
         return UsageError(f"{message} {error.message}", f"{error.remedy} {others}".rstrip())
-    for result in (record.result for record in records if record.ok and record.result):
-        files = [folder.path / "weights" / kept.file for kept in result.weights]
+    for record in records:
+        kept = record.result.weights if record.ok and record.result and wanted(record.cell) else ()
+        files = [folder.path / "weights" / each.file for each in kept]
         if files and not any(map(is_plain, files)):
             return UsageError(f"{message} {files[0]} is missing or not a plain file.", f"{RESTORE} {others}".rstrip())
-    plan = folder.plan
-    if plan.profile == "full" and plan.keep_weights and any(not launch.speed_only for launch in folder.missing()):
-        return UsageError(
-            message, f"The run is not finished: `{folder.resume_command}` continues it. {others}".rstrip()
-        )
+    if folder.plan.profile == "full" and folder.plan.keep_weights:
+        for launches, command in (
+            (folder.missing(), folder.resume_command),
+            (folder.retries(), folder.retry_command),
+        ):
+            if any(wanted(launch.cell) and not launch.speed_only for launch in launches):
+                return UsageError(message, f"Train it with `{command}`. {others}".rstrip())
     return UsageError(message, others or HOW_TO_TRAIN)

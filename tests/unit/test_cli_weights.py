@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import Kit
-from tests.examples import cell
+from tests.examples import cell, failed, request
 from tests.kept import exports, run_with_weights
 
 
@@ -41,23 +41,37 @@ def test_an_unknown_cell_lists_those_with_weights(kit: Kit, engine, tmp_path) ->
     assert "catdog-cnn/torch/cpu/stock/fp32/b32" in called.err
 
 
-@pytest.mark.parametrize("lost", ["file", "launch"])
-def test_weights_that_were_trained_or_will_be_are_not_trained_again(kit: Kit, engine, tmp_path, lost) -> None:
+@pytest.mark.parametrize(
+    ("lost", "profile", "advice"),
+    [
+        ("file", "full", "is missing or not a plain file. Restore the file from a copy, or train again."),
+        ("launch", "full", "Train it with `kit run --resume run`."),
+        ("failed", "full", "Train it with `kit run --resume run --retry-failed`."),
+        ("failed", "quick", ""),
+    ],
+)
+def test_weights_that_are_lost_or_can_still_be_trained_are_named(kit: Kit, engine, tmp_path, lost, profile, advice):
     own, other = cell("catdog-cnn"), cell("mnist-cnn")
     folder = run_with_weights(tmp_path / "run", [own, other])
     plan = folder.path / "plan.json"
-    plan.write_text(json.dumps(json.loads(plan.read_text()) | {"profile": "full", "keep_weights": True}))
-    (weights,) = folder.path.glob("weights/catdog-cnn*")
-    weights.unlink()
+    plan.write_text(json.dumps(json.loads(plan.read_text()) | {"profile": profile}))
+    (weights,), (record,) = folder.path.glob("weights/catdog-cnn*"), folder.path.glob("records/catdog-cnn*")
     if lost == "file":
+        weights.unlink()
         weights.symlink_to(tmp_path / "elsewhere")
     else:
-        next(folder.path.glob("records/catdog-cnn*")).unlink()
-    predict = ("predict", "run", "--scenario", "catdog-cnn", "a.jpg")
-    for command in (("weights", "export", "run", own.key, "--onnx", "m.onnx"), predict):
-        called = kit(*command)
+        record.unlink()
+    if lost == "failed":
+        folder.save(failed(request(own)))
+    predict = ("predict", "run", "a.jpg", "--scenario")
+    export = ("weights", "export", "run", "--onnx", "m.onnx")
+    for command, has in ((predict, "mnist-cnn"), (export, other.key)):
+        called = kit(*command, "catdog-cnn" if command is predict else own.key)
         text = " ".join(called.err.split())
-        assert called.code == 2
-        assert (f"{weights.name} is missing or not a plain file. Restore the file" in text) == (lost == "file")
-        assert ("The run is not finished: `kit run --resume run` continues it." in text) == (lost == "launch")
-        assert "trains a network" not in text
+        assert (called.code, has in text) == (2, True)
+        assert advice in text
+        assert bool(advice) == any(words in text for words in ("Restore", "Train it"))
+        elsewhere = kit(*command, "cifar-cnn" if command is predict else "cifar-cnn/torch/cpu")
+        assert not any(words in elsewhere.err for words in ("Restore", "Train it")), (
+            "these are not the weights asked for"
+        )

@@ -250,6 +250,7 @@ def test_cells_of_only_one_run_are_missing_with_the_reason() -> None:
     section = side_by_side.comparison_section(list(comparisons.values()), [base, new], 1, TRAINING)
     assert [row[2] for row in section.rows] == ["failed", "absent", "1,000"]
     assert "Not ok in B (mnist-cnn/torch/cpu): failed: It failed." in section.notes
+    assert "Not in B: fashion-mlp/torch/cpu" in section.notes
 
 
 def test_cells_skipped_in_both_runs_are_counted_separately() -> None:

@@ -346,6 +346,17 @@ def test_what_is_left_and_its_time_are_shown_before_a_run_is_resumed(kit, engine
     assert f"Left to measure in {folder.plan.run}: 1 launch, a few seconds. " in kit(*resume, "--retry-failed").err
 
 
+def test_a_standard_run_says_that_more_rounds_may_follow(kit, engine, tmp_path):
+    for name, rounds, more in (
+        ("few", None, ", then more rounds where intervals are wide. "),
+        ("fixed", 2, ". Ctrl-C"),
+    ):
+        folder = new_run(tmp_path / name, ONE, profile="standard", data="synthetic", rounds=rounds)
+        for launch in folder.plan.launches:
+            folder.save(examples.record(examples.request(launch.cell, launch=launch.launch)))
+        assert f"Left to measure in r1: 0 launches{more}" in kit("run", "--resume", str(folder.path)).err
+
+
 def test_a_run_whose_network_changed_is_not_resumed(kit, engine, tmp_path, monkeypatch):
     folder = new_run(tmp_path / "run", ONE, profile="smoke", data="synthetic")
     assert kit("run", "--resume", str(folder.path)).code == 0

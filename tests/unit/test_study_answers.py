@@ -176,11 +176,27 @@ def test_a_speedup_that_launches_do_not_show_is_undecided():
     heading = chapter("mnist-cpu-vs-gpu", apart).heading
     assert heading.startswith("Undecided: the GPU trains at ")
     assert heading.count("because launches differ") == 1
+    assert heading.endswith("; 2 of 2 speedups are doubtful")
     one = on_gpu(run, lambda r: 12_000.0 if r.cell.framework == "torch" else 300.0 if r.launch == 1 else 3000.0)
     assert ", undecided in 1 of 2 cells (published: 1×)" in chapter("mnist-cpu-vs-gpu", one).heading
     same = {(r.cell.framework, r.launch): r.result.training.images_per_s for r in run.records if r.cell.device == "cpu"}
     tied = on_gpu(run, lambda record: same[record.cell.framework, record.launch])
     assert chapter("mnist-cpu-vs-gpu", tied).heading.startswith("A tie: the GPU trains at 1.000× the speed of the CPU")
+
+
+def test_a_doubtful_time_of_the_answer_is_called_so():
+    run = study_run("mnist-cpu-vs-gpu", frameworks=("torch", "tensorflow"))
+
+    def heading(unsteady: str) -> str:
+        records = []
+        for record in run.records:  # PyTorch is always the fastest
+            factor = 3.0 if record.cell.framework == unsteady and record.launch == 1 else 1.0
+            speed = (9000.0 if record.cell.framework == "torch" else 1000.0) * factor
+            records.append(with_speed(record, Measure.TRAINING, speed))
+        return chapter("mnist-cpu-vs-gpu", replace(run, records=records)).heading
+
+    assert " (doubtful) on the CPU in PyTorch; the speedup" in heading("torch")
+    assert "doubtful" not in heading("tensorflow")
 
 
 def test_a_published_speedup_names_its_network_beside_others():

@@ -107,7 +107,9 @@ def test_a_point_that_the_launches_do_not_show_is_not_marked():
         noisy.append(with_speed(record, Measure.TRAINING, speed))
     shown = chapter("mnist-batch-sweep", replace(run, records=noisy))
     time = part(shown, "Training time").content
-    assert time.findings[:-1] == ("PyTorch, CPU: too uncertain to say where it becomes flat.",)
+    uncertain, _, doubtful = time.findings
+    assert uncertain == "PyTorch, CPU: too uncertain to say where it becomes flat."
+    assert doubtful == "Some values are doubtful. The table marks them."
     whiskers = [mark.whisker for mark in time.charts[0].lines[0].marks]
     assert [whisker is None for whisker in whiskers] == [False, True, False, True, False, True, False]
     html = render(make_view(analyze_run(replace(run, records=noisy), SCENARIOS), TITLES, STUDIES))

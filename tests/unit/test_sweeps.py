@@ -205,7 +205,7 @@ def test_answers_count_networks_not_values() -> None:
 
 def test_a_table_has_a_row_for_each_value_within_80_columns() -> None:
     analysis = analyze_run(report_runs.sweeps(2), SCENARIOS)
-    table, *_ = tables.tables(analysis, TITLES, Marks(frozenset(), frozenset()), {})
+    table, *_ = tables.tables(analysis, TITLES, Marks(frozenset(), frozenset(), frozenset()), {})
     lines = table.lines(80)
     assert max(map(len, lines)) <= 80
     names = [line.partition("  " if line[0] != " " else "   ")[0].rstrip() for line in lines[2:]]

@@ -21,7 +21,7 @@ from tests import examples
 from tests.examples import cell, failed, record, request
 
 TITLES = {"tensorflow": "TensorFlow", "onnxruntime": "ONNX Runtime", "torch": "PyTorch"}
-NONE = Marks(frozenset(), frozenset())
+NONE = Marks(frozenset(), frozenset(), frozenset())
 
 
 def analyzed(*records: Record) -> RunAnalysis:
@@ -71,7 +71,7 @@ def test_a_table_that_is_too_wide_gives_each_network_its_own_lines() -> None:
 
 def test_marks_do_not_move_the_digits() -> None:
     analysis = analyzed(*launches("mnist-cnn", torch=[578.0]), *launches("cifar-cnn", torch=[906.0]))
-    unsteady = Marks(frozenset({"cifar-cnn/torch/cpu/stock/fp32/b32"}), frozenset())
+    unsteady = Marks(frozenset({"cifar-cnn/torch/cpu/stock/fp32/b32"}), frozenset(), frozenset())
     cifar, mnist = shown(analysis, marks=unsteady)[2:]
     assert cifar.endswith(" 906!")
     assert cifar.index("906") == mnist.index("578")
@@ -102,7 +102,7 @@ def test_a_latency_has_a_mark_only_if_the_whole_launch_was_disturbed() -> None:
 )
 def test_a_winner_is_named_only_if_the_data_support_it(speeds: list[list[float]], unsteady: bool, words: str) -> None:
     analysis = analyzed(*launches("mnist-cnn", tensorflow=speeds[0], torch=speeds[1]))
-    marks = Marks(frozenset({"mnist-cnn/torch/cpu/stock/fp32/b64"} if unsteady else ()), frozenset())
+    marks = Marks(frozenset({"mnist-cnn/torch/cpu/stock/fp32/b64"} if unsteady else ()), frozenset(), frozenset())
     head, _, row = shown(analysis, marks=marks)
     assert row.endswith(f"  {words}")
     assert head.endswith("Ahead¹" if len(speeds[0]) == 1 else "Fastest")
@@ -119,7 +119,9 @@ def test_a_winner_is_named_only_if_the_data_support_it(speeds: list[list[float]]
 )
 def test_what_a_speed_is_and_what_it_cannot_decide(count: int, undecided: bool, words: str) -> None:
     analysis = analyzed(*launches("mnist-cnn", torch=[100.0] * count))
-    *_, line = results.caveats(analysis, Marks(frozenset(), frozenset()), single=False, undecided=undecided)
+    *_, line = results.caveats(
+        analysis, Marks(frozenset(), frozenset(), frozenset()), single=False, undecided=undecided
+    )
     assert line == f"   Speeds are {words} The report has their intervals."
 
 
@@ -245,6 +247,8 @@ def test_the_load_of_other_programs_is_named_as_the_cause() -> None:
 
     # A launch itself keeps 1.9 CPUs busy.
     loaded, stolen = launch("cifar-cnn", 2.9), launch("fashion-mlp", 1.9, cpu_steal=0.2)
+    assert results.find_marks(analyzed(loaded)).disturbed == {loaded.key}
+    assert results.find_marks(analyzed(launch("cifar-cnn", 1.9))).disturbed == frozenset()
     all_loaded = caveat(launch("mnist-cnn", 2.4), loaded)
     assert all_loaded == "!  not steady: other programs used up to 1.0 of 2 CPUs (2 of 2 cells)"
     some = caveat(loaded, stolen)

@@ -36,18 +36,15 @@ def answer(source: ReportInput, study: Study, values: StudyValues) -> str:
     part = StudyPart(kind="table", title=study.name, measures=[measure], published=True)
     found = PartSource(source, study, part, values)
     if found.summaries:
-        return f"{sentence(found)}{'' if MEASURES[measure].need == 'epochs' else _doubts(found)}"
+        return sentence(found)
     if found.changed:
         return "Not comparable: this kit defines the networks of the study differently"
     return "Not measured: no cell of the study has a result"
 
 
-def _doubts(part: PartSource) -> str:
-    """Return how many cells have doubtful speeds, as the end of a sentence."""
-    measured = {summary.key for summary in part.summaries if summary.launches}
-    if not (count := len(measured & part.values.doubtful)):
-        return ""
-    return f"; {count} of {format_count(len(measured), 'speed')} {'is' if count == 1 else 'are'} doubtful"
+def _doubts(count: int, total: int, noun: str) -> str:
+    """Return how many of the values behind an answer are doubtful, as the end of a sentence."""
+    return f"; {count} of {format_count(total, noun)} {'is' if count == 1 else 'are'} doubtful" if count else ""
 
 
 def _speedup(part: PartSource) -> str:
@@ -72,6 +69,7 @@ def _speedup(part: PartSource) -> str:
     return (
         f"{start} GPU trains at {extent} the speed of the CPU{few}{_lanes(one.unusual for one, _ in measured)}"
         f"{''.join(others)}{_published_speedup(part)}{limit}"
+        f"{_doubts(sum(speedup.doubtful for speedup in speedups), len(speedups), 'speedup')}"
     )
 
 
@@ -107,9 +105,10 @@ def _cpu_time(part: PartSource) -> str:
         return f"Not measured: {part.missing_gpu}"
     first = times[0][1]
     _, place, one, value = min((each for each in times if each[1] == first), key=lambda each: each[0])
-    took = value_text(MEASURES["training_s"], replace(value, doubtful=False))  # the end of the answer counts the doubts
+    took = value_text(MEASURES["training_s"], replace(value, doubtful=False))
+    doubt = " (doubtful)" * value.doubtful
     return (
-        f"{part.network(place)} trains for {took} on the {DEVICES[place.device]} in {one.title}; the speedup of "
+        f"{part.network(place)} trains for {took}{doubt} on the {DEVICES[place.device]} in {one.title}; the speedup of "
         f"a GPU is not known: {part.missing_gpu}"
     )
 
@@ -124,7 +123,9 @@ def _flattening(part: PartSource) -> str:
     own = {device: [curve for curve in found if curve.cells[0].cell.device == device] for device in devices}
     sentence = "; ".join(f"on the {DEVICES[device]}, the speed is {flat_words(each)}" for device, each in own.items())
     lanes = _lanes(" ".join(unusual_words(curve.cells[0].cell)) for curve in found)
-    return f"{sentence[0].upper()}{sentence[1:]}{lanes}"
+    keys = [summary.key for curve in found for summary in curve.cells]
+    doubts = _doubts(len(part.values.doubtful & {*keys}), len(keys), "speed")
+    return f"{sentence[0].upper()}{sentence[1:]}{lanes}{doubts}"
 
 
 def _overfitting(part: PartSource) -> str:

@@ -61,7 +61,7 @@ class Shown:
 class Chapter:
     """The content of a chapter.
 
-    heading: the answer. published_answer: that of the authors, or "". doubtful: whether a measured speed is doubtful.
+    heading: the answer. published_answer: that of the authors, or "". doubtful: whether it shows a doubtful value.
     legend: the measured frameworks. missing: what the shown parts lack. facts: label and text of what a reader must
     know of the study.
     """
@@ -116,7 +116,7 @@ def make_chapter(source: ReportInput, study: Study) -> Chapter:
         heading=answer(source, study, values),
         title=file.title,
         published_answer=file.published_answer,
-        doubtful=any(summary.key in values.doubtful for part in sources for summary in part.summaries),
+        doubtful=any(part.doubtful for part in sources),
         legend=tuple(source.frameworks),
         missing=tuple(missing.values()),
         parts=tuple(parts),

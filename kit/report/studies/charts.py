@@ -51,6 +51,7 @@ def sweep_charts(part: PartSource) -> StudyCharts | None:
             charts.append(_sweep_chart(part, measure, places[0], series, spots))
             findings += sentences
     found = [*dict.fromkeys(findings), *([MEANING] if findings else []), *_epochs_notes(part)]
+    found += ["Some values are doubtful. The table marks them."] * part.doubtful
     return StudyCharts(tuple(charts), tuple(found)) if charts else None
 
 

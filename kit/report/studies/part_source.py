@@ -144,6 +144,16 @@ class PartSource:
         """Return whether a measure was measured at a place of the part."""
         return any(self.value(place, one, measure) for place in self.places_of(measure) for one in self.series)
 
+    @property
+    def doubtful(self) -> bool:
+        """Return whether a value that the part shows is doubtful."""
+        return any(
+            (value := self.value(place, one, measure)) and value.doubtful
+            for measure in self.part.shown
+            for place in self.places_of(measure)
+            for one in self.series
+        )
+
     def x_of(self, place: Cell, axis: SweptField) -> int | None:
         """Return the value of a varied field at a place."""
         return value_of(place, axis, self.source.analysis.scenarios)
@@ -199,5 +209,5 @@ def value_text(measure: StudyMeasure, value: StudyValue | None, missing: str = "
     if value is None:
         return missing
     words = text.with_interval(f"{'≈ ' * value.projected}{measure.text(value.value)}", value.interval)
-    words += " ⚠" * value.doubtful
+    words += f"{text.NO_BREAK}⚠" * value.doubtful
     return f"{words} after {format_count(value.epochs, 'epoch')}" if value.epochs else words
